@@ -1,0 +1,120 @@
+"""One table: how each PostgreSQL type travels (Avro) and rests (Spark, Arrow name). No Spark import.
+
+Every carrier is exact. A type without an entry of its own travels as the text PostgreSQL prints, which is exact too,
+and is written back by the type's own input function.
+
+Values that the Avro logical type cannot hold (numeric NaN and infinities, infinite or out-of-range dates) travel in a
+third union branch as PostgreSQL's text: `["null", <logical type>, "string"]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+VARHDRSZ = 4
+"""PostgreSQL adds the size of a varlena header to the typmod of numeric and the character types."""
+
+MAX_DECIMAL_DIGITS = 38
+"""The widest decimal that Spark, Delta and Arrow's decimal128 hold."""
+
+
+class Carrier(Enum):
+    """How a value rests in a trace; the value is the Spark DDL type where it does not depend on the typmod."""
+
+    BOOLEAN = "boolean"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+    TEXT = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A column type as PostgreSQL knows it.
+
+    `name` is the catalog's short name (`int4`, `numeric`), of the base type where the column has a domain;
+    `display` is what format_type() prints (`numeric(10,2)`), kept for people and for writing back.
+    """
+
+    oid: int
+    typmod: int
+    name: str
+    display: str
+
+    @property
+    def precision_scale(self) -> tuple[int, int] | None:
+        """(precision, scale) of a bounded numeric, None for any other type or an unbounded numeric."""
+        if self.name != "numeric" or self.typmod < VARHDRSZ:
+            return None
+        packed = self.typmod - VARHDRSZ
+        # The scale is an 11-bit signed number since PostgreSQL 15 allows numeric(3,-2).
+        return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
+
+    @property
+    def carrier(self) -> Carrier:
+        """The exact resting form; TEXT for everything without a better one."""
+        if self.name == "numeric":
+            bounds = self.precision_scale
+            fits = bounds is not None and bounds[0] <= MAX_DECIMAL_DIGITS and 0 <= bounds[1] <= bounds[0]
+            return Carrier.DECIMAL if fits else Carrier.TEXT
+        return _CARRIERS.get(self.name, Carrier.TEXT)
+
+    @property
+    def spark_ddl(self) -> str:
+        """The Spark SQL type of the carrier, e.g. `decimal(10,2)`."""
+        if self.carrier is Carrier.DECIMAL and (bounds := self.precision_scale):
+            return f"decimal({bounds[0]},{bounds[1]})"
+        return self.carrier.value
+
+    @property
+    def avro(self) -> list[Any]:
+        """The nullable Avro union this type travels in."""
+        match self.carrier:
+            case Carrier.BOOLEAN:
+                return ["null", "boolean"]
+            case Carrier.SMALLINT | Carrier.INT:
+                return ["null", "int"]
+            case Carrier.BIGINT:
+                return ["null", "long"]
+            case Carrier.FLOAT:
+                return ["null", "float"]
+            case Carrier.DOUBLE:
+                return ["null", "double"]
+            case Carrier.DECIMAL:
+                precision, scale = self.precision_scale or (MAX_DECIMAL_DIGITS, 0)
+                decimal = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+                return ["null", decimal, "string"]
+            case Carrier.DATE:
+                return ["null", {"type": "int", "logicalType": "date"}, "string"]
+            case Carrier.TIMESTAMP_NTZ:
+                return ["null", {"type": "long", "logicalType": "local-timestamp-micros"}, "string"]
+            case Carrier.TIMESTAMP:
+                return ["null", {"type": "long", "logicalType": "timestamp-micros"}, "string"]
+            case Carrier.BINARY:
+                return ["null", "bytes"]
+            case Carrier.TEXT:
+                return ["null", "string"]
+
+
+_CARRIERS = {
+    "bool": Carrier.BOOLEAN,
+    "int2": Carrier.SMALLINT,
+    "int4": Carrier.INT,
+    "int8": Carrier.BIGINT,
+    "oid": Carrier.BIGINT,
+    "float4": Carrier.FLOAT,
+    "float8": Carrier.DOUBLE,
+    "date": Carrier.DATE,
+    "timestamp": Carrier.TIMESTAMP_NTZ,
+    "timestamptz": Carrier.TIMESTAMP,
+    "bytea": Carrier.BINARY,
+}

@@ -1,0 +1,116 @@
+"""Records of the compacted `<prefix>.progress` topic (JSON).
+
+`Progress` (key = slot): everything whose commit record starts before `frontier` is on the topics. It is written inside
+the Kafka transaction it speaks of. Transaction markers do not reach all partitions at one moment, so `end_offsets`
+says, for every partition that transaction touched, the offset after its last record: a reader is complete up to
+`frontier` once it has those too.
+
+`Capture` (key = slot|schema|table): the relation's rows as of `snapshot_lsn` are on its topic, and every later change
+follows. It is written in the Kafka transaction of the last snapshot row, and also tells readers of empty tables that
+there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from shared_schema.errors import ContractError
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import TableId
+
+Offsets = dict[str, dict[int, int]]
+"""topic -> partition -> offset"""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a slot's topics are complete, and which server the frontier belongs to."""
+
+    slot: str
+    system_id: str
+    timeline: int
+    slot_lsn: Lsn
+    frontier: Lsn
+    end_offsets: Offsets
+
+    @property
+    def key(self) -> bytes:
+        """One live record per slot."""
+        return self.slot.encode()
+
+    def encode(self) -> bytes:
+        """-> message value."""
+        return json.dumps(
+            {
+                "kind": "progress",
+                "slot": self.slot,
+                "system_id": self.system_id,
+                "timeline": self.timeline,
+                "slot_lsn": str(self.slot_lsn),
+                "frontier": str(self.frontier),
+                "end_offsets": {t: {str(p): o for p, o in ps.items()} for t, ps in self.end_offsets.items()},
+            },
+            separators=(",", ":"),
+        ).encode()
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A relation has joined the stream."""
+
+    slot: str
+    table: TableId
+    relid: int
+    snapshot_lsn: Lsn
+    rows: int
+
+    @property
+    def key(self) -> bytes:
+        """One live record per slot and relation."""
+        return json.dumps([self.slot, self.table.schema, self.table.name]).encode()
+
+    def encode(self) -> bytes:
+        """-> message value."""
+        return json.dumps(
+            {
+                "kind": "capture",
+                "slot": self.slot,
+                "schema": self.table.schema,
+                "table": self.table.name,
+                "relid": self.relid,
+                "snapshot_lsn": str(self.snapshot_lsn),
+                "rows": self.rows,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+
+def decode(value: bytes) -> Progress | Capture:
+    """Message value -> record."""
+    try:
+        record: dict[str, Any] = json.loads(value)
+        match record["kind"]:
+            case "progress":
+                offsets = {t: {int(p): int(o) for p, o in ps.items()} for t, ps in record["end_offsets"].items()}
+                return Progress(
+                    record["slot"],
+                    record["system_id"],
+                    record["timeline"],
+                    Lsn.parse(record["slot_lsn"]),
+                    Lsn.parse(record["frontier"]),
+                    offsets,
+                )
+            case "capture":
+                return Capture(
+                    record["slot"],
+                    TableId(record["schema"], record["table"]),
+                    record["relid"],
+                    Lsn.parse(record["snapshot_lsn"]),
+                    record["rows"],
+                )
+            case kind:
+                raise ContractError(f"unknown progress record kind {kind!r}", hint="is the writer newer than this?")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContractError("a progress record is malformed") from error

@@ -1,0 +1,69 @@
+"""Topic names. Injective: two relations never share a topic, whatever characters their names hold."""
+
+from __future__ import annotations
+
+import re
+
+from shared_schema.errors import SettingsError
+from shared_schema.table_schema import TableId
+
+DEFAULT_PREFIX = "trickle"
+DEFAULT_PUBLICATION_PREFIX = "trickle_out"
+
+TOPIC_NAME_MAX = 249
+"""Kafka's own limit: a topic is a folder name with a suffix."""
+
+_SAFE = re.compile(r"[A-Za-z0-9_]")
+_ESCAPED = re.compile(r"-([0-9a-f]{2})")
+_PREFIX = re.compile(r"[A-Za-z0-9_]+(?:[.][A-Za-z0-9_]+)*")
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the prefix, or raise SettingsError when Kafka or the name patterns could not take it."""
+    if not _PREFIX.fullmatch(prefix):
+        raise SettingsError(f"topic prefix {prefix!r} is not usable", hint="use letters, digits, _ and inner dots")
+    return prefix
+
+
+def _escape(part: str) -> str:
+    return "".join(c if _SAFE.match(c) else "".join(f"-{b:02x}" for b in c.encode()) for c in part)
+
+
+def _unescape(part: str) -> str:
+    raw = _ESCAPED.sub(lambda m: chr(int(m.group(1), 16)), part)
+    return raw.encode("latin-1").decode()
+
+
+def table_topic(prefix: str, table: TableId) -> str:
+    """`trickle.public.orders`; characters Kafka refuses become -xx, the hexadecimal of their UTF-8 bytes."""
+    topic = f"{prefix}.{_escape(table.schema)}.{_escape(table.name)}"
+    if len(topic) > TOPIC_NAME_MAX:
+        raise SettingsError(
+            f"the topic name of {table} would be {len(topic)} characters long",
+            hint=f"Kafka allows {TOPIC_NAME_MAX}; shorten the topic prefix or the table name",
+        )
+    return topic
+
+
+def table_of_topic(prefix: str, topic: str) -> TableId | None:
+    """The relation whose change rows a topic carries, None for the progress and schema topics."""
+    parts = topic.removeprefix(f"{prefix}.").split(".")
+    if not topic.startswith(f"{prefix}.") or len(parts) != 2:
+        return None
+    return TableId(_unescape(parts[0]), _unescape(parts[1]))
+
+
+def progress_topic(prefix: str) -> str:
+    """Compacted: how far the topics of this prefix are complete."""
+    return f"{prefix}.progress"
+
+
+def schemas_topic(prefix: str) -> str:
+    """Compacted: fingerprint -> Avro schema."""
+    return f"{prefix}.schemas"
+
+
+def subscribe_pattern(prefix: str) -> str:
+    """Regular expression for Spark's subscribePattern: every table topic and the progress topic of the prefix."""
+    quoted = re.escape(prefix)
+    return rf"{quoted}\.(progress|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)"
