@@ -1,0 +1,137 @@
+"""Expressions of a plan: resolved by PostgreSQL, evaluated by Spark, over the ordinals of a node's input.
+
+A closed union. What is not in it cannot be in a plan, so nothing is ever evaluated by guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from shared_schema.change_row import Value
+from shared_schema.pg_types import PgType
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type PostgreSQL gives a value, and the Spark type (DDL text) that carries it exactly inside the engine."""
+
+    pg: PgType
+    spark: str
+
+    @classmethod
+    def of_column(cls, pg: PgType) -> ValueType:
+        """The carrier a captured column rests in."""
+        return cls(pg, pg.spark_ddl)
+
+
+@dataclass(frozen=True, slots=True)
+class Col:
+    """The input's column at this ordinal."""
+
+    ordinal: int
+    type: ValueType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal in its carrier."""
+
+    value: Value
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator by its exact pg_proc signature, e.g. `int4pl(int4,int4)`."""
+
+    signature: str
+    args: tuple[Expr, ...]
+    type: ValueType
+
+
+class Logic(Enum):
+    """SQL's three-valued connectives."""
+
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+
+
+@dataclass(frozen=True, slots=True)
+class BoolOp:
+    """AND, OR, NOT over truth values."""
+
+    logic: Logic
+    args: tuple[Expr, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """`arg IS NULL`, or `arg IS NOT NULL` when negated."""
+
+    arg: Expr
+    negated: bool
+    type: ValueType
+
+
+Expr = Col | Const | Call | BoolOp | NullTest
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct arguments."""
+    match expr:
+        case Col() | Const():
+            return ()
+        case Call(args=args) | BoolOp(args=args):
+            return args
+        case NullTest(arg=arg):
+            return (arg,)
+        case _:
+            assert_never(expr)
+
+
+def columns_read(expr: Expr) -> Iterator[int]:
+    """Every input ordinal the expression looks at, with repetitions."""
+    if isinstance(expr, Col):
+        yield expr.ordinal
+    for child in children(expr):
+        yield from columns_read(child)
+
+
+def nullable(expr: Expr) -> bool:
+    """Whether the value may be NULL; True when in doubt."""
+    match expr:
+        case Col():
+            return expr.nullable
+        case Const():
+            return expr.value is None
+        case NullTest():
+            return False
+        case BoolOp():
+            return any(nullable(arg) for arg in expr.args)
+        case Call():
+            return True
+        case _:
+            assert_never(expr)
+
+
+class AggregateKind(Enum):
+    """Aggregates with exact additive accumulators."""
+
+    COUNT_ROWS = "count(*)"
+    COUNT = "count"
+    SUM = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate of an Aggregate node; `arg` is None for count(*) only."""
+
+    kind: AggregateKind
+    arg: Expr | None
+    type: ValueType

@@ -1,0 +1,159 @@
+"""Relational nodes: the closed union a stream table's query is made of. Pure; each knows its columns and its row key.
+
+Columns are positional: a node's output is c0..cn-1, whatever the user calls them. The names a user sees belong to the
+StreamPlan, the outermost thing.
+
+The *row key* of a node is a set of output ordinals whose values are unique in its result: `()` says that there is at
+most one row, None that rows may repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from applier.plan.expr import AggregateCall, AggregateKind, Col, Expr, ValueType, nullable
+from shared_schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One output column of a node."""
+
+    type: ValueType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A captured relation. `columns` are the relation's column names that are read, in output order."""
+
+    table: TableId
+    relid: int
+    columns: tuple[str, ...]
+    fields: tuple[Field, ...]
+    key: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Rows for which the predicate is true (not null, not false)."""
+
+    input: Node
+    predicate: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One output column per expression."""
+
+    input: Node
+    exprs: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Inner join. Output: the left columns, then the right ones.
+
+    `equi` pairs an expression over the left input with one over the right; `residual` is over the joined output.
+    No pair and no residual is a cross join.
+    """
+
+    left: Node
+    right: Node
+    equi: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Group by `keys`; output: the keys, then one column per call. Without keys there is always exactly one row."""
+
+    input: Node
+    keys: tuple[Expr, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+Node = Scan | Filter | Project | Join | Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """A stream table's whole query: what it computes and how its columns are called."""
+
+    root: Node
+    names: tuple[str, ...]
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The direct inputs, left to right."""
+    match node:
+        case Scan():
+            return ()
+        case Filter(input=child) | Project(input=child) | Aggregate(input=child):
+            return (child,)
+        case Join(left=left, right=right):
+            return (left, right)
+        case _:
+            assert_never(node)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, parents first."""
+    yield node
+    for child in inputs(node):
+        yield from walk(child)
+
+
+def scans(node: Node) -> Iterator[Scan]:
+    """Every Scan at or below the node."""
+    return (n for n in walk(node) if isinstance(n, Scan))
+
+
+def fields(node: Node) -> tuple[Field, ...]:
+    """The output columns."""
+    match node:
+        case Scan():
+            return node.fields
+        case Filter():
+            return fields(node.input)
+        case Project():
+            return tuple(_field(e) for e in node.exprs)
+        case Join():
+            return fields(node.left) + fields(node.right)
+        case Aggregate():
+            counts = (AggregateKind.COUNT_ROWS, AggregateKind.COUNT)
+            return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.kind not in counts) for c in node.calls)
+        case _:
+            assert_never(node)
+
+
+def _field(expr: Expr) -> Field:
+    return Field(expr.type, nullable(expr))
+
+
+def row_key(node: Node) -> tuple[int, ...] | None:
+    """Output ordinals that identify a row; None when rows may repeat."""
+    match node:
+        case Scan():
+            return node.key
+        case Filter():
+            return row_key(node.input)
+        case Project():
+            return _projected_key(row_key(node.input), node.exprs)
+        case Join():
+            left, right = row_key(node.left), row_key(node.right)
+            width = len(fields(node.left))
+            return None if left is None or right is None else left + tuple(width + i for i in right)
+        case Aggregate():
+            return tuple(range(len(node.keys)))
+        case _:
+            assert_never(node)
+
+
+def _projected_key(key: tuple[int, ...] | None, exprs: tuple[Expr, ...]) -> tuple[int, ...] | None:
+    if key is None:
+        return None
+    place = {e.ordinal: i for i, e in reversed(list(enumerate(exprs))) if isinstance(e, Col)}
+    return tuple(place[i] for i in key) if all(i in place for i in key) else None
