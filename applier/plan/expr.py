@@ -6,7 +6,7 @@ A closed union. What is not in it cannot be in a plan, so nothing is ever evalua
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
@@ -135,3 +135,18 @@ class AggregateCall:
     kind: AggregateKind
     arg: Expr | None
     type: ValueType
+
+
+def shift(expr: Expr, by: int) -> Expr:
+    """The same expression over an input whose columns moved up by that many places."""
+    match expr:
+        case Col():
+            return replace(expr, ordinal=expr.ordinal + by)
+        case Const():
+            return expr
+        case Call() | BoolOp():
+            return replace(expr, args=tuple(shift(arg, by) for arg in expr.args))
+        case NullTest():
+            return replace(expr, arg=shift(expr.arg, by))
+        case _:
+            assert_never(expr)
