@@ -140,6 +140,8 @@ class ChangeCodec:
         self._fields = [avro_name(column.name) for column in schema.columns]
         names = [column.name for column in schema.columns]
         self._key_ordinals = [names.index(name) for name in schema.key]
+        self._special = [len(column.type.avro) == 3 for column in schema.columns]
+        self._row_branch = f"pgtrickle.{avro_name(schema.table.schema)}.{avro_name(schema.table.name)}.row"
 
     @property
     def text(self) -> str:
@@ -163,7 +165,7 @@ class ChangeCodec:
             "changed_cols": None if row.changed is None else pack_columns(row.changed, width),
             "partial": pack_columns(row.unknown, width) if row.unknown else None,
             "snapshot": row.snapshot,
-            "row": None if row.values is None else dict(zip(self._fields, row.values, strict=True)),
+            "row": None if row.values is None else (self._row_branch, self._named(row.values)),
         }
         out = io.BytesIO()
         out.write(self._header)
@@ -178,9 +180,18 @@ class ChangeCodec:
         if self._key_parsed is None:
             return None
         out = io.BytesIO()
-        key = {self._fields[i]: values[i] for i in self._key_ordinals}
+        named = self._named(values)
+        key = {self._fields[i]: named[self._fields[i]] for i in self._key_ordinals}
         fastavro.schemaless_writer(out, self._key_parsed, key)
         return out.getvalue()
+
+    def _named(self, values: tuple[Value, ...]) -> dict[str, Any]:
+        """Fields of the row record; a special value names its union branch, fastavro would take it for a date."""
+        named: dict[str, Any] = dict(zip(self._fields, values, strict=True))
+        for field, special in zip(self._fields, self._special, strict=True):
+            if special and isinstance(named[field], str):
+                named[field] = ("string", named[field])
+        return named
 
     def decode(self, message: bytes) -> ChangeRow:
         """Message value -> change row; the header must be this schema's."""
