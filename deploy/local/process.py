@@ -1,0 +1,198 @@
+"""Child processes that do not outlive their parent, and the folders and ports they live in.
+
+Signals: a child has a session of its own, so Ctrl-C reaches only the parent, which then stops its children in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared_schema.errors import TrickleError
+
+PORTS = range(15_000, 32_000)
+"""Below the range from which Linux takes ports for outgoing connections: a port stays free while its owner restarts."""
+
+SHARED_TMP = Path("/var/tmp")
+"""Survives a reboot, and every user may enter it."""
+
+
+class StackError(TrickleError):
+    """A part of the embedded stack could not be started or stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whose process it is to be."""
+
+    uid: int
+    gid: int
+
+
+def unprivileged_user() -> User | None:
+    """Whom to become for programs that refuse to run as root; None when we are not root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise StackError(
+            "PostgreSQL does not run as root and there is no user `nobody`", hint="run this as an ordinary user"
+        ) from error
+    return User(entry.pw_uid, entry.pw_gid)
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    user: User | None = None,
+    death_signal: signal.Signals = signal.SIGKILL,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child whose output is appended to `log` and that gets `death_signal` when this process dies.
+
+    Call it from the main thread: to Linux the parent is the thread that forked.
+    """
+    who = user or User(-1, -1)
+    wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py"))]
+    wrapper += [str(who.uid), str(who.gid), str(int(death_signal)), str(os.getpid())]
+    with open(log, "ab") as output:
+        return subprocess.Popen(
+            [*wrapper, *map(str, command)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+
+
+def stop(child: subprocess.Popen[bytes], *signals: tuple[signal.Signals, float]) -> int:
+    """Send each signal and wait its limit in seconds, SIGKILL at last; returns the exit code."""
+    for number, limit_s in (*signals, (signal.SIGKILL, 10.0)):
+        if child.poll() is None:
+            child.send_signal(number)
+        try:
+            return child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            continue
+    raise StackError(f"process {child.pid} cannot be killed", hint="is its disk or network file system hanging?")
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error message."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def free_port(preferred: int | None = None) -> int:
+    """A port of the loopback address on which nobody listens, the preferred one if it is such."""
+    for port in [*([preferred] if preferred else []), *random.sample(PORTS, 200)]:
+        with socket.socket() as probe:
+            # As servers do: connections of the last owner that still linger do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise StackError("there is no free port on the loopback address", hint="stop some of the servers on this machine")
+
+
+def port_open(port: int) -> bool:
+    """Whether somebody accepts connections on the loopback address."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def may_enter(folder: Path, user: User | None) -> bool:
+    """Whether the user may enter a folder and all above it, by their modes; True for None, which is ourselves."""
+    if user is None:
+        return True
+    existing = [path for path in (folder, *folder.parents) if path.exists()]
+    return all(_allows(path, user, stat.S_IXOTH) for path in existing)
+
+
+def may_read_tree(folder: Path, user: User | None) -> bool:
+    """Whether the user may enter a folder and read everything below it."""
+    if user is None:
+        return True
+    if not may_enter(folder.resolve(), user):
+        return False
+    for parent, _folders, files in os.walk(folder):
+        if not _allows(Path(parent), user, stat.S_IROTH | stat.S_IXOTH):
+            return False
+        if not all(_allows(Path(parent, name), user, stat.S_IROTH) for name in files):
+            return False
+    return True
+
+
+def _allows(path: Path, user: User, wanted: int) -> bool:
+    """`wanted` in the bits for others; shifted to the owner's or the group's where the user is one."""
+    status = path.stat()
+    shift = 6 if status.st_uid == user.uid else 3 if status.st_gid == user.gid else 0
+    return status.st_mode >> shift & wanted == wanted
+
+
+def own_folder_in_shared_tmp(name: str) -> Path:
+    """A folder of ours below a folder that anybody may write to; refuses one that somebody else has prepared."""
+    folder = SHARED_TMP / name
+    try:
+        folder.mkdir(mode=0o755)
+        folder.chmod(0o755)
+    except FileExistsError:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise StackError(f"{folder} belongs to somebody else", hint="remove it") from None
+    return folder
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only we may read; it appears whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with open(descriptor, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file, {} when there is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def wait_until(
+    ready: Callable[[], bool], child: subprocess.Popen[bytes], *, name: str, log: Path, limit_s: float
+) -> None:
+    """Poll `ready()` until it is true; StackError with the end of the log when the child dies or time runs out."""
+    deadline = time.monotonic() + limit_s
+    while not ready():
+        if child.poll() is not None:
+            raise StackError(
+                f"{name} ended with code {child.returncode} while starting:\n{tail(log)}", hint=f"see {log}"
+            )
+        if time.monotonic() > deadline:
+            raise StackError(f"{name} was not ready after {limit_s:.0f} s:\n{tail(log)}", hint=f"see {log}")
+        time.sleep(0.03)

@@ -1,0 +1,17 @@
+"""Which fixtures there are, and which tier a test belongs to because of those it uses."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ("tests.fixtures.postgres", "tests.fixtures.kafka", "tests.fixtures.spark", "tests.fixtures.stack")
+
+TIER_OF_FIXTURE = {"postgres": "integration", "kafka": "integration", "spark": "spark", "stack": "e2e"}
+"""`fixturenames` holds the indirect ones too: `database` uses `postgres`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark by need, so that `-m 'not spark'` leaves out exactly what needs Spark."""
+    for item in items:
+        for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
+            item.add_marker(tier)
