@@ -1,0 +1,1 @@
+"""Topics -> traces -> differential operators -> stream tables in PostgreSQL, in Delta and on a topic."""

@@ -1,0 +1,50 @@
+"""Expected errors of the applier.
+
+TrickleError
+├── InstallError         the catalog could not be installed or is of another version
+├── AnotherApplier       the stream tables are being kept by another process
+├── StreamLost           the topics no longer hold what a trace needs
+├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
+├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
+├── TargetError          PostgreSQL refused the rows of one stream table
+├── CalculationError     the query itself failed on the data (division by zero, overflow)
+└── Infrastructure       a service is away; the tick is tried again
+"""
+
+from __future__ import annotations
+
+from shared_schema.errors import TrickleError
+
+
+class InstallError(TrickleError):
+    """The catalog could not be installed or is of another version."""
+
+
+class AnotherApplier(TrickleError):
+    """The frontier moved without us: two appliers keep the same stream tables."""
+
+
+class StreamLost(TrickleError):
+    """The topics no longer hold what a trace needs."""
+
+
+class SourceChanged(TrickleError):
+    """A source's columns, or what its old rows carry, changed under a stream table."""
+
+
+class TargetDiverged(TrickleError):
+    """A stream table does not hold the rows it should."""
+
+
+class TargetError(TrickleError):
+    """PostgreSQL refused the rows of one stream table."""
+
+
+class CalculationError(TrickleError):
+    """The query itself failed on the data, as it would in PostgreSQL."""
+
+
+class Infrastructure(TrickleError):
+    """A service is away; the tick is tried again."""
+
+    retryable = True

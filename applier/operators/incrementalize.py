@@ -1,0 +1,62 @@
+"""Node -> its delta rule and its snapshot rule: the table of contents of this folder.
+
+The law of every line here: delta(node) = snapshot(node, after) − snapshot(node, before).
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pyspark.sql import DataFrame
+
+from applier.operators.aggregate import delta_aggregate, snapshot_aggregate
+from applier.operators.filter import apply_filter
+from applier.operators.inner_join import delta_join, join
+from applier.operators.inputs import Inputs, Side
+from applier.operators.project import apply_project
+from applier.operators.scan import delta_scan, snapshot_scan
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan
+
+
+def snapshot(node: Node, side: Side, inputs: Inputs) -> DataFrame:
+    """The node's whole result at one end of the window."""
+    match node:
+        case Scan():
+            return snapshot_scan(node, side, inputs)
+        case Filter():
+            return apply_filter(node, snapshot(node.input, side, inputs))
+        case Project():
+            return apply_project(node, snapshot(node.input, side, inputs))
+        case Join():
+            return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
+        case Aggregate():
+            return snapshot_aggregate(node, snapshot(node.input, side, inputs))
+        case _:
+            assert_never(node)
+
+
+def delta(node: Node, inputs: Inputs) -> DataFrame | None:
+    """What the window changes in the node's result; None when it is proven to change nothing."""
+    match node:
+        case Scan():
+            return delta_scan(node, inputs)
+        case Filter() | Project():
+            below = delta(node.input, inputs)
+            if below is None:
+                return None
+            return apply_filter(node, below) if isinstance(node, Filter) else apply_project(node, below)
+        case Join():
+            return delta_join(
+                node,
+                (delta(node.left, inputs), delta(node.right, inputs)),
+                left_before=lambda: snapshot(node.left, Side.BEFORE, inputs),
+                right_after=lambda: snapshot(node.right, Side.AFTER, inputs),
+                small=inputs.small,
+            )
+        case Aggregate():
+            below = delta(node.input, inputs)
+            if below is None:
+                return None
+            return delta_aggregate(node, snapshot(node.input, Side.BEFORE, inputs), below, small=inputs.small)
+        case _:
+            assert_never(node)

@@ -1,0 +1,31 @@
+"""What an operator may ask about one window: a relation before it, after it, and what changed in between."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from applier.plan.nodes import Scan
+
+
+class Side(Enum):
+    """The two ends of a window."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Inputs(Protocol):
+    """The traces as seen through one window; frames are Z-sets of the scan's columns."""
+
+    @property
+    def small(self) -> bool:
+        """Whether the window's deltas are small enough to broadcast."""
+
+    def delta(self, scan: Scan) -> DataFrame | None:
+        """Change rows of the window; None when there are none."""
+
+    def snapshot(self, scan: Scan, side: Side) -> DataFrame:
+        """The relation at one end of the window."""

@@ -1,0 +1,18 @@
+"""Δ(R) = the window's change rows of R, projected to the columns read."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from applier.operators.inputs import Inputs, Side
+from applier.plan.nodes import Scan
+
+
+def snapshot_scan(node: Scan, side: Side, inputs: Inputs) -> DataFrame:
+    """R at one end of the window."""
+    return inputs.snapshot(node, side)
+
+
+def delta_scan(node: Scan, inputs: Inputs) -> DataFrame | None:
+    """ΔR.   Keeps no state."""
+    return inputs.delta(node)

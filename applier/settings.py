@@ -1,0 +1,57 @@
+"""Everything an operator of the applier may change."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from shared_schema.errors import TrickleError
+from shared_schema.settings import SharedSettings
+from shared_schema.topics import DEFAULT_PUBLICATION_PREFIX, check_prefix
+
+
+class ApplierSettings(SharedSettings):
+    """Settings of `pg-trickle-applier`."""
+
+    publication_prefix: str = Field(
+        default=DEFAULT_PUBLICATION_PREFIX, description="first part of the topics that stream tables publish to"
+    )
+    delta_root: str = Field(
+        default="pg_trickle_delta", description="folder or URI below which Delta stream tables live"
+    )
+    state_dir: str = Field(default="pg_trickle_state", description="folder or URI of the traces' Delta tables")
+    scratch_dir: Path = Field(
+        default_factory=lambda: Path(tempfile.gettempdir()),
+        description="local folder for Spark's own files; nothing in it must survive a restart",
+    )
+    metrics_port: int = Field(default=9465, ge=0, le=65535, description="port of /metrics and /readyz; 0 turns it off")
+    spark_master: str = Field(default="local[*]", description="Spark master URL")
+    spark_driver_memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="heap of the Spark driver")
+    max_offsets_per_trigger: int = Field(
+        default=50_000, ge=1_000, le=10_000_000, description="most messages read from Kafka in one go"
+    )
+    pipeline_batch_size: int = Field(
+        default=4_096, ge=1, le=1_000_000, description="rows per COPY + MERGE batch of one window"
+    )
+    checkpoint_rows: int = Field(
+        default=50_000,
+        ge=100,
+        le=10_000_000,
+        description="rows a trace holds in memory before they go to its Delta table",
+    )
+    delta_interval_ms: int = Field(
+        default=5_000, ge=100, le=3_600_000, description="least time between two MERGEs into a Delta stream table"
+    )
+    delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
+    publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")
+    replication_factor: int = Field(default=1, ge=1, le=10, description="copies of the publication topics")
+
+    @field_validator("publication_prefix")
+    @classmethod
+    def _usable_publication_prefix(cls, value: str) -> str:
+        try:
+            return check_prefix(value)
+        except TrickleError as error:
+            raise ValueError(error.problem) from error

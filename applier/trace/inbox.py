@@ -1,0 +1,111 @@
+"""Messages in any order -> change rows of complete windows, in stamp order. Pure: no Kafka, no Spark.
+
+A batch of messages ends anywhere: in the middle of a commit, at different positions per topic. The inbox keeps rows
+until a progress record, with all the offsets it names, says that nothing before its frontier is missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from shared_schema.change_row import ChangeRow, Stamp
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.table_schema import TableId, TableSchema
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A change row and the schema version it was written with."""
+
+    row: ChangeRow
+    schema: TableSchema
+
+
+@dataclass
+class _Marks:
+    """Where each commit's rows begin in one partition, so that a restart can begin there."""
+
+    lsns: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def add(self, lsn: int, offset: int) -> None:
+        if not self.lsns or lsn > self.lsns[-1]:
+            self.lsns.append(lsn)
+            self.offsets.append(offset)
+
+
+class Inbox:
+    """What has arrived and is not yet part of a trace."""
+
+    def __init__(self, frontier: Lsn = ORIGIN, positions: Offsets | None = None) -> None:
+        self.frontier = frontier
+        """Everything before it has arrived."""
+        self.captures: dict[TableId, Capture] = {}
+        self._next: dict[TopicPartition, int] = {
+            (topic, partition): offset
+            for topic, partitions in (positions or {}).items()
+            for partition, offset in partitions.items()
+        }
+        self._start = frontier
+        self._waiting: deque[Progress] = deque()
+        self._pending: dict[TableId, dict[Stamp, Arrival]] = defaultdict(dict)
+        self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
+
+    def add_row(self, at: TopicPartition, offset: int, arrival: Arrival) -> None:
+        """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
+        self._seen(at, offset)
+        stamp = arrival.row.stamp
+        self._marks[at].add(stamp.lsn.value, offset)
+        if stamp.lsn >= self._start:
+            self._pending[arrival.schema.table].setdefault(stamp, arrival)
+
+    def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
+        """A progress or capture record arrived."""
+        self._seen(at, offset)
+        match record:
+            case Progress():
+                self._waiting.append(record)
+            case Capture():
+                self.captures[record.table] = record
+
+    def _seen(self, at: TopicPartition, offset: int) -> None:
+        self._next[at] = max(self._next.get(at, 0), offset + 1)
+
+    def advance(self) -> Lsn:
+        """Take in every progress record whose offsets have all arrived; return the frontier."""
+        while self._waiting and self._complete(self._waiting[0]):
+            self.frontier = max(self.frontier, self._waiting.popleft().frontier)
+        return self.frontier
+
+    def _complete(self, progress: Progress) -> bool:
+        return progress.frontier <= self._start or all(
+            self._next.get((topic, partition), 0) >= end
+            for topic, partitions in progress.end_offsets.items()
+            for partition, end in partitions.items()
+        )
+
+    def take(self) -> dict[TableId, list[Arrival]]:
+        """Remove and return the rows before the frontier, per relation in stamp order."""
+        taken: dict[TableId, list[Arrival]] = {}
+        for table, arrivals in self._pending.items():
+            stamps = sorted(stamp for stamp in arrivals if stamp.lsn < self.frontier)
+            if stamps:
+                taken[table] = [arrivals.pop(stamp) for stamp in stamps]
+        self._start = max(self._start, self.frontier)
+        return taken
+
+    def restart_offsets(self, frontier: Lsn) -> Offsets:
+        """Per partition the offset from which everything at or after `frontier` can be read again."""
+        offsets: Offsets = defaultdict(dict)
+        for at, position in self._next.items():
+            marks = self._marks[at]
+            place = bisect_left(marks.lsns, frontier.value)
+            offsets[at[0]][at[1]] = marks.offsets[place] if place < len(marks.offsets) else position
+            # Earlier marks can never be asked for again: checkpoints only move forward.
+            del marks.lsns[:place], marks.offsets[:place]
+        return dict(offsets)

@@ -1,0 +1,70 @@
+"""Reads `<prefix>.schemas`: fingerprint in a message's header -> the codec that decodes it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from shared_schema import avro
+from shared_schema.errors import ContractError
+from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.topics import schemas_topic
+
+WAIT_S = 10.0
+"""A schema is committed before or with the first message that needs it, so it cannot be far."""
+
+
+class SchemaReader:
+    """Every schema version seen so far; asks the topic again when a message names an unknown one."""
+
+    def __init__(self, prefix: str, client: dict[str, str | int | float | bool]) -> None:
+        self._topic = schemas_topic(prefix)
+        self._codecs: dict[bytes, avro.ChangeCodec] = {}
+        self._latest: dict[TableId, TableSchema] = {}
+        self._consumer = Consumer(
+            client
+            | {
+                "group.id": "pg-trickle-schemas",
+                "enable.auto.commit": "false",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": "false",
+            }
+        )
+        self._consumer.assign([TopicPartition(self._topic, 0, 0)])
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def codec(self, message: bytes) -> avro.ChangeCodec:
+        """The codec of the schema version a message names in its header."""
+        fingerprint = avro.header_fingerprint(message)
+        self._read_until(lambda: fingerprint in self._codecs, f"schema {fingerprint.hex()} is not on {self._topic}")
+        return self._codecs[fingerprint]
+
+    def latest(self, table: TableId) -> TableSchema:
+        """The newest schema version of a relation."""
+        self._read_until(lambda: table in self._latest, f"no schema of {table} is on {self._topic}")
+        return self._latest[table]
+
+    def _read_until(self, found: Callable[[], bool], problem: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not found():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error():
+                raise KafkaException(message.error())
+            if message is not None and (value := message.value()) is not None:
+                self._add(value)
+            elif time.monotonic() > deadline:
+                raise ContractError(problem, hint="was the schemas topic deleted or its retention changed?")
+
+    def _add(self, text: bytes) -> None:
+        schema = avro.table_schema(json.loads(text))
+        codec = avro.codec(schema)
+        if codec.text.encode() != text:
+            raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its one text form")
+        self._codecs[codec.id] = codec
+        self._latest[schema.table] = schema

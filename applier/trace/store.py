@@ -1,0 +1,130 @@
+"""The durable half of the traces: one Delta table per relation, one manifest that says which versions belong together.
+
+Order of a checkpoint: append each relation's rows, then the manifest. A crash in between leaves versions that no
+manifest names; loading restores the tables to the named versions, so they never count.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from applier.trace.trace import Base, Trace
+from applier.zset import WEIGHT, column_names, net
+from shared_schema import avro
+from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.progress import Offsets
+from shared_schema.topics import table_topic
+
+log = logging.getLogger(__name__)
+
+COMPACT_AT = 0.25
+"""Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One checkpoint: every trace's Delta version at one frontier, and where Kafka goes on from there."""
+
+    frontier: Lsn
+    offsets: Offsets
+    traces: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the catalog."""
+        offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
+        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Manifest:
+        """The inverse of to_json."""
+        offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
+        return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"])
+
+
+EMPTY_MANIFEST = Manifest(ORIGIN, {}, [])
+
+
+class TraceStore:
+    """Reads and writes the traces' Delta tables below one folder."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self._root = f"{root.rstrip('/')}/traces"
+
+    def _path(self, trace: Trace) -> str:
+        return f"{self._root}/{table_topic('t', trace.schema.table)}"
+
+    def load(self, manifest: Manifest) -> list[Trace]:
+        """The traces as of a manifest."""
+        return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
+
+    def _load_one(self, frontier: Lsn, entry: dict[str, Any]) -> Trace:
+        schema = avro.table_schema(json.loads(entry["schema"]))
+        trace = Trace(self._spark, schema, Lsn.parse(entry["snapshot_lsn"]))
+        version = entry["version"]
+        frame = None
+        if version is not None:
+            path = self._path(trace)
+            if self._latest_version(path) != version:
+                self._spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}").collect()
+                version = self._latest_version(path)
+            frame = self._read(path, version)
+        trace.rebase(Base(frontier, frame, version, entry["rows"]))
+        return trace
+
+    def _latest_version(self, path: str) -> int:
+        history = self._spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").select("version").collect()
+        return int(history[0][0])
+
+    def _read(self, path: str, version: int) -> DataFrame:
+        frame = self._spark.read.format("delta").option("versionAsOf", version).load(path)
+        frame = frame.coalesce(1).persist(StorageLevel.MEMORY_AND_DISK)
+        frame.count()
+        return frame
+
+    def append(self, trace: Trace, frontier: Lsn) -> Base:
+        """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
+        base = trace.base
+        rows = trace.overlay(Window(base.frontier, frontier))
+        width = len(trace.schema.columns)
+        if not rows.num_rows:
+            return Base(frontier, base.frame, base.version, base.rows)
+        path = self._path(trace)
+        added = self._spark.createDataFrame(rows.select([*column_names(width), WEIGHT]))
+        compact = base.frame is not None and self._withdrawn(base.frame, added) > COMPACT_AT
+        if compact and base.frame is not None:
+            whole = net(base.frame.unionAll(added), width)
+            whole.coalesce(1).write.format("delta").mode("overwrite").save(path)
+        else:
+            mode = "append" if base.frame is not None else "overwrite"
+            added.coalesce(1).write.format("delta").mode(mode).option("overwriteSchema", mode == "overwrite").save(path)
+        version = self._latest_version(path)
+        frame = self._read(path, version)
+        return Base(frontier, frame, version, frame.count())
+
+    @staticmethod
+    def _withdrawn(base: DataFrame, added: DataFrame) -> float:
+        counts = (
+            base.select(WEIGHT)
+            .unionAll(added.select(WEIGHT))
+            .agg(F.count(F.lit(1)), F.coalesce(F.sum(F.when(F.col(WEIGHT) < 0, 1)), F.lit(0)))
+        )
+        total, negative = counts.collect()[0]
+        return float(negative) / max(1, int(total))
+
+    @staticmethod
+    def entry(trace: Trace, base: Base) -> dict[str, Any]:
+        """The trace's line in a manifest."""
+        return {
+            "schema": avro.schema_json(avro.change_schema(trace.schema)),
+            "snapshot_lsn": str(trace.snapshot_lsn),
+            "version": base.version,
+            "rows": base.rows,
+        }

@@ -1,0 +1,121 @@
+"""The one streaming query: Kafka -> messages on the driver -> inbox.
+
+Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint, so the folder
+lies on the fastest local disk and is new each time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from applier.errors import StreamLost
+from applier.settings import ApplierSettings
+from shared_schema.progress import Offsets
+from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern, table_of_topic
+
+log = logging.getLogger(__name__)
+
+TRIGGER = "50 milliseconds"
+"""Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost."""
+
+EARLIEST = -2
+"""Spark's word for the beginning of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it came from Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+ClientOptions = dict[str, str | int | float | bool]
+
+
+def client_options(settings: ApplierSettings) -> ClientOptions:
+    """librdkafka options every client of this process shares."""
+    return {"bootstrap.servers": settings.kafka_bootstrap, **settings.kafka_options}
+
+
+def topics_ready(settings: ApplierSettings) -> bool:
+    """Whether the consumer has created its topics."""
+    topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics
+    return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
+
+
+def starting_offsets(settings: ApplierSettings, checkpoint: Offsets) -> str:
+    """Spark's startingOffsets: where the checkpoint says, else from the beginning, which must still be there."""
+    prefix = settings.topic_prefix
+    admin = AdminClient(client_options(settings))
+    consumer = Consumer(client_options(settings) | {"group.id": "pg-trickle-offsets"})
+    offsets: dict[str, dict[str, int]] = {}
+    try:
+        for topic, metadata in admin.list_topics(timeout=30).topics.items():
+            is_progress = topic == progress_topic(prefix)
+            if not is_progress and table_of_topic(prefix, topic) is None:
+                continue
+            offsets[topic] = {}
+            for partition in metadata.partitions:
+                low, _ = consumer.get_watermark_offsets(KafkaPartition(topic, partition), timeout=30)
+                wanted = checkpoint.get(topic, {}).get(partition, 0)
+                if not is_progress and low > wanted:
+                    raise StreamLost(
+                        f"topic {topic} begins at offset {low}, but the trace needs it from {wanted}",
+                        hint="its retention is shorter than the applier was away; run pg-trickle-cdc with a new "
+                        "--topic-prefix to load the tables again",
+                    )
+                offsets[topic][str(partition)] = EARLIEST if is_progress else wanted
+    finally:
+        consumer.close()
+    return json.dumps(offsets)
+
+
+def start(
+    spark: SparkSession,
+    settings: ApplierSettings,
+    offsets: str,
+    scratch: Path,
+    receive: Callable[[list[Message]], None],
+) -> StreamingQuery:
+    """Start the query; `receive` gets each batch of messages on the query's thread."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .option("subscribePattern", subscribe_pattern(settings.topic_prefix))
+        .option("startingOffsets", offsets)
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .option("kafka.isolation.level", "read_committed")
+        # A batch ends at a transaction's invisible marker; without this each one waits half a second for it.
+        .option("kafka.fetch.max.wait.ms", "5")
+    )
+    for name, value in settings.kafka_options.items():
+        reader = reader.option(f"kafka.{name}", value)
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        table: pa.Table = batch.select("topic", "partition", "offset", "value").toArrow()
+        columns = [table[name].to_pylist() for name in table.column_names]
+        receive([Message(*row) for row in zip(*columns, strict=True)])
+
+    return (
+        reader.load()
+        .writeStream.foreachBatch(on_batch)
+        .option("checkpointLocation", str(scratch))
+        .trigger(processingTime=TRIGGER)
+        .queryName("pg-trickle-ingest")
+        .start()
+    )

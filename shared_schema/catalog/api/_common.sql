@@ -1,0 +1,47 @@
+-- Pieces the other functions share. Loaded first.
+
+CREATE OR REPLACE FUNCTION pgtrickle._setting(name text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE name WHEN 'publication' THEN 'pg_trickle' END
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._check_schedule(schedule text) RETURNS interval
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    part   text[];
+    total  interval := '0';
+BEGIN
+    IF schedule IS NULL OR schedule !~ '^([0-9]+(ms|s|m|h|d))+$' THEN
+        RAISE EXCEPTION 'schedule % is not understood', coalesce(quote_literal(schedule), 'NULL')
+            USING HINT = 'Write a duration such as 1s, 30s, 5m or 1h30m.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR part IN SELECT regexp_matches(schedule, '([0-9]+)(ms|s|m|h|d)', 'g') LOOP
+        total := total + part[1]::int * CASE part[2] WHEN 'ms' THEN interval '1 millisecond' WHEN 's' THEN interval '1 second'
+            WHEN 'm' THEN interval '1 minute' WHEN 'h' THEN interval '1 hour' ELSE interval '1 day' END;
+    END LOOP;
+    RETURN total;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._stream_table(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    parts text[] := parse_ident(name);
+    path  text[];
+    st    pgtrickle.pgt_stream_tables;
+BEGIN
+    IF cardinality(parts) = 2 THEN
+        SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = parts[1] AND s.pgt_name = parts[2];
+    ELSE
+        PERFORM set_config('search_path', caller_path, true);
+        path := current_schemas(false);
+        PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+        SELECT * INTO st FROM pgtrickle.pgt_stream_tables s
+        WHERE s.pgt_schema = ANY (path) AND s.pgt_name = parts[1]
+        ORDER BY array_position(path, s.pgt_schema) LIMIT 1;
+    END IF;
+    IF st.pgt_id IS NULL THEN
+        RAISE EXCEPTION 'there is no stream table %', name
+            USING HINT = 'SELECT * FROM pgtrickle.pgt_status() lists them.', ERRCODE = 'undefined_table';
+    END IF;
+    RETURN st;
+END $$;

@@ -1,0 +1,156 @@
+-- Creation is transactional: analyse the query as the caller sees it, make the exactly typed empty table, record
+-- what it reads, ask the consumer to capture it. Filling follows after commit.
+
+CREATE OR REPLACE FUNCTION pgtrickle._resolve_name(name text, caller_path text, OUT schema_name text, OUT table_name text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    parts text[] := parse_ident(name);
+BEGIN
+    PERFORM set_config('search_path', caller_path, true);
+    CASE cardinality(parts)
+        WHEN 1 THEN schema_name := current_schema(); table_name := parts[1];
+        WHEN 2 THEN schema_name := parts[1]; table_name := parts[2];
+        ELSE RAISE EXCEPTION 'stream table name % has too many parts', name
+            USING HINT = 'Write name or schema.name.', ERRCODE = 'invalid_name';
+    END CASE;
+    IF schema_name IS NULL THEN
+        RAISE EXCEPTION 'no schema has been selected to create % in', name USING ERRCODE = 'invalid_schema_name';
+    END IF;
+END $$;
+
+-- The tables a view reads, through any views in between.
+CREATE OR REPLACE FUNCTION pgtrickle._sources_of(view_oid oid) RETURNS TABLE (relid oid, relkind "char")
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE reads(relid, relkind) AS (
+        SELECT c.oid, c.relkind FROM pg_class c WHERE c.oid = view_oid
+        UNION
+        SELECT c.oid, c.relkind
+        FROM reads r
+        JOIN pg_rewrite w ON w.ev_class = r.relid AND r.relkind = 'v'
+        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> r.relid
+        JOIN pg_class c ON c.oid = d.refobjid
+    )
+    SELECT relid, relkind FROM reads WHERE relkind <> 'v'
+$$;
+
+-- A source must leave a whole trail in the log: permanent, complete old rows, published.
+CREATE OR REPLACE FUNCTION pgtrickle._admit_source(source oid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    rel   record;
+    leaf  record;
+    pub   text := pgtrickle._setting('publication');
+BEGIN
+    SELECT c.relkind, c.relpersistence, c.relrowsecurity, n.nspname, c.relname INTO rel
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source;
+    IF rel.relkind NOT IN ('r', 'p') THEN
+        RAISE EXCEPTION '% is no table or view of tables', source::regclass
+            USING HINT = 'Foreign tables, materialized views and sequences leave no rows in the log.',
+                  ERRCODE = 'wrong_object_type';
+    ELSIF rel.nspname IN ('pg_catalog', 'information_schema', 'pgtrickle') THEN
+        RAISE EXCEPTION 'system table % cannot be captured', source::regclass USING ERRCODE = 'wrong_object_type';
+    ELSIF rel.relpersistence <> 'p' THEN
+        RAISE EXCEPTION 'table % is temporary or unlogged', source::regclass
+            USING HINT = 'Only permanent tables are in the log: ALTER TABLE … SET LOGGED.', ERRCODE = 'wrong_object_type';
+    ELSIF rel.relrowsecurity THEN
+        RAISE EXCEPTION 'table % has row-level security', source::regclass
+            USING HINT = 'A stream table is built without the reader''s policies, so such sources are refused.',
+                  ERRCODE = 'feature_not_supported';
+    ELSIF rel.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = source) THEN
+        RAISE EXCEPTION 'table % has inheritance children', source::regclass
+            USING HINT = 'Use declarative partitioning, or a view that unites the tables.',
+                  ERRCODE = 'feature_not_supported';
+    ELSIF EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_relid = source) THEN
+        RAISE EXCEPTION 'stream table % cannot be the source of another one yet', source::regclass
+            USING HINT = 'Write the query over the base tables; a view over them works.', ERRCODE = 'feature_not_supported';
+    END IF;
+    FOR leaf IN
+        SELECT t.relid AS oid FROM pg_partition_tree(source) t JOIN pg_class c ON c.oid = t.relid
+        WHERE t.isleaf AND c.relreplident <> 'f'
+        UNION ALL
+        SELECT c.oid FROM pg_class c WHERE c.oid = source AND c.relkind = 'r' AND NOT c.relispartition
+            AND c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_partition_tree(source))
+    LOOP
+        EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf.oid::regclass);
+        RAISE NOTICE 'table % now has REPLICA IDENTITY FULL, so that deleted rows are complete in the log',
+            leaf.oid::regclass;
+    END LOOP;
+    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = pub) THEN
+        EXECUTE format('CREATE PUBLICATION %I WITH (publish_via_partition_root = true)', pub);
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+                   WHERE p.pubname = pub AND r.prrelid = source) THEN
+        EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', pub, source::regclass);
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._create_stream_table(
+    name text, query text, schedule text, refresh_mode text, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    target     record;
+    view_name  text := 'pgt_analysed_' || replace(gen_random_uuid()::text, '-', '');
+    view_oid   oid;
+    canonical  text;
+    new_id     bigint;
+    source     record;
+BEGIN
+    SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
+    PERFORM pgtrickle._check_schedule(schedule);
+    IF upper(refresh_mode) NOT IN ('AUTO', 'DIFFERENTIAL') THEN
+        RAISE EXCEPTION 'refresh mode % is not available', refresh_mode
+            USING HINT = 'Use AUTO or DIFFERENTIAL.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM set_config('search_path', caller_path, true);
+    EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
+    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+    view_oid := format('pg_temp.%I', view_name)::regclass::oid;
+    canonical := pg_get_viewdef(view_oid);
+    EXECUTE format('CREATE TABLE %I.%I AS TABLE pg_temp.%I WITH NO DATA',
+                   target.schema_name, target.table_name, view_name);
+    INSERT INTO pgtrickle.pgt_stream_tables
+        (pgt_relid, pgt_schema, pgt_name, original_query, defining_query, schedule, refresh_mode, status)
+    VALUES (format('%I.%I', target.schema_name, target.table_name)::regclass, target.schema_name, target.table_name,
+            query, canonical, _create_stream_table.schedule, upper(_create_stream_table.refresh_mode), 'INITIALIZING')
+    RETURNING pgt_id INTO new_id;
+    FOR source IN SELECT s.relid FROM pgtrickle._sources_of(view_oid) s LOOP
+        PERFORM pgtrickle._admit_source(source.relid);
+        INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name)
+        SELECT new_id, c.oid, n.nspname, c.relname
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source.relid;
+    END LOOP;
+    EXECUTE format('DROP VIEW pg_temp.%I', view_name);
+    -- In the log right behind the publication's change: the consumer takes the tables in, the applier looks again.
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || new_id);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- Not pinned itself: only here is the caller's search_path still to be seen.
+    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode,
+                                           pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.create_stream_table IS
+    'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';
+
+CREATE OR REPLACE FUNCTION pgtrickle.drop_stream_table(name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._drop_stream_table(name, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.drop_stream_table IS 'Drop a stream table. Its sources stay published.';
+
+CREATE OR REPLACE FUNCTION pgtrickle._drop_stream_table(name text, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN
+        EXECUTE format('DROP TABLE %s', st.pgt_relid::regclass);
+    END IF;
+    DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id;
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'drop ' || st.pgt_id);
+END $$;

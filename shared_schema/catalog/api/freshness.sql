@@ -1,0 +1,68 @@
+-- Waiting for a stream table without committing: a non-transactional message in the log wakes the consumer, and each
+-- statement of a volatile function sees what others have committed meanwhile.
+
+CREATE OR REPLACE FUNCTION pgtrickle._wake() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('server_version_num')::int >= 170000 THEN
+        -- Flushed at once: the walsender only sends what is on disk.
+        EXECUTE $q$SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake', true)$q$;
+    ELSE
+        PERFORM pg_logical_emit_message(false, 'pg_trickle', 'wake');
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._wait_for(name text, lsn pg_lsn, timeout interval, caller_path text) RETURNS pg_lsn
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Read before the wake-up is written: the consumer's answer is the position of that message, so it covers this.
+    target   pg_lsn := coalesce(lsn, pg_current_wal_insert_lsn());
+    st       pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+    now_at   record;
+    give_up  timestamptz := clock_timestamp() + timeout;
+    woken    timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'a % transaction cannot see a stream table advance', current_setting('transaction_isolation')
+            USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
+    END IF;
+    LOOP
+        SELECT f.frontier, s.status, s.last_error_message, s.last_error_hint INTO now_at
+        FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) WHERE s.pgt_id = st.pgt_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+        ELSIF now_at.status = 'SUSPENDED' THEN
+            RAISE EXCEPTION 'stream table % is suspended: %', name, now_at.last_error_message
+                USING HINT = coalesce(now_at.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';
+        ELSIF now_at.frontier >= target THEN
+            RETURN now_at.frontier;
+        ELSIF clock_timestamp() >= give_up THEN
+            RAISE EXCEPTION 'stream table % did not reach % within %', name, target, timeout
+                USING DETAIL = format('It stands at %s.', coalesce(now_at.frontier::text, 'nothing yet')),
+                      HINT = 'Are pg-trickle-cdc and pg-trickle-applier running? See pgtrickle.pgt_status().',
+                      ERRCODE = 'query_canceled';
+        END IF;
+        -- Again from time to time: a consumer that was starting did not see the first one.
+        IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN
+            PERFORM pgtrickle._wake();
+            woken := clock_timestamp();
+        END IF;
+        PERFORM pg_sleep(0.005);
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.wait_for(name text, lsn pg_lsn DEFAULT NULL, timeout interval DEFAULT '60 s')
+RETURNS pg_lsn LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN pgtrickle._wait_for(name, lsn, timeout, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.wait_for IS
+    'Return the stream table''s frontier once it includes everything committed before lsn (default: before this call).';
+
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_stream_table(name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10),
+                                pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.refresh_stream_table IS 'Return when the stream table is fresh as of this call.';

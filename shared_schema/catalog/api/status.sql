@@ -1,0 +1,39 @@
+-- What is there and how fresh it is.
+
+CREATE OR REPLACE VIEW pgtrickle.pg_stat_stream_tables AS
+SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
+       f.pgt_id IS NOT NULL AS is_populated,
+       f.frontier, f.data_timestamp,
+       pg_catalog.clock_timestamp() - f.data_timestamp AS staleness,
+       h.refreshes, h.rows_inserted, h.rows_deleted, s.last_error_at, s.last_error_message
+FROM pgtrickle.pgt_stream_tables s
+LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+LEFT JOIN LATERAL (
+    SELECT pg_catalog.count(*) AS refreshes, pg_catalog.sum(r.rows_inserted) AS rows_inserted,
+           pg_catalog.sum(r.rows_deleted) AS rows_deleted
+    FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) h ON true;
+
+CREATE OR REPLACE FUNCTION pgtrickle.pgt_status()
+RETURNS TABLE (name text, status text, refresh_mode text, is_populated boolean, schedule text,
+               frontier pg_lsn, data_timestamp timestamptz, staleness interval, last_error_message text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%I.%I', v.pgt_schema, v.pgt_name), v.status, v.refresh_mode, v.is_populated, v.schedule,
+           v.frontier, v.data_timestamp, v.staleness, v.last_error_message
+    FROM pgtrickle.pg_stat_stream_tables v ORDER BY 1
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._get_refresh_history(name text, n integer, caller_path text)
+RETURNS SETOF pgtrickle.pgt_refresh_history
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    RETURN QUERY SELECT h.* FROM pgtrickle.pgt_refresh_history h WHERE h.pgt_id = st.pgt_id
+                 ORDER BY h.refresh_id DESC LIMIT n;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.get_refresh_history(name text, n integer DEFAULT 20)
+RETURNS SETOF pgtrickle.pgt_refresh_history LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM pgtrickle._get_refresh_history(name, n, pg_catalog.current_setting('search_path'));
+END $$;
