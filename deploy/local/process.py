@@ -184,15 +184,20 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def wait_until(
-    ready: Callable[[], bool], child: subprocess.Popen[bytes], *, name: str, log: Path, limit_s: float
+    ready: Callable[[], bool],
+    child: subprocess.Popen[bytes],
+    *,
+    name: str,
+    log: Path,
+    limit_s: float,
+    every_s: float = 0.03,
 ) -> None:
     """Poll `ready()` until it is true; StackError with the end of the log when the child dies or time runs out."""
     deadline = time.monotonic() + limit_s
     while not ready():
         if child.poll() is not None:
-            raise StackError(
-                f"{name} ended with code {child.returncode} while starting:\n{tail(log)}", hint=f"see {log}"
-            )
+            problem = f"{name} ended with code {child.returncode} while starting"
+            raise StackError(f"{problem}:\n{tail(log)}", hint=f"see {log}")
         if time.monotonic() > deadline:
             raise StackError(f"{name} was not ready after {limit_s:.0f} s:\n{tail(log)}", hint=f"see {log}")
-        time.sleep(0.03)
+        time.sleep(every_s)

@@ -1,0 +1,128 @@
+"""One of our two programs as a child process: settings in by environment, readiness out by HTTP."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import process
+from deploy.local.process import StackError
+
+STOP_LIMIT_S = 90.0
+"""A binary finishes the window or transaction in hand, and Spark takes its time to go down."""
+
+READY_LIMIT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run: a console script beside the interpreter, and the module that must exist for it to work."""
+
+    name: str
+    script: str
+    module: str
+    launcher: tuple[str, ...] = ()
+    """Something else to run in its place."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether this checkout has it."""
+        try:
+            return importlib.util.find_spec(self.module) is not None
+        except ModuleNotFoundError:
+            return False
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line."""
+        return [*(self.launcher or (str(Path(sys.executable).with_name(self.script)),)), *arguments]
+
+
+CDC = Program("cdc", "pg-trickle-cdc", "cdc_consumer.cli")
+APPLIER = Program("applier", "pg-trickle-applier", "applier.cli")
+
+
+class Binary:
+    """`<program> run`, restarted at will on the same metrics port."""
+
+    def __init__(self, program: Program, log: Path, *, metrics_port: int) -> None:
+        self.program = program
+        self.log = log
+        self.settings: dict[str, str] = {}
+        self.metrics_port = metrics_port
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def metrics(self) -> str:
+        """URL of the metrics page."""
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+
+    @property
+    def pid(self) -> int:
+        """0 when it does not run."""
+        return self._child.pid if self.running and self._child else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the last run; None while it runs."""
+        return self._child.poll() if self._child else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it says so itself."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def start(self) -> None:
+        """Start without waiting."""
+        if not self.running:
+            self._child = process.spawn(self.program.command("run"), log=self.log, env=self._environment())
+
+    def wait_ready(self, limit_s: float = READY_LIMIT_S) -> None:
+        """Return when it is ready; StackError with the end of its log when it is not in time."""
+        if self._child is None:
+            raise StackError(f"{self.program.script} was not started")
+        process.wait_until(
+            lambda: self.ready, self._child, name=self.program.script, log=self.log, limit_s=limit_s, every_s=0.2
+        )
+
+    def run_once(self, *arguments: str) -> None:
+        """Another command of the program, to its end; StackError when it fails."""
+        child = process.spawn(self.program.command(*arguments), log=self.log, env=self._environment())
+        if code := child.wait():
+            command = " ".join([self.program.script, *arguments])
+            raise StackError(f"`{command}` ended with code {code}:\n{process.tail(self.log)}", hint=f"see {self.log}")
+
+    def stop(self) -> None:
+        """SIGTERM, and patience."""
+        self._end((signal.SIGTERM, STOP_LIMIT_S))
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end()
+
+    def _environment(self) -> dict[str, str]:
+        own: Mapping[str, str] = {
+            "PG_TRICKLE_METRICS_HOST": "127.0.0.1",
+            "PG_TRICKLE_METRICS_PORT": str(self.metrics_port),
+        }
+        return {**os.environ, **self.settings, **own}
+
+    def _end(self, *signals: tuple[signal.Signals, float]) -> None:
+        if self._child is not None:
+            process.stop(self._child, *signals)

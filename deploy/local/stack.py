@@ -1,0 +1,287 @@
+"""PostgreSQL, Kafka and both binaries as children of this process: a folder in, addresses out.
+
+    with Stack(folder) as stack:
+        psycopg.connect(stack.addresses.database_url)
+
+Started in the order of the flow, stopped against it, so that nothing is cut off from what it writes to. `kill`, `stop`,
+`start` and `restart` take one part by name; nothing comes back by itself unless somebody calls `tend`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import psycopg
+from psycopg import sql
+
+from applier.jars import SPARK_JARS, ensure
+from deploy.local import process
+from deploy.local.binary import APPLIER, CDC, Binary, Program
+from deploy.local.kafka import Kafka
+from deploy.local.postgres import DEFAULT_MAJOR, Postgres
+from deploy.local.process import StackError
+from shared_schema.errors import TrickleError
+
+DATABASE = "app"
+
+BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Before the n-th restart of a part that keeps dying."""
+
+STEADY_AFTER_S = 60.0
+"""A part that ran this long starts its backoff anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where everything is; the names in upper case are those of `.stack/env`."""
+
+    database_url: str
+    kafka_bootstrap: str
+    delta_root: str
+    cdc_metrics: str
+    applier_metrics: str
+    cdc_log: str
+    applier_log: str
+    postgres_log: str
+    kafka_log: str
+    stack_data: str
+
+    def as_shell(self) -> str:
+        """Lines that a shell can source."""
+        return "".join(f"{f.name.upper()}={shlex.quote(getattr(self, f.name))}\n" for f in fields(self))
+
+
+class Part(Protocol):
+    """What the stack asks of each of its children."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+
+    @property
+    def pid(self) -> int:
+        """0 when it does not run."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Let it finish."""
+
+    def kill(self) -> None:
+        """kill -9."""
+
+
+@dataclass(slots=True)
+class _Care:
+    """How a part that dies by itself is brought back."""
+
+    wanted: bool = False
+    deaths: int = 0
+    started_at: float = 0.0
+    again_at: float = 0.0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class Stack:
+    """The whole, or as much of it as this checkout has."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        major: int = DEFAULT_MAJOR,
+        durable: bool = True,
+        settings: Mapping[str, str] | None = None,
+        programs: Sequence[Program] = (CDC, APPLIER),
+        say: Callable[[str], None] = _say,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.postgres = Postgres(self.folder, major=major, durable=durable)
+        self.kafka = Kafka(self.folder)
+        self.binaries: dict[str, Binary] = {}
+        self._programs = programs
+        self._settings = dict(settings or {})
+        self._say = say
+        self._care: dict[str, _Care] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def addresses(self) -> Addresses:
+        """Known once it was started."""
+
+        def metrics(name: str) -> str:
+            return self.binaries[name].metrics if name in self.binaries else ""
+
+        return Addresses(
+            database_url=self.postgres.url_of(DATABASE),
+            kafka_bootstrap=self.kafka.bootstrap,
+            delta_root=str(self.folder / "delta"),
+            cdc_metrics=metrics("cdc"),
+            applier_metrics=metrics("applier"),
+            cdc_log=str(self.folder / "cdc.log"),
+            applier_log=str(self.folder / "applier.log"),
+            postgres_log=str(self.postgres.log),
+            kafka_log=str(self.kafka.log),
+            stack_data=str(self.folder),
+        )
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """By name, in the order of the flow."""
+        return {"postgres": self.postgres, "kafka": self.kafka, **self.binaries}
+
+    def start(self) -> None:
+        """Start what is there; returns when both binaries are ready. What was started is stopped if that fails."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, name: str | None = None) -> None:
+        """Stop one part, or all of them against the flow: applier, cdc, Kafka, PostgreSQL."""
+        for part in [name] if name else reversed(self.parts):
+            self._care_of(part).wanted = False
+            if self._part(part).running:
+                self._say(f"stopping {part}")
+                self._part(part).stop()
+
+    def kill(self, name: str) -> None:
+        """kill -9 of one part, and it stays dead."""
+        self._care_of(name).wanted = False
+        self._part(name).kill()
+
+    def restart(self, name: str, *, wait: bool = True) -> None:
+        """Stop one part if it runs, start it, and wait until it is ready."""
+        self.stop(name)
+        self._start_part(name)
+        if wait and name in self.binaries:
+            self.binaries[name].wait_ready()
+
+    def tend(self) -> None:
+        """Bring back what died by itself, later and later; call it again and again."""
+        now = time.monotonic()
+        for name, part in self.parts.items():
+            care = self._care_of(name)
+            if not care.wanted or part.running:
+                continue
+            if not care.again_at:
+                care.deaths = 1 if now - care.started_at > STEADY_AFTER_S else care.deaths + 1
+                pause = BACKOFF_S[min(care.deaths, len(BACKOFF_S)) - 1]
+                care.again_at = now + pause
+                self._say(f"{name} died unexpectedly ({self._last_words(name)}); starting it again in {pause:.0f} s")
+            elif now >= care.again_at:
+                self._revive(name)
+
+    def _start(self) -> None:
+        self._prepare_folder()
+        present = [program for program in self._programs if program.exists]
+        for program in self._programs:
+            if program not in present:
+                self._say(f"{program.script} is not part of this checkout yet; going on without it")
+        if APPLIER in present:
+            ensure(SPARK_JARS)
+        self._say(f"starting PostgreSQL {self.postgres.major}")
+        self._start_part("postgres")
+        self._create_database()
+        self._say("starting Kafka")
+        self._start_part("kafka")
+        self._name_binaries(present)
+        if APPLIER.name in self.binaries and APPLIER in present:
+            self._say("installing the pgtrickle schema")
+            self.binaries[APPLIER.name].run_once("install")
+        for name in self.binaries:
+            self._say(f"starting {name}")
+            self._start_part(name)
+        for name, binary in self.binaries.items():
+            binary.wait_ready()
+            self._say(f"{name} is ready")
+
+    def _start_part(self, name: str) -> None:
+        self._part(name).start()
+        care = self._care_of(name)
+        care.wanted, care.started_at, care.again_at = True, time.monotonic(), 0.0
+
+    def _revive(self, name: str) -> None:
+        before = self.addresses
+        try:
+            self._start_part(name)
+        except TrickleError as error:
+            self._care_of(name).again_at = time.monotonic() + BACKOFF_S[-1]
+            self._say(f"{name} did not come back: {error.problem}")
+            return
+        self._say(f"{name} runs again")
+        if self.addresses != before:
+            # Its port was taken in the meantime, so the others have to be told the new one.
+            self._configure()
+            for other in self.binaries:
+                self.restart(other, wait=False)
+
+    def _care_of(self, name: str) -> _Care:
+        return self._care.setdefault(name, _Care())
+
+    def _part(self, name: str) -> Part:
+        if name not in self.parts:
+            raise StackError(f"this stack has no part {name!r}", hint=f"it has {', '.join(self.parts)}")
+        return self.parts[name]
+
+    def _last_words(self, name: str) -> str:
+        return f"code {self.binaries[name].exit_code}" if name in self.binaries else "see its log"
+
+    def _prepare_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # The server's user must be able to pass through, nobody needs to look around.
+        self.folder.chmod(0o711)
+        for name in ("delta", "state", "scratch"):
+            (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+
+    def _create_database(self) -> None:
+        with psycopg.connect(self.postgres.url, autocommit=True) as connection:
+            if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+    def _name_binaries(self, programs: Sequence[Program]) -> None:
+        ports_file = self.folder / "metrics.json"
+        known = process.read_json(ports_file)
+        ports: dict[str, int] = {}
+        for program in programs:
+            while (port := process.free_port(known.get(program.name))) in ports.values():
+                known.pop(program.name, None)
+            ports[program.name] = port
+            self.binaries[program.name] = Binary(program, self.folder / f"{program.name}.log", metrics_port=port)
+        process.write_private(ports_file, json.dumps(ports))
+        self._configure()
+
+    def _configure(self) -> None:
+        for binary in self.binaries.values():
+            binary.settings = {
+                **self._settings,
+                "PG_TRICKLE_DATABASE_URL": self.addresses.database_url,
+                "PG_TRICKLE_KAFKA_BOOTSTRAP": self.addresses.kafka_bootstrap,
+            }
+            if binary.program.name == APPLIER.name:
+                binary.settings |= {
+                    "PG_TRICKLE_DELTA_ROOT": self.addresses.delta_root,
+                    "PG_TRICKLE_STATE_DIR": str(self.folder / "state"),
+                    "PG_TRICKLE_SCRATCH_DIR": str(self.folder / "scratch"),
+                }
