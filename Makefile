@@ -1,0 +1,59 @@
+# Every target sets up what it needs from nothing; a second run starts at once.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+UV_VERSION := 0.13.7
+
+# Python packages only, or Java as well.
+PACKAGES = @command -v python3 >/dev/null || { echo "Python 3.11 or newer is needed and there is no python3" >&2; exit 1; }; \
+	python3 deploy/local/bootstrap.py
+SETUP = $(PACKAGES) --java
+
+.PHONY: help demo test check up down psql bench lock
+
+help: ## show this list
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
+	while IFS='	' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
+
+demo: ## see it work: a small shop, three stream tables, a minute of changes, checked against PostgreSQL
+	$(SETUP)
+	@$(BIN)/python -m deploy.demo
+
+test: ## see it proven: everything that `check` checks, then all tests
+	$(SETUP)
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m pytest
+
+up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
+	$(SETUP)
+	@$(BIN)/python -m deploy.local up
+
+down: ## stop them in order; the data stay
+	$(PACKAGES)
+	@$(BIN)/python -m deploy.local down
+
+psql: ## open psql on the running stack
+	$(PACKAGES)
+	@$(BIN)/python -m deploy.local psql
+
+bench: ## run every benchmark in its short form
+	$(SETUP)
+	@$(BIN)/python -m tests.benchmarks.harness --short
+
+bench-%: ## run one benchmark in full
+	$(SETUP)
+	@$(BIN)/python -m tests.benchmarks.bench_$*
+
+check: ## formatting, lint, types, layers
+	$(PACKAGES)
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock: ## write the lock files anew: Python packages and jars
+	$(SETUP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev -c requirements.lock --quiet --universal --generate-hashes --no-emit-index-url --no-header -o requirements-dev.lock
+	@$(BIN)/python -m deploy.local.lock_jars
