@@ -58,13 +58,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class Capture:
-    """A relation has joined the stream."""
+    """A relation has joined the stream.
+
+    `membership` names the publication entries it came through. It differs when a table left a publication and came
+    back, and then the relation is captured again, because what happened between is in no stream.
+    """
 
     slot: str
     table: TableId
     relid: int
     snapshot_lsn: Lsn
     rows: int
+    membership: str = ""
 
     @property
     def key(self) -> bytes:
@@ -82,6 +87,7 @@ class Capture:
                 "relid": self.relid,
                 "snapshot_lsn": str(self.snapshot_lsn),
                 "rows": self.rows,
+                "membership": self.membership,
             },
             separators=(",", ":"),
         ).encode()
@@ -109,6 +115,7 @@ def decode(value: bytes) -> Progress | Capture:
                     record["relid"],
                     Lsn.parse(record["snapshot_lsn"]),
                     record["rows"],
+                    record.get("membership", ""),
                 )
             case kind:
                 raise ContractError(f"unknown progress record kind {kind!r}", hint="is the writer newer than this?")

@@ -25,7 +25,8 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def _escape(part: str) -> str:
+def escape_name(part: str) -> str:
+    """A name in letters, digits, _ and -xx only, injective: for topics and folders."""
     return "".join(c if _SAFE.match(c) else "".join(f"-{b:02x}" for b in c.encode()) for c in part)
 
 
@@ -36,7 +37,7 @@ def _unescape(part: str) -> str:
 
 def table_topic(prefix: str, table: TableId) -> str:
     """`trickle.public.orders`; characters Kafka refuses become -xx, the hexadecimal of their UTF-8 bytes."""
-    topic = f"{prefix}.{_escape(table.schema)}.{_escape(table.name)}"
+    topic = f"{prefix}.{escape_name(table.schema)}.{escape_name(table.name)}"
     if len(topic) > TOPIC_NAME_MAX:
         raise SettingsError(
             f"the topic name of {table} would be {len(topic)} characters long",

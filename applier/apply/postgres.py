@@ -131,7 +131,7 @@ class PostgresSink:
                 f"{table} did not hold the rows that should change: {expected} expected, {affected} found",
                 hint="it was written to by somebody else; drop it and create it again",
             )
-        cursor.execute(sql.SQL("TRUNCATE {}").format(merge_sql.batch_table(table)))
+        cursor.execute(sql.SQL("DELETE FROM {}").format(merge_sql.batch_table(table)))
 
     def _comparable_columns(self, cursor: Cursor, table: StreamTable) -> frozenset[int]:
         if table.id not in self._comparable:

@@ -35,20 +35,22 @@ class Manifest:
     frontier: Lsn
     offsets: Offsets
     traces: list[dict[str, Any]]
+    sinks: dict[str, dict[str, str]]
+    """Stream table id -> sink -> the frontier of its last commit: what it holds is still right at `frontier`."""
 
     def to_json(self) -> dict[str, Any]:
         """For the catalog."""
         offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
-        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces}
+        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces, "sinks": self.sinks}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Manifest:
         """The inverse of to_json."""
         offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
-        return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"])
+        return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
 
 
-EMPTY_MANIFEST = Manifest(ORIGIN, {}, [])
+EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})
 
 
 class TraceStore:

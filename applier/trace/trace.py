@@ -73,6 +73,10 @@ class Trace:
                 inside.append(part)
         return pa.concat_tables(inside) if inside else trace_schema(self.schema.columns).empty_table()
 
+    def has_rows(self, window: Window) -> bool:
+        """Whether anything changed in the window."""
+        return int(self.overlay(window).num_rows) > 0
+
     @property
     def overlay_rows(self) -> int:
         """How many rows are only in memory."""

@@ -59,8 +59,8 @@ class Traces:
 
     def changed(self, tables: Iterable[TableId], window: Window) -> bool:
         """Whether any of the relations has a change row in the window; no Spark is asked."""
-        present = [self._traces[table] for table in tables if table in self._traces]
-        return any(bool(trace.overlay(window).num_rows) for trace in present)
+        present = (self._traces[table] for table in tables if table in self._traces)
+        return any(trace.has_rows(window) for trace in present)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class WindowInputs:
     @property
     def small(self) -> bool:
         """Whether the window's change rows are few."""
-        rows = (trace.overlay(self.window).num_rows for t in self.tables if (trace := self.traces.get(t)))
-        return sum(rows) <= SMALL_WINDOW_ROWS
+        present = (trace for table in self.tables if (trace := self.traces.get(table)))
+        return sum(int(trace.overlay(self.window).num_rows) for trace in present) <= SMALL_WINDOW_ROWS
 
     def delta(self, scan: Scan) -> DataFrame | None:
         """Change rows of the window, the scan's columns only."""

@@ -27,9 +27,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT c.oid, c.relkind
         FROM reads r
         JOIN pg_rewrite w ON w.ev_class = r.relid AND r.relkind = 'v'
-        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
-                        AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> r.relid
-        JOIN pg_class c ON c.oid = d.refobjid
+        -- The analysed tree rather than pg_depend, which does not mention system tables. Names in the tree have
+        -- their blanks escaped, so none of them can look like this field.
+        CROSS JOIN LATERAL regexp_matches(w.ev_action::text, ':relid ([0-9]+)', 'g') AS field
+        JOIN pg_class c ON c.oid = field[1]::oid AND c.oid <> r.relid
     )
     SELECT relid, relkind FROM reads WHERE relkind <> 'v'
 $$;

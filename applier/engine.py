@@ -1,0 +1,158 @@
+"""The ports of a tick, wired to the real world: inbox, traces, Spark, PostgreSQL, Kafka and Delta."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from applier import metrics
+from applier.apply.delta_lake import DeltaSink
+from applier.apply.postgres import PostgresSink
+from applier.compute import compute
+from applier.errors import AnotherApplier
+from applier.publish.topic import Publisher
+from applier.registry import Registered, Registry
+from applier.stream_table import Status, StreamTable, TableDelta
+from applier.trace.inbox import Inbox
+from applier.trace.store import Manifest
+from applier.trace.traces import Traces
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.table_schema import TableId, TableSchema
+
+log = logging.getLogger(__name__)
+
+Definer = Callable[[Registered], StreamTable]
+"""A stored definition -> its plan; a TrickleError says why it has none."""
+
+
+@dataclass
+class Engine:
+    """State between ticks. Everything here can be lost: it is rebuilt from the sinks, the checkpoint and Kafka."""
+
+    registry: Registry
+    define: Definer
+    inbox: Inbox
+    inbox_lock: threading.Condition
+    schema_of: Callable[[TableId], TableSchema]
+    traces: Traces
+    postgres: PostgresSink
+    publisher: Publisher | None
+    delta_sink: DeltaSink | None
+    manifest: Manifest
+    frontier: Lsn = ORIGIN
+    """Of the last whole tick."""
+    defined: dict[int, StreamTable] = field(default_factory=dict)
+    caught_up: set[int] = field(default_factory=set)
+    unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+
+    def take_in(self) -> Lsn:
+        """Inbox -> traces."""
+        with self.inbox_lock:
+            frontier = self.inbox.advance()
+            captures, arrivals = list(self.inbox.captures.values()), self.inbox.take()
+        for capture in captures:
+            if self.traces.get(capture.table) is None:
+                self.traces.capture(capture, self.schema_of(capture.table))
+        self.traces.append(arrivals)
+        metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
+        return frontier
+
+    def stream_tables(self) -> list[tuple[Registered, StreamTable]]:
+        """Definitions as stored now; a new one is understood here or suspended."""
+        rows = self.registry.stream_tables()
+        self._forget_dropped({row.pgt_id for row in rows})
+        in_service = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
+        tables = []
+        for row in in_service:
+            try:
+                if row.pgt_id not in self.defined:
+                    self.defined[row.pgt_id] = self.define(row)
+                    log.info("stream table defined", extra={"table": str(row.table), "pgt_id": row.pgt_id})
+                table = self.defined[row.pgt_id]
+                if failure := self.traces.failure(table.sources):
+                    raise failure
+                tables.append((row, table))
+            except TrickleError as error:
+                if error.retryable:
+                    raise
+                self.suspend(row, error)
+        metrics.STREAM_TABLES.set(len(tables))
+        return tables
+
+    def _forget_dropped(self, existing: set[int]) -> None:
+        for gone in self.defined.keys() - existing:
+            del self.defined[gone]
+            self.caught_up.discard(gone)
+            self.unpublished = [(t, d) for t, d in self.unpublished if t.id != gone]
+            if self.delta_sink:
+                self.delta_sink.forget(gone)
+
+    def ready(self, table: StreamTable, frontier: Lsn) -> bool:
+        """Whether every source is known as of the frontier."""
+        return all(self.traces.known_at(source, frontier) for source in table.sources)
+
+    def catch_up(self, table: StreamTable, at: Lsn) -> None:
+        """Give the topic and Delta what they missed when the last run ended."""
+        if table.id in self.caught_up:
+            return
+        if self.publisher and (missed := self._missed(table, "topic", self.publisher.frontier(table), at)):
+            self.unpublished.append((table, missed))
+        if self.delta_sink and (missed := self._missed(table, "delta", self.delta_sink.frontier(table), at)):
+            self.delta_sink.add(table, missed)
+        self.caught_up.add(table.id)
+
+    def _missed(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> TableDelta | None:
+        if durable > at:
+            raise AnotherApplier(
+                f"the {sink} sink of {table} stands at {durable}, beyond PostgreSQL's {at}",
+                hint="was the database restored from a backup? drop the stream table and create it again",
+            )
+        # Nothing changed between a sink's last commit and the checkpoint that recorded it.
+        recorded = self.manifest.sinks.get(str(table.id), {}).get(sink)
+        since = max(durable, self.manifest.frontier) if recorded == str(durable) and durable else durable
+        if since >= at:
+            return None
+        log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
+        return compute(table, self.traces, Window(since, at))
+
+    def compute(self, table: StreamTable, window: Window) -> TableDelta | None:
+        """The delta, unless no source changed."""
+        if window.old and not self.traces.changed(table.sources, window):
+            return None
+        with metrics.COMPUTE_SECONDS.time():
+            return compute(table, self.traces, window)
+
+    def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
+        """PostgreSQL first: from its commit on the delta is owed to the others."""
+        started = time.monotonic()
+        self.postgres.apply(table, delta, as_of, "fill" if delta.is_fill else "changes")
+        metrics.APPLY_SECONDS.observe(time.monotonic() - started)
+        metrics.ROWS_OUT.labels(str(table)).inc(delta.rows.num_rows)
+        if self.publisher:
+            self.unpublished.append((table, delta))
+        if self.delta_sink:
+            self.delta_sink.add(table, delta)
+        self.caught_up.add(table.id)
+        extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.rows.num_rows}
+        log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
+
+    def advance(self, unchanged: list[int], window: Window, as_of: datetime) -> None:
+        """Frontiers of stream tables without changes, together."""
+        self.registry.advance_unchanged(unchanged, window.old, window.new, as_of)
+
+    def publish(self) -> None:
+        """One Kafka transaction; what could not be published stays owed."""
+        if self.publisher and self.unpublished:
+            self.publisher.publish(self.unpublished)
+        self.unpublished.clear()
+
+    def suspend(self, table: Registered, error: TrickleError) -> None:
+        """Out of service, with the reason where people look."""
+        log.error("stream table suspended", extra={"table": str(table.table), "error": error.problem})
+        self.registry.suspend(table.pgt_id, error)
+        metrics.SUSPENSIONS.inc()

@@ -1,0 +1,94 @@
+"""What runs beside the ticks: MERGEs into Delta and checkpoints of the traces, one after the other on one thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from applier import metrics
+from applier.engine import Engine
+from applier.registry import Registry
+from applier.stream_table import StreamTable
+from applier.trace.store import Manifest, TraceStore
+from shared_schema.lsn import Lsn
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.25
+
+
+@dataclass
+class Maintenance:
+    """Background work of one applier; `registry` has a connection of its own."""
+
+    engine: Engine
+    store: TraceStore
+    registry: Registry
+    applier: str
+    tick_lock: threading.Lock
+    """Held by every tick, so that what is read under it is between two ticks."""
+    delta_interval_s: float
+    checkpoint_rows: int
+    failed: Callable[[BaseException], None]
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until told to stop; a failure is handed on, because a silent background thread is a silent loss."""
+        flushed = time.monotonic()
+        try:
+            while not stopping.wait(LOOK_EVERY_S):
+                if time.monotonic() - flushed >= self.delta_interval_s:
+                    self.flush_delta()
+                    flushed = time.monotonic()
+                if any(trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces):
+                    self.checkpoint()
+        except BaseException as error:
+            self.failed(error)
+            raise
+
+    def flush_delta(self) -> None:
+        """MERGE what is queued."""
+        if self.engine.delta_sink:
+            self.engine.delta_sink.flush()
+
+    def checkpoint(self) -> None:
+        """Write the traces as of a frontier that no sink will ever look behind, then the manifest, then use them."""
+        self.flush_delta()
+        with self.tick_lock:
+            frontier = self._lowest_frontier()
+            sinks = {str(t.id): self._durable(t) for t in self.engine.defined.values()}
+        if frontier <= self.engine.manifest.frontier:
+            return
+        with self.engine.inbox_lock:
+            offsets = self.engine.inbox.restart_offsets(frontier)
+        bases = [(trace, self.store.append(trace, frontier)) for trace in self.engine.traces]
+        entries = [self.store.entry(trace, base) for trace, base in bases]
+        manifest = Manifest(frontier, offsets, entries, sinks)
+        self.registry.save_manifest(self.applier, manifest)
+        for trace, base in bases:
+            trace.rebase(base)
+        self.engine.manifest = manifest
+        metrics.CHECKPOINTS.inc()
+        log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
+
+    def _lowest_frontier(self) -> Lsn:
+        """The last tick's, unless a sink still waits for something older."""
+        engine = self.engine
+        behind = [table_delta.window.old for _, table_delta in engine.unpublished]
+        if engine.delta_sink:
+            behind += [
+                engine.delta_sink.frontier(t) for t in engine.defined.values() if not engine.delta_sink.idle(t.id)
+            ]
+        # A stream table that is defined but waits for its turn has its frontier in PostgreSQL only.
+        behind += [row.lsn for row in self.registry.stream_tables() if row.lsn and row.pgt_id in engine.defined]
+        return min([engine.frontier, *behind])
+
+    def _durable(self, table: StreamTable) -> dict[str, str]:
+        sinks: dict[str, str] = {}
+        if self.engine.publisher:
+            sinks["topic"] = str(self.engine.publisher.frontier(table))
+        if self.engine.delta_sink:
+            sinks["delta"] = str(self.engine.delta_sink.frontier(table))
+        return sinks

@@ -1,0 +1,19 @@
+"""Names and help texts of everything the applier measures."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+FRONTIER = Gauge("pg_trickle_frontier_lsn", "Frontier of the last whole tick, as a number")
+TICKS = Counter("pg_trickle_ticks_total", "Ticks that advanced the frontier")
+TICK_SECONDS = Histogram("pg_trickle_tick_seconds", "Time of one tick", buckets=_LATENCY)
+COMPUTE_SECONDS = Histogram("pg_trickle_compute_seconds", "Spark's share of one refresh", buckets=_LATENCY)
+APPLY_SECONDS = Histogram("pg_trickle_apply_seconds", "PostgreSQL's share of one refresh", buckets=_LATENCY)
+ROWS_IN = Counter("pg_trickle_change_rows_total", "Change rows taken into traces")
+ROWS_OUT = Counter("pg_trickle_delta_rows_total", "Net delta rows written", ["stream_table"])
+STREAM_TABLES = Gauge("pg_trickle_stream_tables", "Stream tables in service")
+SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables taken out of service")
+TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was away")
+CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")

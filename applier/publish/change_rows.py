@@ -1,0 +1,83 @@
+"""A stream table's net delta -> change rows of the topic contract. Pure."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from applier.apply.net_delta import row_tuples
+from applier.stream_table import StreamTable, TableDelta
+from shared_schema.change_row import ChangeRow, Op, Stamp, Value
+from shared_schema.lsn import Lsn
+from shared_schema.pg_types import VARHDRSZ, Carrier, PgType
+from shared_schema.table_schema import ReplicaIdentity, TableSchema
+
+
+def last_position(delta: TableDelta) -> Lsn:
+    """The last position the window covers: its frontier is exclusive."""
+    return Lsn(delta.window.new.value - 1)
+
+
+def topic_schema(table: StreamTable) -> TableSchema:
+    """How the stream table's topic describes its rows."""
+    key = tuple(table.columns[i].name for i in table.key or ())
+    return TableSchema(table.table, table.relid, table.columns, key, ReplicaIdentity.FULL)
+
+
+def wire_value(pg: PgType, value: Any) -> Value:
+    """A computed value in the carrier of its column: what PostgreSQL would print where that is text."""
+    if value is None:
+        return None
+    if pg.carrier is Carrier.TEXT and not isinstance(value, str):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    if pg.name == "bpchar" and isinstance(value, str) and pg.typmod > VARHDRSZ:
+        return value.ljust(pg.typmod - VARHDRSZ)
+    result: Value = value
+    return result
+
+
+def change_rows(table: StreamTable, delta: TableDelta, *, empty_first: bool) -> list[ChangeRow]:
+    """The delta as change rows: D before I, both halves of a keyed change adjacent; stamped inside the window.
+
+    `empty_first` puts a TRUNCATE before them: the topic still holds another stream table's rows.
+    """
+    lsn = last_position(delta)
+    now_us = time.time_ns() // 1000
+    rows = [ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), 0, now_us, None)] if empty_first else []
+    for *values, weight in _by_key(table, delta.rows):
+        wire = tuple(wire_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
+        op = Op.INSERT if weight > 0 else Op.DELETE
+        for _ in range(abs(weight)):
+            stamp = Stamp(lsn, len(rows))
+            rows.append(ChangeRow(op, stamp, 0, now_us, wire, snapshot=delta.is_fill))
+    return _mark_updates(rows, table.key)
+
+
+def _by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
+    tuples = list(row_tuples(rows))
+    if table.key is None:
+        return sorted(tuples, key=lambda row: row[-1])
+    place: dict[tuple[Any, ...], int] = {}
+    key = table.key
+    for row in tuples:
+        place.setdefault(tuple(row[i] for i in key), len(place))
+    return sorted(tuples, key=lambda row: (place[tuple(row[i] for i in key)], row[-1]))
+
+
+def _mark_updates(rows: list[ChangeRow], key: tuple[int, ...] | None) -> list[ChangeRow]:
+    """A D directly before an I of the same key is an update: both say which columns changed."""
+    if key is None:
+        return rows
+    for i in range(len(rows) - 1):
+        old, new = rows[i], rows[i + 1]
+        if old.op is not Op.DELETE or new.op is not Op.INSERT or old.values is None or new.values is None:
+            continue
+        if all(old.values[k] == new.values[k] for k in key):
+            pairs = enumerate(zip(old.values, new.values, strict=True))
+            changed = frozenset(j for j, (a, b) in pairs if a != b)
+            rows[i], rows[i + 1] = replace(old, changed=changed), replace(new, changed=changed)
+    return rows

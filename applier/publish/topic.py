@@ -1,0 +1,181 @@
+"""The publication topic: each stream table's exact D+I difference, on the same contract as a source topic.
+
+One Kafka transaction per tick holds the rows of every stream table that changed and, for each of them, a progress
+record under the key `st-<id>`. A stream table's first transaction also carries its capture record, so that another
+applier can take the topic for a source.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from applier.errors import Infrastructure
+from applier.publish.change_rows import change_rows, last_position, topic_schema
+from applier.stream_table import StreamTable, TableDelta
+from shared_schema import avro, progress
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.table_schema import TableId
+from shared_schema.topics import progress_topic, schemas_topic, table_topic
+
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
+WAIT_S = 60.0
+"""How long a broker may be away before the tick is given up and tried again."""
+
+
+class Publisher:
+    """Publishes deltas; knows how far each stream table's topic is."""
+
+    def __init__(
+        self,
+        prefix: str,
+        client: dict[str, str | int | float | bool],
+        *,
+        transactional_id: str,
+        replication_factor: int,
+    ) -> None:
+        self._prefix = prefix
+        self._client = client
+        self._replication = replication_factor
+        self._admin = AdminClient(client)
+        self._topics: set[str] = set(self._admin.list_topics(timeout=WAIT_S).topics)
+        self._schemas: set[bytes] = set()
+        self._frontiers: dict[str, Lsn] = {}
+        self._captured: dict[TableId, int] = {}
+        self._ensure(progress_topic(prefix), COMPACTED)
+        self._ensure(schemas_topic(prefix), COMPACTED)
+        self._producer = Producer(
+            client
+            | {"transactional.id": transactional_id, "acks": "all", "linger.ms": 1, "transaction.timeout.ms": 600_000}
+        )
+        # Waits for an unfinished transaction of a predecessor and fences it, so what is read next is final.
+        self._producer.init_transactions(WAIT_S)
+        self._read_progress()
+
+    def frontier(self, table: StreamTable) -> Lsn:
+        """Up to where the topic is complete; ORIGIN when nothing was ever published."""
+        return self._frontiers.get(self._slot(table), ORIGIN)
+
+    @staticmethod
+    def _slot(table: StreamTable) -> str:
+        return f"st-{table.id}"
+
+    def _ensure(self, topic: str, config: dict[str, str]) -> None:
+        if topic in self._topics:
+            return
+        new = NewTopic(topic, num_partitions=1, replication_factor=self._replication, config=config)
+        try:
+            self._admin.create_topics([new])[topic].result(WAIT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise Infrastructure(f"topic {topic} could not be created: {error.args[0].str()}") from error
+        self._topics.add(topic)
+
+    def _read_progress(self) -> None:
+        consumer = Consumer(
+            self._client
+            | {
+                "group.id": "pg-trickle-publisher",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(progress_topic(self._prefix), 0, 0)])
+        try:
+            while True:
+                message = consumer.poll(WAIT_S)
+                if message is None:
+                    raise Infrastructure(f"{progress_topic(self._prefix)} could not be read within {WAIT_S:.0f} s")
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    return
+                if error is not None:
+                    raise Infrastructure(f"{progress_topic(self._prefix)} could not be read: {error.str()}")
+                self._note(progress.decode(message.value() or b""))
+        finally:
+            consumer.close()
+
+    def _note(self, record: Progress | Capture) -> None:
+        match record:
+            case Progress():
+                self._frontiers[record.slot] = record.frontier
+            case Capture():
+                self._captured[record.table] = record.relid
+
+    def publish(self, deltas: list[tuple[StreamTable, TableDelta]]) -> None:
+        """Publish the deltas of one tick in one Kafka transaction; each must begin where its topic ends."""
+        if not deltas:
+            return
+        for table, _ in deltas:
+            self._ensure(table_topic(self._prefix, table.table), {})
+        ends: Offsets = defaultdict(dict)
+        try:
+            self._producer.begin_transaction()
+            rows = [self._produce(table, delta, ends) for table, delta in deltas]
+            if self._producer.flush(WAIT_S):
+                raise Infrastructure("the broker did not take the publication in time")
+            records = [r for (t, d), n in zip(deltas, rows, strict=True) for r in self._records(t, d, n, ends)]
+            for record in records:
+                self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
+            self._producer.commit_transaction(WAIT_S)
+        except KafkaException as error:
+            self._abort()
+            raise Infrastructure(f"publishing failed: {error.args[0].str()}") from error
+        except Infrastructure:
+            self._abort()
+            raise
+        for record in records:
+            self._note(record)
+
+    def _abort(self) -> None:
+        # What the aborted transaction registered is not there.
+        self._schemas.clear()
+        try:
+            self._producer.abort_transaction(WAIT_S)
+        except KafkaException as error:
+            raise Infrastructure(f"the publication could not be rolled back: {error.args[0].str()}") from error
+
+    def _produce(self, table: StreamTable, delta: TableDelta, ends: Offsets) -> int:
+        """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many."""
+        topic = table_topic(self._prefix, table.table)
+        codec = avro.codec(topic_schema(table))
+        if codec.id not in self._schemas:
+            self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
+            self._schemas.add(codec.id)
+        # The name was published before by another stream table: its rows must leave first.
+        renewed = delta.is_fill and self._captured.get(table.table, table.relid) != table.relid
+        rows = change_rows(table, delta, empty_first=renewed)
+        for row in rows:
+            self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
+        return len(rows)
+
+    def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None and ends is not None:
+                partition, offset = message.partition() or 0, message.offset() or 0
+                ends[topic][partition] = max(ends[topic].get(partition, 0), offset + 1)
+
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=delivered)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def _records(self, table: StreamTable, delta: TableDelta, rows: int, ends: Offsets) -> list[Progress | Capture]:
+        topic = table_topic(self._prefix, table.table)
+        slot = self._slot(table)
+        done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: dict(ends.get(topic, {}))})
+        if not delta.is_fill:
+            return [done]
+        return [Capture(slot, table.table, table.relid, last_position(delta), rows), done]
+
+    def close(self) -> None:
+        """Leave the broker; nothing is in flight between two ticks."""
+        self._producer.flush(5)

@@ -1,0 +1,248 @@
+"""`pg-trickle-applier run`: wires everything together, then ticks whenever the frontier moved, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+
+from applier import metrics
+from applier.apply.delta_lake import DeltaSink
+from applier.apply.postgres import PostgresSink
+from applier.definition.define import define
+from applier.engine import Engine
+from applier.errors import AnotherApplier, Infrastructure, InstallError
+from applier.jars import SPARK_JARS, ensure
+from applier.maintenance import Maintenance
+from applier.publish.topic import Publisher
+from applier.registry import Registered, Registry
+from applier.session import spark_session
+from applier.settings import ApplierSettings
+from applier.stream_table import StreamTable
+from applier.tick import run_tick
+from applier.trace import stream
+from applier.trace.inbox import Arrival, Inbox
+from applier.trace.schemas import SchemaReader
+from applier.trace.store import TraceStore
+from applier.trace.traces import Traces
+from shared_schema import progress
+from shared_schema.status_server import StatusServer
+from shared_schema.topics import progress_topic
+
+log = logging.getLogger(__name__)
+
+IDLE_LOOK_S = 1.0
+"""How often definitions are looked at when no change arrives."""
+
+RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Pauses between repeated ticks while a service is away; the last one stays."""
+
+APPLIER_LOCK = 0x7067_7470
+"""Advisory lock: one applier per database and slot."""
+
+
+class Applier:
+    """One running applier; `run` returns after a clean stop and raises what cannot be retried."""
+
+    def __init__(self, settings: ApplierSettings) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._inbox_lock = threading.Condition()
+        self._tick_lock = threading.Lock()
+        self._cleanup = ExitStack()
+
+    def stop(self) -> None:
+        """Ask for a clean stop; may be called from a signal handler."""
+        self.stopping.set()
+
+    def run(self) -> None:
+        """Until stopped."""
+        with self._cleanup:
+            status = StatusServer(self.settings.metrics_host, self.settings.metrics_port)
+            self._cleanup.enter_context(status)
+            registry_connection = self._connect()
+            self._lock_out_others(registry_connection)
+            engine, maintenance, schemas = self._wire(registry_connection)
+            self._start_ingest(engine, schemas)
+            background = threading.Thread(target=maintenance.run, args=(self.stopping,), name="maintenance")
+            background.start()
+            try:
+                self._loop(engine, status)
+            finally:
+                self.stopping.set()
+                background.join()
+            maintenance.checkpoint()
+            log.info("applier stopped", extra={"frontier": str(engine.frontier)})
+
+    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        try:
+            connection = psycopg.connect(
+                self.settings.database_url.get_secret_value(), autocommit=True, application_name="pg-trickle-applier"
+            )
+        except psycopg.OperationalError as error:
+            raise Infrastructure(
+                f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
+                hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
+            ) from None
+        self._cleanup.callback(connection.close)
+        connection.execute("SET timezone = 'UTC'")
+        return connection
+
+    def _lock_out_others(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        installed = connection.execute("SELECT to_regclass('pgtrickle.pgt_checkpoints') IS NOT NULL").fetchone()
+        if installed != (True,):
+            raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
+        locked = connection.execute(
+            "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (APPLIER_LOCK, self.settings.slot)
+        ).fetchone()
+        if locked != (True,):
+            raise AnotherApplier(
+                f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
+            )
+
+    def _wire(self, connection: psycopg.Connection[tuple[object, ...]]) -> tuple[Engine, Maintenance, SchemaReader]:
+        settings = self.settings
+        spark = spark_session(
+            ensure(SPARK_JARS),
+            master=settings.spark_master,
+            driver_memory=settings.spark_driver_memory,
+            scratch=settings.scratch_dir,
+        )
+        self._cleanup.callback(spark.stop)
+        client = stream.client_options(settings)
+        self._wait_for_topics()
+        schemas = SchemaReader(settings.topic_prefix, client)
+        self._cleanup.callback(schemas.close)
+        registry = Registry(connection)
+        manifest = registry.load_manifest(settings.slot)
+        store = TraceStore(spark, settings.state_dir)
+        publisher = None
+        if settings.publish_sink:
+            publisher = Publisher(
+                settings.publication_prefix,
+                client,
+                transactional_id=f"{settings.publication_prefix}-{settings.slot}",
+                replication_factor=settings.replication_factor,
+            )
+            self._cleanup.callback(publisher.close)
+        definition_connection = self._connect()
+
+        def definer(row: Registered) -> StreamTable:
+            definition = define(definition_connection, row.defining_query, "pg_catalog")
+            return StreamTable(row.pgt_id, row.table, row.pgt_relid, definition.columns, definition.plan)
+
+        engine = Engine(
+            registry=registry,
+            define=definer,
+            inbox=Inbox(manifest.frontier, manifest.offsets),
+            inbox_lock=self._inbox_lock,
+            schema_of=schemas.latest,
+            traces=Traces(spark, store.load(manifest)),
+            postgres=PostgresSink(self._connect(), settings.pipeline_batch_size),
+            publisher=publisher,
+            delta_sink=DeltaSink(spark, settings.delta_root) if settings.delta_sink else None,
+            manifest=manifest,
+        )
+        maintenance = Maintenance(
+            engine=engine,
+            store=store,
+            registry=Registry(self._connect()),
+            applier=settings.slot,
+            tick_lock=self._tick_lock,
+            delta_interval_s=settings.delta_interval_ms / 1000,
+            checkpoint_rows=settings.checkpoint_rows,
+            failed=self._fail,
+        )
+        self._spark = spark
+        return engine, maintenance, schemas
+
+    def _wait_for_topics(self) -> None:
+        waited = False
+        while not stream.topics_ready(self.settings):
+            if not waited:
+                log.info(
+                    "waiting for pg-trickle-cdc to create its topics", extra={"prefix": self.settings.topic_prefix}
+                )
+                waited = True
+            if self.stopping.wait(0.2):
+                raise Infrastructure("stopped while waiting for the consumer's topics")
+
+    def _start_ingest(self, engine: Engine, schemas: SchemaReader) -> None:
+        fast = Path("/dev/shm")  # noqa: S108 - a cache that need not survive the process
+        root = fast if fast.is_dir() else self.settings.scratch_dir
+        scratch = Path(tempfile.mkdtemp(prefix="pg-trickle-ingest-", dir=root))
+        self._cleanup.callback(shutil.rmtree, scratch, ignore_errors=True)
+        progress_at = progress_topic(self.settings.topic_prefix)
+
+        def receive(messages: list[stream.Message]) -> None:
+            decoded: list[tuple[stream.Message, Arrival | progress.Progress | progress.Capture]] = []
+            for message in messages:
+                if message.topic == progress_at:
+                    decoded.append((message, progress.decode(message.value)))
+                else:
+                    codec = schemas.codec(message.value)
+                    decoded.append((message, Arrival(codec.decode(message.value), codec.schema)))
+            with self._inbox_lock:
+                for message, content in decoded:
+                    at = (message.topic, message.partition)
+                    if isinstance(content, Arrival):
+                        engine.inbox.add_row(at, message.offset, content)
+                    else:
+                        engine.inbox.add_record(at, message.offset, content)
+                self._inbox_lock.notify_all()
+
+        offsets = stream.starting_offsets(self.settings, engine.manifest.offsets)
+        self._query = stream.start(self._spark, self.settings, offsets, scratch, receive)
+        self._cleanup.callback(self._query.stop)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self.stopping.set()
+
+    def _loop(self, engine: Engine, status: StatusServer) -> None:
+        failures = 0
+        looked = 0.0
+        while not self.stopping.is_set():
+            with self._inbox_lock:
+                self._inbox_lock.wait_for(
+                    lambda: engine.inbox.advance() > engine.frontier or self.stopping.is_set(),
+                    IDLE_LOOK_S if not failures else 0.01,
+                )
+                moved = engine.inbox.frontier > engine.frontier
+            self._check_ingest()
+            if self.stopping.is_set() or not (moved or time.monotonic() - looked >= IDLE_LOOK_S):
+                continue
+            looked = time.monotonic()
+            try:
+                self._tick(engine)
+                failures = 0
+                status.ready()
+            except Infrastructure as error:
+                pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                failures += 1
+                metrics.TICK_RETRIES.inc()
+                log.warning("tick will be repeated", extra={"error": error.problem, "after_s": pause})
+                self.stopping.wait(pause)
+        if self._failure is not None:
+            raise self._failure
+
+    def _tick(self, engine: Engine) -> None:
+        with self._tick_lock, metrics.TICK_SECONDS.time():
+            frontier = run_tick(engine)
+            if frontier > engine.frontier:
+                metrics.TICKS.inc()
+            engine.frontier = frontier
+            metrics.FRONTIER.set(frontier.value)
+
+    def _check_ingest(self) -> None:
+        if not self._query.isActive:
+            error = self._query.exception()
+            detail = str(error).splitlines()[0] if error else "it ended"
+            raise Infrastructure(f"reading Kafka failed: {detail}", hint="the log has the whole message")

@@ -1,0 +1,137 @@
+"""The SQL functions by SQL alone, as a psql user meets them, without the binaries running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from applier.install import install
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount numeric(10,2), note varchar(20))")
+        yield connection
+
+
+def rows(db: Connection, query: str) -> list[tuple[object, ...]]:
+    return db.execute(query.encode()).fetchall()
+
+
+def create(db: Connection, name: str, query: str, **more: str) -> None:
+    options = "".join(f", {k} => '{v}'" for k, v in more.items())
+    db.execute(f"SELECT pgtrickle.create_stream_table(%s, %s{options})".encode(), (name, query))
+
+
+def test_installing_twice_changes_nothing(db: Connection) -> None:
+    assert install(db) == []
+
+
+def test_the_table_has_exactly_the_types_of_the_query(db: Connection) -> None:
+    create(db, "big", "SELECT id, amount, note, amount * 2 AS twice FROM orders WHERE amount > 10")
+    types = rows(db, "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+                     " WHERE attrelid = 'big'::regclass AND attnum > 0 ORDER BY attnum")
+    assert types == [("id", "integer"), ("amount", "numeric(10,2)"), ("note", "character varying(20)"),
+                     ("twice", "numeric")]
+
+
+def test_the_stored_query_means_the_same_under_any_search_path(db: Connection) -> None:
+    db.execute("CREATE SCHEMA other; CREATE TABLE other.orders (id int); SET search_path = other, public")
+    create(db, "seen", "SELECT id FROM orders")
+    stored = rows(db, "SELECT pgt_schema, defining_query FROM pgtrickle.pgt_stream_tables")
+    assert stored[0][0] == "other"
+    assert "FROM other.orders" in str(stored[0][1])
+
+
+def test_sources_are_recorded_published_and_complete_in_the_log(db: Connection) -> None:
+    db.execute("CREATE VIEW cheap AS SELECT * FROM orders WHERE amount < 5")
+    create(db, "st", "SELECT id FROM cheap")
+    assert rows(db, "SELECT source_schema, source_name FROM pgtrickle.pgt_dependencies") == [("public", "orders")]
+    assert rows(db, "SELECT tablename FROM pg_publication_tables WHERE pubname = 'pg_trickle'") == [("orders",)]
+    assert rows(db, "SELECT relreplident FROM pg_class WHERE relname = 'orders'") == [("f",)]
+
+
+def test_partitions_are_captured_through_their_root(db: Connection) -> None:
+    db.execute("CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at);"
+               "CREATE TABLE parted_a PARTITION OF parted FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
+               "CREATE TABLE parted_b PARTITION OF parted FOR VALUES FROM ('2021-01-01') TO ('2022-01-01')")
+    create(db, "st", "SELECT id FROM parted")
+    assert rows(db, "SELECT tablename FROM pg_publication_tables WHERE pubname = 'pg_trickle'") == [("parted",)]
+    assert rows(db, "SELECT DISTINCT relreplident FROM pg_class WHERE relname IN ('parted_a', 'parted_b')") == [("f",)]
+
+
+def test_a_rolled_back_creation_leaves_nothing(db: Connection) -> None:
+    with db.transaction(force_rollback=True):
+        create(db, "st", "SELECT id FROM orders")
+    assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(0,)]
+    assert rows(db, "SELECT to_regclass('st')") == [(None,)]
+    assert rows(db, "SELECT relreplident FROM pg_class WHERE relname = 'orders'") == [("d",)]
+
+
+@pytest.mark.parametrize(
+    ("setup", "query", "message"),
+    [
+        ("", "SELECT nope FROM orders", 'column "nope" does not exist'),
+        ("", "SELECT FROM WHERE", "syntax error"),
+        ("", "SELECT id, id FROM orders", 'column "id" specified more than once'),
+        ("CREATE UNLOGGED TABLE u (id int)", "SELECT id FROM u", "temporary or unlogged"),
+        ("CREATE MATERIALIZED VIEW m AS SELECT id FROM orders", "SELECT id FROM m", "no table or view of tables"),
+        ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "SELECT id FROM orders", "row-level security"),
+        ("CREATE TABLE kid () INHERITS (orders)", "SELECT id FROM orders", "inheritance children"),
+        ("SELECT pgtrickle.create_stream_table('a', 'SELECT id FROM orders')", "SELECT id FROM a", "another one yet"),
+        ("", "SELECT relname FROM pg_class", "system table"),
+    ],
+)
+def test_what_cannot_be_a_stream_table_is_refused(db: Connection, setup: str, query: str, message: str) -> None:
+    if setup:
+        db.execute(setup.encode())
+    with pytest.raises(psycopg.Error, match=message):
+        create(db, "st", query)
+    assert rows(db, "SELECT to_regclass('st')") == [(None,)]
+
+
+@pytest.mark.parametrize("schedule", ["", "soon", "1 s", "-1s", "1s; DROP TABLE orders"])
+def test_a_schedule_that_is_none_is_refused(db: Connection, schedule: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue):
+        create(db, "st", "SELECT id FROM orders", schedule=schedule)
+
+
+@pytest.mark.parametrize("name", ['we"ird', "UPPER", "sp ace", "semi;colon", "ünï", "it's", "per%cent", "x" * 63])
+def test_hostile_names_are_only_names(db: Connection, name: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    create(db, quoted, "SELECT id FROM orders")
+    assert rows(db, "SELECT pgt_name FROM pgtrickle.pgt_stream_tables") == [(name,)]
+    db.execute("SELECT pgtrickle.drop_stream_table(%s)", (quoted,))
+    assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(0,)]
+
+
+def test_waiting_says_who_is_missing(db: Connection) -> None:
+    create(db, "st", "SELECT id FROM orders")
+    with pytest.raises(errors.QueryCanceled, match="did not reach") as caught:
+        db.execute("SELECT pgtrickle.wait_for('st', timeout => '100 ms')")
+    assert "pg-trickle-applier" in str(caught.value.diag.message_hint)
+
+
+def test_waiting_inside_a_frozen_snapshot_is_refused(db: Connection) -> None:
+    create(db, "st", "SELECT id FROM orders")
+    with pytest.raises(errors.FeatureNotSupported), db.transaction():
+        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        db.execute("SELECT pgtrickle.wait_for('st')")
+
+
+def test_unknown_stream_table(db: Connection) -> None:
+    with pytest.raises(errors.UndefinedTable, match="no stream table nothing"):
+        db.execute("SELECT pgtrickle.wait_for('nothing')")
+
+
+def test_status_lists_what_is_there(db: Connection) -> None:
+    create(db, "st", "SELECT id FROM orders", schedule="5m")
+    status = rows(db, "SELECT name, status, refresh_mode, is_populated, schedule FROM pgtrickle.pgt_status()")
+    assert status == [("public.st", "INITIALIZING", "AUTO", False, "5m")]
