@@ -1,0 +1,178 @@
+"""Random plans and multisets, and the same plans evaluated by a few lines of plain Python: the reference answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from hypothesis import strategies as st
+
+from applier.plan.expr import (
+    AggregateCall,
+    AggregateKind,
+    BoolOp,
+    Call,
+    Col,
+    Const,
+    Expr,
+    Logic,
+    NullTest,
+    ValueType,
+)
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, fields
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, TableId
+
+Row = tuple[Any, ...]
+Bag = Counter[Row]
+
+INT = ValueType.of_column(PgType(23, -1, "int4", "integer"))
+BIG = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
+BOOL = ValueType.of_column(PgType(16, -1, "bool", "boolean"))
+
+TABLES = ("a", "b")
+COLUMNS = tuple(Column(name, INT.pg) for name in ("x", "y"))
+
+values = st.one_of(st.none(), st.integers(0, 3))
+rows = st.tuples(values, values)
+bags = st.lists(rows, max_size=8).map(Counter)
+
+
+def scan(table: str) -> Scan:
+    return Scan(TableId("public", table), TABLES.index(table) + 1, ("x", "y"), (Field(INT, True),) * 2, None)
+
+
+def less(left: Expr, right: Expr) -> Expr:
+    return Call("int4lt(int4,int4)", (left, right), BOOL)
+
+
+def _columns(node: Node, of: ValueType) -> list[Col]:
+    return [Col(i, f.type, f.nullable) for i, f in enumerate(fields(node)) if f.type == of]
+
+
+@st.composite
+def predicates(draw: st.DrawFn, node: Node) -> Expr:
+    columns = _columns(node, INT)
+    if not columns:
+        return NullTest(Col(0, fields(node)[0].type), draw(st.booleans()), BOOL)
+    column = draw(st.sampled_from(columns))
+    simple: Expr = less(column, draw(st.sampled_from([*columns, Const(draw(st.integers(0, 3)), INT)])))
+    match draw(st.integers(0, 3)):
+        case 0:
+            return simple
+        case 1:
+            return BoolOp(Logic.NOT, (simple,), BOOL)
+        case 2:
+            return BoolOp(Logic.OR, (simple, NullTest(column, False, BOOL)), BOOL)
+        case _:
+            return NullTest(column, draw(st.booleans()), BOOL)
+
+
+@st.composite
+def aggregates(draw: st.DrawFn, child: Node) -> Node:
+    columns = _columns(child, INT)
+    keys = tuple(draw(st.lists(st.sampled_from(columns), max_size=2, unique=True))) if columns else ()
+    calls = [AggregateCall(AggregateKind.COUNT_ROWS, None, BIG)]
+    if columns:
+        argument = draw(st.sampled_from(columns))
+        calls.append(AggregateCall(AggregateKind.COUNT, argument, BIG))
+        calls.append(AggregateCall(AggregateKind.SUM, argument, BIG))
+    return Aggregate(child, keys, tuple(calls))
+
+
+@st.composite
+def plans(draw: st.DrawFn, depth: int = 3) -> Node:
+    if depth == 0:
+        return scan(draw(st.sampled_from(TABLES)))
+    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "aggregate"]))
+    child = draw(plans(depth=depth - 1))
+    match kind:
+        case "filter":
+            return Filter(child, draw(predicates(child)))
+        case "project":
+            width = len(fields(child))
+            picked = draw(st.lists(st.integers(0, width - 1), min_size=1, max_size=3))
+            return Project(child, tuple(Col(i, fields(child)[i].type, fields(child)[i].nullable) for i in picked))
+        case "join":
+            other = draw(plans(depth=0))
+            left, right = _columns(child, INT), _columns(other, INT)
+            pairs = [(draw(st.sampled_from(left)), draw(st.sampled_from(right)))] if left and right else []
+            residual = draw(st.one_of(st.none(), predicates(Join(child, other, (), None))))
+            return Join(child, other, tuple(pairs), residual)
+        case "aggregate":
+            return draw(aggregates(child))
+        case _:
+            return child
+
+
+def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
+    """The node's result over multisets, as SQL defines it."""
+    match node:
+        case Scan():
+            return Counter(tables[node.table.name])
+        case Filter():
+            return Counter({r: n for r, n in evaluate(node.input, tables).items() if value(node.predicate, r) is True})
+        case Project():
+            return _map(evaluate(node.input, tables), lambda r: tuple(value(e, r) for e in node.exprs))
+        case Join():
+            return _join(node, evaluate(node.left, tables), evaluate(node.right, tables))
+        case Aggregate():
+            return _aggregate(node, evaluate(node.input, tables))
+        case _:
+            assert_never(node)
+
+
+def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:
+    out: Bag = Counter()
+    for row, n in bag.items():
+        out[function(row)] += n
+    return out
+
+
+def _join(node: Join, left: Bag, right: Bag) -> Bag:
+    out: Bag = Counter()
+    for a, n in left.items():
+        for b, m in right.items():
+            equal = all((x := value(le, a)) is not None and x == value(re, b) for le, re in node.equi)
+            if equal and (node.residual is None or value(node.residual, a + b) is True):
+                out[a + b] += n * m
+    return out
+
+
+def _aggregate(node: Aggregate, bag: Bag) -> Bag:
+    groups: dict[Row, list[Row]] = {} if node.keys else {(): []}
+    for row in bag.elements():
+        groups.setdefault(tuple(value(k, row) for k in node.keys), []).append(row)
+    return Counter(key + tuple(_call(c, members) for c in node.calls) for key, members in groups.items())
+
+
+def _call(call: AggregateCall, members: list[Row]) -> Any:
+    if call.arg is None:
+        return len(members)
+    present = [v for row in members if (v := value(call.arg, row)) is not None]
+    if call.kind is AggregateKind.COUNT:
+        return len(present)
+    return sum(present) if present else None
+
+
+def value(expr: Expr, row: Row) -> Any:
+    match expr:
+        case Col():
+            return row[expr.ordinal]
+        case Const():
+            return expr.value
+        case Call(signature="int4lt(int4,int4)"):
+            a, b = (value(arg, row) for arg in expr.args)
+            return None if a is None or b is None else a < b
+        case NullTest():
+            return (value(expr.arg, row) is None) != expr.negated
+        case BoolOp(logic=Logic.NOT):
+            inner = value(expr.args[0], row)
+            return None if inner is None else not inner
+        case BoolOp():
+            truths = [value(arg, row) for arg in expr.args]
+            decisive = expr.logic is Logic.OR
+            return decisive if decisive in truths else None if None in truths else not decisive
+        case _:
+            raise AssertionError(f"the reference does not know {expr}")

@@ -1,0 +1,227 @@
+"""The law of every operator: snapshot(before) + delta = snapshot(after), and both snapshots are what SQL says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.operators import aggregate, incrementalize, inner_join
+from applier.operators.inputs import Side
+from applier.plan.expr import AggregateCall, AggregateKind, Col, Const
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan
+from applier.zset import WEIGHT, column_names
+from tests.applier.operators.plans import (
+    BIG,
+    COLUMNS,
+    INT,
+    TABLES,
+    Bag,
+    Row,
+    bags,
+    evaluate,
+    less,
+    plans,
+    scan,
+)
+
+
+@dataclass
+class BagInputs:
+    """Two ends of a window as multisets; the delta is their difference, with some noise that cancels out."""
+
+    spark: SparkSession
+    before: dict[str, Bag]
+    after: dict[str, Bag]
+    small: bool = True
+
+    def delta(self, scan: Scan) -> DataFrame | None:
+        old, new = self.before[scan.table.name], self.after[scan.table.name]
+        if old == new:
+            return None
+        weights = [(row, 1) for row in new.elements()] + [(row, -1) for row in old.elements()]
+        return self._frame(weights)
+
+    def snapshot(self, scan: Scan, side: Side) -> DataFrame:
+        bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
+        return self._frame(list(bag.items()))
+
+    def _frame(self, weights: list[tuple[Row, int]]) -> DataFrame:
+        arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
+        arrays.append(pa.array([n for _, n in weights], pa.int64()))
+        return self.spark.createDataFrame(pa.Table.from_arrays(arrays, [*column_names(len(COLUMNS)), WEIGHT]))
+
+
+def collected(frame: DataFrame | None) -> Bag:
+    out: Bag = Counter()
+    if frame is not None:
+        for *row, weight in _tuples(frame):
+            out[tuple(row)] += weight
+    return Counter({row: n for row, n in out.items() if n})
+
+
+def _tuples(frame: DataFrame) -> list[Row]:
+    table = frame.toArrow()
+    return list(zip(*[table[name].to_pylist() for name in table.column_names], strict=True))
+
+
+def difference(new: Bag, old: Bag) -> Bag:
+    out = Counter(new)
+    out.subtract(old)
+    return Counter({row: n for row, n in out.items() if n})
+
+
+def check_law(node: Node, inputs: BagInputs) -> None:
+    before, after = evaluate(node, inputs.before), evaluate(node, inputs.after)
+    assert collected(incrementalize.delta(node, inputs)) == difference(after, before)
+    assert collected(incrementalize.snapshot(node, Side.AFTER, inputs)) == after
+
+
+windows = st.fixed_dictionaries({name: st.tuples(bags, bags) for name in TABLES})
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(node=plans(), window=windows, small=st.booleans())
+def test_delta_equals_recompute(
+    spark: SparkSession, node: Node, window: dict[str, tuple[Bag, Bag]], small: bool
+) -> None:
+    before = {name: old for name, (old, _) in window.items()}
+    after = {name: new for name, (_, new) in window.items()}
+    check_law(node, BagInputs(spark, before, after, small))
+
+
+X, Y = Col(0, INT), Col(1, INT)
+COUNT_SUM = (AggregateCall(AggregateKind.COUNT_ROWS, None, BIG), AggregateCall(AggregateKind.SUM, Y, BIG))
+
+SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] = [
+    (
+        "both sides of a join change, the partner leaves",
+        Join(scan("a"), scan("b"), ((X, X),), None),
+        {"a": [(1, 1)], "b": [(1, 1)]},
+        {"a": [(2, 1)], "b": []},
+    ),
+    (
+        "the same row on both sides arrives twice",
+        Join(scan("a"), scan("b"), ((X, X),), None),
+        {"a": [], "b": []},
+        {"a": [(1, 1), (1, 1)], "b": [(1, 2), (1, 2)]},
+    ),
+    (
+        "NULL joins nothing",
+        Join(scan("a"), scan("b"), ((X, X),), None),
+        {"a": [], "b": [(None, 1)]},
+        {"a": [(None, 1)], "b": [(None, 1)]},
+    ),
+    (
+        "a self-join changes on both sides at once",
+        Join(scan("a"), scan("a"), ((X, Y),), None),
+        {"a": [(1, 1)], "b": []},
+        {"a": [(1, 2), (2, 1)], "b": []},
+    ),
+    (
+        "the last row of a group leaves",
+        Aggregate(scan("a"), (X,), COUNT_SUM),
+        {"a": [(1, 5), (2, 1)], "b": []},
+        {"a": [(2, 1)], "b": []},
+    ),
+    (
+        "NULL is a group",
+        Aggregate(scan("a"), (X,), COUNT_SUM),
+        {"a": [(None, 5)], "b": []},
+        {"a": [(None, 5), (None, None)], "b": []},
+    ),
+    (
+        "the sum of no value is NULL, not 0",
+        Aggregate(scan("a"), (X,), COUNT_SUM),
+        {"a": [(1, 5), (1, None)], "b": []},
+        {"a": [(1, None)], "b": []},
+    ),
+    (
+        "a count over nothing is a row",
+        Aggregate(scan("a"), (), COUNT_SUM),
+        {"a": [(1, 5)], "b": []},
+        {"a": [], "b": []},
+    ),
+    (
+        "a row moves between groups",
+        Aggregate(scan("a"), (X,), COUNT_SUM),
+        {"a": [(1, 5)], "b": []},
+        {"a": [(2, 5)], "b": []},
+    ),
+    (
+        "a change that cancels out in the group",
+        Aggregate(scan("a"), (X,), COUNT_SUM),
+        {"a": [(1, 2), (1, 3)], "b": []},
+        {"a": [(1, 1), (1, 4)], "b": []},
+    ),
+    (
+        "an aggregate over an aggregate",
+        Aggregate(Aggregate(scan("a"), (X,), COUNT_SUM), (Col(1, BIG, False),), COUNT_SUM[:1]),
+        {"a": [(1, 2), (2, 3)], "b": []},
+        {"a": [(1, 2), (1, 2), (2, 3)], "b": []},
+    ),
+    (
+        "an update the filter lets through one way",
+        Filter(scan("a"), less(X, Const(2, INT))),
+        {"a": [(1, 1)], "b": []},
+        {"a": [(3, 1)], "b": []},
+    ),
+    (
+        "a projection makes rows equal",
+        Project(scan("a"), (Y,)),
+        {"a": [(1, 1), (2, 1)], "b": []},
+        {"a": [(2, 1)], "b": []},
+    ),
+]
+
+
+@pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in SURPRISING])
+def test_surprising_windows(
+    spark: SparkSession, node: Node, before: dict[str, list[Row]], after: dict[str, list[Row]]
+) -> None:
+    check_law(
+        node, BagInputs(spark, {k: Counter(v) for k, v in before.items()}, {k: Counter(v) for k, v in after.items()})
+    )
+
+
+def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
+    same = {"a": Counter({(1, 1): 1}), "b": Counter({(1, 1): 2})}
+    for _, node, _, _ in SURPRISING:
+        assert incrementalize.delta(node, BagInputs(spark, same, same)) is None
+
+
+@pytest.mark.parametrize("operator", ["inner_join", "aggregate", "filter"])
+def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
+    """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
+    match operator:
+        case "inner_join":
+            monkeypatch.setattr(
+                incrementalize,
+                "delta_join",
+                lambda node, deltas, *, left_before, right_after, small: inner_join.delta_join(
+                    node,
+                    deltas,
+                    left_before=lambda: incrementalize.snapshot(node.left, Side.AFTER, current),
+                    right_after=right_after,
+                    small=small,
+                ),
+            )
+        case "aggregate":
+            monkeypatch.setattr(aggregate, "_exists", lambda node, side: aggregate.F.lit(True))
+        case _:
+            monkeypatch.setattr(incrementalize, "apply_filter", lambda node, zset: zset)
+    broken = 0
+    for _, node, before, after in SURPRISING:
+        current = BagInputs(
+            spark, {k: Counter(v) for k, v in before.items()}, {k: Counter(v) for k, v in after.items()}
+        )
+        try:
+            check_law(node, current)
+        except AssertionError:
+            broken += 1
+    assert broken
