@@ -1,0 +1,70 @@
+"""Netting: what cancels out leaves, what stays is counted once per row, keyed rows get one action each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applier.apply.net_delta import Action, keyed_changes, net_rows, row_tuples
+from applier.zset import WEIGHT
+
+
+def zset(rows: list[tuple[int | None, str | None, int]]) -> pa.Table:
+    return pa.table(
+        {
+            "c0": pa.array([r[0] for r in rows], pa.int32()),
+            "c1": pa.array([r[1] for r in rows], pa.string()),
+            WEIGHT: pa.array([r[2] for r in rows], pa.int64()),
+        }
+    )
+
+
+rows = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.one_of(st.none(), st.sampled_from("ab")), st.integers(-2, 2))
+)
+
+
+@given(rows)
+def test_netting_sums_weights_per_row(given_rows: list[tuple[int | None, str | None, int]]) -> None:
+    expected: Counter[tuple[int | None, str | None]] = Counter()
+    for a, b, w in given_rows:
+        expected[a, b] += w
+    got = {(a, b): w for a, b, w in row_tuples(net_rows(zset(given_rows), 2))}
+    assert got == {row: w for row, w in expected.items() if w}
+
+
+def test_every_carrier_can_be_netted() -> None:
+    columns = {
+        "c0": pa.array([Decimal("1.50")] * 2, pa.decimal128(38, 2)),
+        "c1": pa.array([b"\x00"] * 2, pa.binary()),
+        "c2": pa.array([True] * 2, pa.bool_()),
+        "c3": pa.array([0] * 2, pa.timestamp("us", tz="UTC")),
+        "c4": pa.array([0] * 2, pa.date32()),
+        "c5": pa.array([1.5] * 2, pa.float64()),
+        WEIGHT: pa.array([1, 1], pa.int64()),
+    }
+    assert [row[-1] for row in row_tuples(net_rows(pa.table(columns), 6))] == [2]
+
+
+def test_one_action_per_key_deletions_first() -> None:
+    changes = keyed_changes(zset([(1, "a", 1), (2, "a", -1), (3, "a", -1), (3, "b", 1)]), (0,))
+    assert [(c.action, c.old, c.new) for c in changes] == [
+        (Action.DELETE, (2, "a"), None),
+        (Action.UPDATE, (3, "a"), (3, "b")),
+        (Action.INSERT, None, (1, "a")),
+    ]
+
+
+def test_no_key_column_means_one_row() -> None:
+    assert [c.action for c in keyed_changes(zset([(1, "a", -1), (2, "a", 1)]), ())] == [Action.UPDATE]
+
+
+@pytest.mark.parametrize("bad", [[(1, "a", 2)], [(1, "a", 1), (1, "b", 1)]])
+def test_a_key_that_is_none_is_a_bug(bad: list[tuple[int, str, int]]) -> None:
+    with pytest.raises(AssertionError):
+        keyed_changes(zset([*bad]), (0,))

@@ -1,0 +1,131 @@
+"""However messages are cut into batches and interleaved, the inbox lets the same complete rows out, once, in order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applier.trace.inbox import Arrival, Inbox
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.pg_types import PgType
+from shared_schema.progress import Capture, Progress
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+
+INT = PgType(23, -1, "int4", "integer")
+PROGRESS = ("t.progress", 0)
+
+
+def schema(name: str) -> TableSchema:
+    return TableSchema(TableId("public", name), 1, (Column("x", INT),), (), ReplicaIdentity.FULL)
+
+
+def arrival(table: str, lsn: int, seq: int) -> Arrival:
+    return Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(lsn), seq), 1, 0, (seq,)), schema(table))
+
+
+def progress(frontier: int, **ends: int) -> Progress:
+    return Progress("s", "sys", 1, ORIGIN, Lsn(frontier), {f"t.public.{t}": {0: end} for t, end in ends.items()})
+
+
+def at(table: str) -> tuple[str, int]:
+    return f"t.public.{table}", 0
+
+
+def test_a_progress_record_alone_is_not_enough() -> None:
+    inbox = Inbox()
+    inbox.add_record(PROGRESS, 0, progress(10, a=2))
+    inbox.add_row(at("a"), 0, arrival("a", 5, 0))
+    assert inbox.advance() == ORIGIN
+    inbox.add_row(at("a"), 1, arrival("a", 5, 1))
+    assert inbox.advance() == Lsn(10)
+    assert [a.row.stamp.seq for a in inbox.take()[TableId("public", "a")]] == [0, 1]
+
+
+def test_rows_of_an_unfinished_commit_stay() -> None:
+    inbox = Inbox()
+    inbox.add_row(at("a"), 0, arrival("a", 5, 0))
+    inbox.add_row(at("a"), 1, arrival("a", 12, 0))
+    inbox.add_record(PROGRESS, 0, progress(10, a=1))
+    inbox.advance()
+    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [5]
+    inbox.add_record(PROGRESS, 1, progress(20, a=2))
+    inbox.advance()
+    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [12]
+
+
+def test_a_commit_that_starts_at_the_frontier_is_not_before_it() -> None:
+    inbox = Inbox()
+    inbox.add_row(at("a"), 0, arrival("a", 10, 0))
+    inbox.add_record(PROGRESS, 0, progress(10, a=0))
+    inbox.advance()
+    assert inbox.take() == {}
+
+
+def test_a_restart_forgets_what_the_traces_hold() -> None:
+    inbox = Inbox(Lsn(10), {"t.public.a": {0: 4}})
+    inbox.add_row(at("a"), 4, arrival("a", 9, 0))
+    inbox.add_row(at("a"), 5, arrival("a", 10, 0))
+    inbox.add_record(PROGRESS, 0, progress(10, a=4))
+    inbox.add_record(PROGRESS, 1, progress(11, a=6))
+    assert inbox.advance() == Lsn(11)
+    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [10]
+
+
+def test_an_old_progress_record_needs_no_offsets() -> None:
+    inbox = Inbox(Lsn(10), {})
+    inbox.add_record(PROGRESS, 0, progress(8, a=100))
+    inbox.add_record(PROGRESS, 1, progress(11))
+    assert inbox.advance() == Lsn(11)
+
+
+def test_captures_are_remembered() -> None:
+    inbox = Inbox()
+    capture = Capture("s", TableId("public", "a"), 7, Lsn(3), 0)
+    inbox.add_record(PROGRESS, 0, capture)
+    assert inbox.captures == {capture.table: capture}
+
+
+@given(data=st.data())
+def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
+    """Kafka keeps the order inside a partition and nothing else."""
+    commits = data.draw(st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), min_size=1, max_size=6))
+    queues: dict[str, list[tuple[int, Arrival]]] = {"a": [], "b": []}
+    records: list[Progress] = []
+    for number, tables in enumerate(commits):
+        lsn = 10 * (number + 1)
+        for seq, table in enumerate(tables):
+            queues[table].append((len(queues[table]), arrival(table, lsn, seq)))
+        records.append(progress(lsn + 5, **{t: len(queues[t]) for t in set(tables)}))
+    pending: dict[str, list[object]] = {"a": list(queues["a"]), "b": list(queues["b"]), "progress": list(records)}
+    inbox = Inbox()
+    got: dict[str, list[Stamp]] = {"a": [], "b": []}
+    position = 0
+    while any(pending.values()):
+        source = data.draw(st.sampled_from([name for name, left in pending.items() if left]))
+        item = pending[source].pop(0)
+        if isinstance(item, Progress):
+            inbox.add_record(PROGRESS, position, item)
+            position += 1
+        elif isinstance(item, tuple):
+            offset, row = item
+            for _ in range(data.draw(st.integers(1, 2))):  # a message may be delivered twice
+                inbox.add_row(at(source), offset, row)
+        if data.draw(st.booleans()):
+            frontier = inbox.advance()
+            for table, rows in inbox.take().items():
+                assert all(r.row.stamp.lsn < frontier for r in rows)
+                got[table.name] += [r.row.stamp for r in rows]
+    inbox.advance()
+    for table, rows in inbox.take().items():
+        got[table.name] += [r.row.stamp for r in rows]
+    assert got == {t: [a.row.stamp for _, a in queue] for t, queue in queues.items()}
+
+
+def test_restart_offsets_point_at_the_first_row_not_yet_durable() -> None:
+    inbox = Inbox()
+    for offset, lsn in enumerate([5, 5, 8, 12, 12]):
+        inbox.add_row(at("a"), offset, arrival("a", lsn, offset))
+    assert inbox.restart_offsets(Lsn(8)) == {"t.public.a": {0: 2}}
+    assert inbox.restart_offsets(Lsn(9)) == {"t.public.a": {0: 3}}
+    assert inbox.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}
