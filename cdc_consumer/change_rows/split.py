@@ -1,0 +1,140 @@
+"""Row messages -> change rows. The only place that knows an UPDATE is a D and an I.
+
+`unknown` of an old image: without REPLICA IDENTITY FULL every column outside the identity. `unknown` of a new image:
+TOASTed values that did not change, unless the old image holds them.
+
+`changed` of an UPDATE, the same on both halves: with a full old image exactly the columns that differ. Otherwise the
+stream does not say, so it is every column that may differ: all that were sent, except identity columns known to be
+equal. A superset is safe: a reader uses `changed` only to skip work for columns that surely stayed the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+from cdc_consumer.change_rows.values import RowParser
+from cdc_consumer.errors import MalformedMessage
+from cdc_consumer.pgoutput.messages import (
+    Begin,
+    Delete,
+    Field,
+    Insert,
+    OldImage,
+    Relation,
+    RowMessage,
+    Tuple,
+    Unchanged,
+    Update,
+)
+from shared_schema.change_row import ChangeRow, Op, Stamp, Value
+from shared_schema.table_schema import ReplicaIdentity, TableSchema
+
+
+class TableReader:
+    """What is needed to read a relation's tuples.
+
+    `identity` holds the ordinals of the replica identity's columns. Under FULL the stream flags every column, yet a
+    partition may still have its own, smaller identity: only the key's columns are then known of an old row.
+    """
+
+    def __init__(self, relation: Relation, schema: TableSchema) -> None:
+        self.schema = schema
+        self.parser = RowParser(schema)
+        self.width = len(relation.columns)
+        full = relation.replica_identity is ReplicaIdentity.FULL
+        self.identity = frozenset(
+            i for i, c in enumerate(relation.columns) if (c.name in schema.key if full else c.in_key)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    values: tuple[Value, ...]
+    unknown: frozenset[int]
+
+
+class Transaction:
+    """Numbers the change rows of one transaction in the order of the stream."""
+
+    def __init__(self, begin: Begin) -> None:
+        self.begin = begin
+        self._ordinals = count()
+
+    def truncate(self) -> ChangeRow:
+        """TRUNCATE of one relation."""
+        return self._row(Op.TRUNCATE, None, None)
+
+    def skip(self, message: RowMessage) -> None:
+        """A row nobody wants still takes its ordinals, so numbering does not depend on what is captured."""
+        next(self._ordinals)
+        if isinstance(message, Update):
+            next(self._ordinals)
+
+    def split(self, message: RowMessage, table: TableReader) -> tuple[ChangeRow, ...]:
+        """One row message -> one or two change rows."""
+        match message:
+            case Insert(new=new):
+                return (self._row(Op.INSERT, _image(new, table), None),)
+            case Delete(old=old):
+                return (self._row(Op.DELETE, _image(_old_fields(old, table), table), None),)
+            case Update(old=old, new=new):
+                before, after = _update_fields(old, new, table)
+                changed = _changed(before, after)
+                return (
+                    self._row(Op.DELETE, _image(before, table), changed),
+                    self._row(Op.INSERT, _image(after, table), changed),
+                )
+
+    def _row(self, op: Op, image: _Image | None, changed: frozenset[int] | None) -> ChangeRow:
+        return ChangeRow(
+            op=op,
+            stamp=Stamp(self.begin.commit_lsn, next(self._ordinals)),
+            xid=self.begin.xid,
+            commit_ts_us=self.begin.commit_ts_us,
+            values=None if image is None else image.values,
+            changed=changed,
+            unknown=frozenset() if image is None else image.unknown,
+        )
+
+
+def _image(fields: Tuple, table: TableReader) -> _Image:
+    if len(fields) != table.width:
+        raise MalformedMessage(f"a tuple has {len(fields)} columns, {table.width} described", offset=5)
+    values: list[Value] = []
+    unknown: set[int] = set()
+    for ordinal, field in enumerate(fields):
+        if isinstance(field, bytes):
+            values.append(table.parser.value(ordinal, field))
+            continue
+        values.append(None)
+        if field is Unchanged.TOAST:
+            unknown.add(ordinal)
+    return _Image(tuple(values), frozenset(unknown))
+
+
+def _old_fields(old: OldImage, table: TableReader) -> Tuple:
+    """The old tuple, with what a key image leaves out marked as not sent. Identity columns are never NULL."""
+    if old.full:
+        return old.values
+    return tuple(
+        field if i in table.identity and field is not None else Unchanged.TOAST for i, field in enumerate(old.values)
+    )
+
+
+def _update_fields(old: OldImage | None, new: Tuple, table: TableReader) -> tuple[Tuple, Tuple]:
+    if old is None:
+        # The identity did not change, so the new tuple's identity columns are the old ones.
+        old = OldImage(new, full=False)
+    before = _old_fields(old, table)
+    if len(before) != len(new):
+        raise MalformedMessage(f"an update has {len(before)} old and {len(new)} new columns", offset=5)
+    after = tuple(b if a is Unchanged.TOAST else a for b, a in zip(before, new, strict=True))
+    return before, after
+
+
+def _changed(before: Tuple, after: Tuple) -> frozenset[int]:
+    def may_differ(old: Field, new: Field) -> bool:
+        return new is not Unchanged.TOAST and old != new
+
+    return frozenset(i for i, (old, new) in enumerate(zip(before, after, strict=True)) if may_differ(old, new))

@@ -1,0 +1,109 @@
+"""A column's text, as PostgreSQL prints it under the pinned session settings, -> the value in its carrier.
+
+Exact or refused: numerics without a decimal form (NaN, infinities) and dates Python and Avro cannot hold (infinity, BC,
+years after 9999) stay text, which the carrier's third union branch holds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+
+from cdc_consumer.errors import UnreadableValue
+from shared_schema.change_row import Value
+from shared_schema.pg_types import Carrier
+from shared_schema.table_schema import TableSchema
+
+Parse = Callable[[str], Value]
+
+_DATE_WIDTH = len("2000-01-01")
+
+
+def _boolean(text: str) -> Value:
+    match text:
+        case "t":
+            return True
+        case "f":
+            return False
+        case _:
+            raise ValueError(text)
+
+
+def _decimal(text: str) -> Value:
+    number = Decimal(text)
+    return number if number.is_finite() else text
+
+
+def _date(text: str) -> Value:
+    # The width tells special forms (infinity, BC, long years) apart; what has it must be a date.
+    return datetime.date.fromisoformat(text) if len(text) == _DATE_WIDTH else text
+
+
+def _timestamp(text: str) -> Value:
+    if text[4:5] != "-" or text.endswith("BC"):
+        return text
+    return datetime.datetime.fromisoformat(text)
+
+
+def _binary(text: str) -> Value:
+    if not text.startswith("\\x"):
+        raise ValueError(text)
+    return bytes.fromhex(text[2:])
+
+
+def _text(text: str) -> Value:
+    return text
+
+
+def parser(carrier: Carrier) -> Parse:
+    """The function that reads one carrier's text; it raises ValueError on anything else."""
+    match carrier:
+        case Carrier.BOOLEAN:
+            return _boolean
+        case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
+            return int
+        case Carrier.FLOAT | Carrier.DOUBLE:
+            return float
+        case Carrier.DECIMAL:
+            return _decimal
+        case Carrier.DATE:
+            return _date
+        case Carrier.TIMESTAMP_NTZ | Carrier.TIMESTAMP:
+            return _timestamp
+        case Carrier.BINARY:
+            return _binary
+        case Carrier.TEXT:
+            return _text
+
+
+class RowParser:
+    """Reads the rows of one schema version."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.schema = schema
+        self._parsers = [parser(column.type.carrier) for column in schema.columns]
+
+    def value(self, ordinal: int, raw: bytes) -> Value:
+        """One column of a streamed tuple."""
+        try:
+            return self._parsers[ordinal](raw.decode())
+        except (ValueError, ArithmeticError):
+            raise self._unreadable(ordinal) from None
+
+    def row(self, texts: tuple[str | None, ...]) -> tuple[Value, ...]:
+        """One copied row."""
+        values: list[Value] = []
+        for ordinal, (parse, text) in enumerate(zip(self._parsers, texts, strict=True)):
+            try:
+                values.append(None if text is None else parse(text))
+            except (ValueError, ArithmeticError):
+                raise self._unreadable(ordinal) from None
+        return tuple(values)
+
+    def _unreadable(self, ordinal: int) -> UnreadableValue:
+        column = self.schema.columns[ordinal]
+        return UnreadableValue(
+            f"a value of {self.schema.table} column {column.name} is not what {column.type.display} prints",
+            hint="is the database's encoding SQL_ASCII? otherwise report this; nothing was acknowledged",
+        )

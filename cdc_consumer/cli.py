@@ -1,0 +1,96 @@
+"""`pg-trickle-cdc`: settings, wiring, call. Expected errors print one line and a hint, only defects a traceback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cdc_consumer.settings import ConsumerSettings
+from shared_schema.errors import TrickleError
+from shared_schema.logs import configure
+from shared_schema.settings import load
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """The flags every command takes; each overrides its PG_TRICKLE_* variable."""
+    for name in ("log_level", "log_format", "slot", "topic_prefix", "kafka_bootstrap", "database_url"):
+        description = ConsumerSettings.model_fields[name].description
+        command = click.option(f"--{name.replace('_', '-')}", name, default=None, help=description)(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pg-trickle-spark")
+def cli() -> None:
+    """Turn PostgreSQL's write-ahead log into change rows on Kafka, exactly once."""
+
+
+@cli.command()
+@_options
+@click.option("--publications", default=None, help=ConsumerSettings.model_fields["publications"].description)
+@click.option("--metrics-port", type=int, default=None, help=ConsumerSettings.model_fields["metrics_port"].description)
+def run(**flags: Any) -> None:
+    """Stream until stopped by SIGTERM or SIGINT."""
+    from cdc_consumer import pipeline
+    from cdc_consumer.metrics import Metrics, MetricsServer
+
+    settings = _settings(flags)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    metrics = Metrics()
+    server = MetricsServer(metrics, settings.metrics_host, settings.metrics_port)
+    try:
+        pipeline.run(settings, stop, metrics)
+    finally:
+        server.close()
+
+
+@cli.command()
+@_options
+@click.option("--json", "as_json", is_flag=True, help="one JSON object instead of text")
+def status(as_json: bool, **flags: Any) -> None:
+    """Show the slot, how far the topics are, and the captured tables."""
+    from cdc_consumer.status import describe, read_status
+
+    report = read_status(_settings(flags))
+    click.echo(json.dumps(report) if as_json else describe(report))
+
+
+@cli.command("drop-slot")
+@_options
+def drop_slot(**flags: Any) -> None:
+    """Drop the slot and forget its progress: the next run captures every table anew."""
+    from cdc_consumer.status import forget
+
+    settings = _settings(flags)
+    dropped = forget(settings)
+    click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is forgotten")
+
+
+def _settings(flags: dict[str, Any]) -> ConsumerSettings:
+    settings = load(ConsumerSettings, **flags)
+    configure(settings.log_format, settings.log_level)
+    return settings
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        cli(standalone_mode=False)
+    except TrickleError as error:
+        click.echo(f"error: {error.problem}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""Bytes of PostgreSQL's output plugin -> messages and table schemas. Does no IO."""

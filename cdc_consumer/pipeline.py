@@ -1,0 +1,88 @@
+"""The flow: WAL -> messages -> change rows -> Kafka transactions -> acknowledgement. No logic of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.pgoutput.messages import Relation
+from cdc_consumer.pgoutput.relations import RelationFacts, Relations
+from cdc_consumer.relay import Ports, Relay
+from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.kafka import Publisher
+from cdc_consumer.sinks.progress import read_state
+from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.load import Loader
+from cdc_consumer.snapshot.watch import CaptureWatch
+from cdc_consumer.wal.catalog import Connection, connect, relation_facts
+from cdc_consumer.wal.feedback import Feedback, StopRequested
+from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.session import ReplicationSession
+from shared_schema.errors import TrickleError
+
+log = logging.getLogger(__name__)
+
+RECONNECT_S = 2.0
+"""Pause before a session is begun again after the server or the broker went away."""
+
+
+def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
+    """Stream until asked to stop; a session that broke after it once worked is begun again."""
+    while not stop.is_set():
+        try:
+            with open_relay(settings, stop, metrics) as relay:
+                while not stop.is_set():
+                    relay.turn()
+                relay.finish()
+        except StopRequested:
+            return
+        except TrickleError as error:
+            if not (error.retryable and metrics.ready):
+                raise
+            log.warning("session lost, beginning again", extra={"problem": error.problem})
+            metrics.reconnects.inc()
+            stop.wait(RECONNECT_S)
+
+
+@contextmanager
+def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> Iterator[Relay]:
+    """Connect both sides, take the slot, fence other writers, and wire the parts together."""
+    database_url = settings.database_url.get_secret_value()
+    with ExitStack() as stack:
+        session = stack.enter_context(ReplicationSession(database_url))
+        catalog = stack.enter_context(connect(database_url))
+        topics = Topics(settings)
+        topics.ensure_control()
+        ensure_publications(catalog, settings.publications)
+        point = take_slot(session, catalog, settings, stop, metrics)
+        frontier = Frontier(point.frontier)
+        feedback = Feedback(session, frontier, metrics, stop)
+        publisher = Publisher(settings, topics, feedback.while_waiting)
+        stack.callback(publisher.abort)
+        state = read_state(settings)
+        point = verify_taken(point, state)
+        frontier.resume(point.frontier)
+        watch = CaptureWatch(database_url, settings.publications)
+        captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
+        stack.callback(captures.close)
+        loader = Loader(settings.slot, publisher, topics, feedback, metrics)
+        ports = Ports(session, feedback, publisher, topics, relations(catalog), captures, loader, metrics)
+        log.info(
+            "streaming",
+            extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
+        )
+        yield Relay(settings, point, frontier, ports, begun=state.progress is not None)
+
+
+def relations(catalog: Connection) -> Relations:
+    """Table schemas from the stream, completed from the catalog."""
+
+    def lookup(relation: Relation) -> RelationFacts:
+        return relation_facts(catalog, relation.relid, [(c.type_oid, c.typmod) for c in relation.columns])
+
+    return Relations(lookup)

@@ -1,0 +1,300 @@
+"""The loop's state: frames of the stream in, Kafka transactions of whole commits out, acknowledgements back.
+
+A batch is what the open Kafka transaction holds. It ends at a commit, when it is old or large enough, when a
+`pg_trickle` message asks for it, or when the idle position moved and a heartbeat is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import assert_never
+
+from cdc_consumer.change_rows.split import TableReader, Transaction
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.pgoutput.decoder import decode
+from cdc_consumer.pgoutput.messages import (
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Message,
+    Origin,
+    Relation,
+    RowMessage,
+    Truncate,
+    TypeName,
+    Update,
+)
+from cdc_consumer.pgoutput.relations import Relations
+from cdc_consumer.resume import StartingPoint
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.kafka import Publisher
+from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.export import Export
+from cdc_consumer.snapshot.load import Loader
+from cdc_consumer.wal.feedback import Feedback
+from cdc_consumer.wal.frames import Frame, Keepalive, XLogData
+from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.session import ReplicationSession
+from shared_schema.avro import ChangeCodec, codec
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.table_schema import TableId
+
+log = logging.getLogger(__name__)
+
+MESSAGE_PREFIX = "pg_trickle"
+"""Logical messages of ours: wake-ups, and `capture…` when tables were added to a publication."""
+
+IDLE_WAIT_S = 0.05
+"""How long a turn waits for the server when nothing else is due; data ends the wait at once."""
+
+ASKED_PAUSE_S = 0.2
+"""A server that shuts down asks again and again; this bounds the progress records it can cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the rows of a relation go; commits before `since` are in its snapshot."""
+
+    topic: str
+    reader: TableReader
+    codec: ChangeCodec
+    since: Lsn
+
+
+@dataclass(slots=True)
+class Batch:
+    """What the open Kafka transaction holds."""
+
+    rows: int = 0
+    commits: int = 0
+    ended_at: float = 0.0
+    """When its first commit was complete."""
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the relay works with."""
+
+    session: ReplicationSession
+    feedback: Feedback
+    publisher: Publisher
+    topics: Topics
+    relations: Relations
+    captures: Captures
+    loader: Loader
+    metrics: Metrics
+
+
+class Relay:
+    """One slot's stream on its way to the topics."""
+
+    def __init__(
+        self, settings: ConsumerSettings, point: StartingPoint, frontier: Frontier, ports: Ports, *, begun: bool
+    ) -> None:
+        self._settings = settings
+        self._point = point
+        self._begun = begun
+        self._frontier = frontier
+        self._ports = ports
+        self._batch = Batch()
+        self._published_at = 0.0
+        self._transaction: Transaction | None = None
+        self._routes: dict[int, Route | None] = {}
+        self._asked = False
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Receive what is there, publish what is due, report."""
+        ports = self._ports
+        for frame in ports.session.receive(self._settings.wal_max_changes_per_poll, self._patience_s()):
+            self._take(frame)
+        ports.publisher.poll()
+        ports.captures.turn()
+        if ports.captures.export is not None and self._frontier.arrived(ports.captures.export.at):
+            self._capture(ports.captures.export)
+        self._publish_if_due()
+        ports.metrics.ready = ports.metrics.ready or (ports.captures.settled and ports.captures.export is None)
+        ports.feedback.if_due()
+
+    def finish(self) -> None:
+        """Publish the whole commits received, unless a transaction is open: then it is sent again after a restart."""
+        if self._batch.commits and self._frontier.open_commit is None:
+            self._publish()
+        else:
+            self._ports.publisher.abort()
+        self._ports.feedback.send()
+
+    def _patience_s(self) -> float:
+        if self._batch.commits and self._frontier.open_commit is None:
+            return max(0.0, self._batch.ended_at + self._settings.linger_ms / 1000 - time.monotonic())
+        return IDLE_WAIT_S
+
+    # -- frames and messages ----------------------------------------------------------------------------------------
+
+    def _take(self, frame: Frame) -> None:
+        match frame:
+            case XLogData(payload=payload):
+                self._handle(decode(payload))
+            case Keepalive(position=position, reply_requested=asked):
+                self._frontier.reach(position)
+                if asked:
+                    self._ports.feedback.send()
+                    self._asked = True
+            case _:
+                assert_never(frame)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Insert() | Update() | Delete():
+                self._row(message)
+            case Begin():
+                self._begin(message)
+            case Commit():
+                self._commit(message)
+            case Truncate(relids=relids):
+                for relid in relids:
+                    self._truncate(relid)
+            case Relation():
+                self._ports.relations.describe(message)
+                self._routes.pop(message.relid, None)
+            case LogicalMessage():
+                self._message(message)
+            case TypeName() | Origin():
+                pass
+            case _:
+                assert_never(message)
+
+    def _begin(self, begin: Begin) -> None:
+        export = self._ports.captures.export
+        if export is not None and begin.commit_lsn >= export.at:
+            # Commits come in order, so everything before the export's point was received.
+            self._frontier.reach(export.at)
+            self._capture(export)
+        if self._frontier.begin(begin.commit_lsn):
+            self._transaction = Transaction(begin)
+        else:
+            self._transaction = None
+            self._ports.metrics.deduplicated.inc()
+
+    def _commit(self, commit: Commit) -> None:
+        self._frontier.commit(commit.end_lsn)
+        if self._transaction is not None and self._batch.rows:
+            self._batch.ended_at = self._batch.ended_at or time.monotonic()
+            self._batch.commits += 1
+        self._transaction = None
+        self._publish_if_due()
+
+    def _message(self, message: LogicalMessage) -> None:
+        if not message.transactional:
+            self._frontier.reach(message.lsn)
+        elif self._transaction is None:
+            return  # its transaction is on the topics already
+        if message.prefix == MESSAGE_PREFIX:
+            self._batch.urgent = True
+            if message.content.startswith(b"capture"):
+                self._ports.captures.request()
+
+    def _row(self, message: RowMessage) -> None:
+        transaction = self._transaction
+        if transaction is None:
+            return
+        route = self._route(message.relid)
+        if route is None or transaction.begin.commit_lsn < route.since:
+            transaction.skip(message)
+            return
+        table = route.codec.schema.table
+        for row in transaction.split(message, route.reader):
+            self._ports.publisher.append(route.topic, route.codec, row)
+            self._ports.metrics.row(table, row)
+            self._batch.rows += 1
+
+    def _truncate(self, relid: int) -> None:
+        if self._transaction is None:
+            return
+        row, route = self._transaction.truncate(), self._route(relid)
+        if route is None or row.stamp.lsn < route.since:
+            return
+        self._ports.publisher.append(route.topic, route.codec, row)
+        self._ports.metrics.row(route.codec.schema.table, row)
+        self._batch.rows += 1
+
+    def _route(self, relid: int) -> Route | None:
+        if relid not in self._routes:
+            self._routes[relid] = self._find_route(relid)
+        return self._routes[relid]
+
+    def _find_route(self, relid: int) -> Route | None:
+        relation = self._ports.relations.relation(relid)
+        since = self._ports.captures.since(relid, TableId(relation.schema, relation.name))
+        if since is None:
+            return None
+        schema = self._ports.relations.schema(relid)
+        topic = self._ports.topics.ensure_table(schema.table)
+        return Route(topic, TableReader(relation, schema), codec(schema), since)
+
+    # -- publishing -------------------------------------------------------------------------------------------------
+
+    def _publish_if_due(self) -> None:
+        if self._frontier.open_commit is None and self._due():
+            self._publish()
+
+    def _due(self) -> bool:
+        batch, now = self._batch, time.monotonic()
+        if batch.commits:
+            lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
+            return batch.urgent or lingered or batch.rows >= self._settings.batch_max_rows
+        if not self._begun:
+            # A frontier says that all tables are complete, so the first one waits for the first captures.
+            return self._ports.captures.settled and self._ports.captures.export is None
+        if self._frontier.publishable <= self._frontier.published:
+            batch.urgent = self._asked = False
+            return False
+        idle_s = now - self._published_at
+        asked = self._asked and idle_s >= ASKED_PAUSE_S
+        return batch.urgent or asked or idle_s * 1000 >= self._settings.heartbeat_ms
+
+    def _publish(self, captures: tuple[Capture, ...] = ()) -> None:
+        started, target = time.monotonic(), self._frontier.publishable
+        point = self._point
+
+        def progress(offsets: Offsets) -> Progress:
+            server = point.server
+            return Progress(
+                self._settings.slot, server.system_id, server.timeline, point.slot_lsn, target, dict(offsets)
+            )
+
+        self._ports.publisher.publish(progress, captures)
+        self._frontier.mark_published(target)
+        self._ports.feedback.send()
+        self._ports.metrics.transactions.inc(self._batch.commits)
+        self._ports.metrics.publications.inc()
+        self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
+        self._batch, self._asked, self._begun, self._published_at = Batch(), False, True, time.monotonic()
+
+    def _capture(self, export: Export) -> None:
+        """Copy the exported tables, each in its own Kafka transaction; the frontier passes their point with the last.
+
+        Before the first frontier of a slot, captures alone are published: they count only once a frontier follows.
+        """
+        if self._batch.commits:
+            self._publish()
+        captures: list[Capture] = []
+        for table in export.tables:
+            captures.append(self._ports.loader.load(export, table))
+            last = len(captures) == len(export.tables)
+            if last:
+                self._frontier.limit = None
+            if last or self._begun:
+                self._publish((captures[-1],))
+            else:
+                self._ports.publisher.publish(None, (captures[-1],))
+        self._ports.captures.done(tuple(captures))
+        self._routes.clear()

@@ -1,0 +1,106 @@
+"""Where to begin: the slot, the progress on the topics, and the proof that both belong together.
+
+The slot is taken first and the Kafka transactions second, so that a standby never fences a working instance. Progress
+is read again after fencing, because the instance before us may have published until that moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from cdc_consumer.errors import SlotActive, SourceError
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.progress import StoredState, read_state
+from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
+from cdc_consumer.wal.feedback import StopRequested
+from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
+from cdc_consumer.wal.slot import SlotState, check_resumable, check_usable, check_wal_level, inspect_slot
+from shared_schema.lsn import Lsn
+
+log = logging.getLogger(__name__)
+
+STANDBY_POLL_S = 1.0
+"""How soon a standby notices that the slot is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """The server and slot we stream from, and where."""
+
+    server: ServerIdentity
+    slot_lsn: Lsn
+    frontier: Lsn
+
+
+def ensure_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
+    """Create the publications that do not exist, empty."""
+    for name in missing_publications(catalog, publications):
+        create_publication(catalog, name)
+        log.info("publication created", extra={"publication": name})
+
+
+def take_slot(
+    session: ReplicationSession,
+    catalog: Connection,
+    settings: ConsumerSettings,
+    stop: threading.Event,
+    metrics: Metrics,
+) -> StartingPoint:
+    """Start streaming from the slot, made if missing; waits while another instance has it."""
+    check_wal_level(catalog)
+    deadline = time.monotonic() + settings.slot_wait_s
+    told = False
+    while True:
+        point = starting_point(session, catalog, settings, read_state(settings))
+        try:
+            session.start(settings.slot, point.frontier, settings.publications)
+        except SlotActive:
+            if time.monotonic() >= deadline:
+                raise
+            if not told:
+                log.warning("slot is active elsewhere, standing by", extra={"slot": settings.slot})
+                told = True
+        else:
+            return point
+        metrics.beat()
+        if stop.wait(STANDBY_POLL_S):
+            raise StopRequested
+
+
+def starting_point(
+    session: ReplicationSession, catalog: Connection, settings: ConsumerSettings, state: StoredState
+) -> StartingPoint:
+    """Check what is stored against what is there; without progress, make or adopt the slot."""
+    server = session.identify()
+    slot = inspect_slot(catalog, settings.slot)
+    if state.progress is not None:
+        check_resumable(state.progress, server, slot)
+        return StartingPoint(server, state.progress.slot_lsn, state.progress.frontier)
+    if slot is None:
+        slot = _create(session, catalog, settings.slot)
+    check_usable(slot)
+    start = slot.confirmed_flush or Lsn(0)
+    return StartingPoint(server, start, start)
+
+
+def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
+    """The starting point after fencing: the last instance may have got further, but not on another slot."""
+    if state.progress is None:
+        return point
+    if state.progress.slot_lsn != point.slot_lsn:
+        raise SourceError("another instance began anew while this one started", hint="start again")
+    return StartingPoint(point.server, point.slot_lsn, state.progress.frontier)
+
+
+def _create(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:
+    log.info("creating slot, running write transactions must end first", extra={"slot": name})
+    at, _ = session.create_slot(name, temporary=False, export=False)
+    slot = inspect_slot(catalog, name)
+    if slot is None:
+        raise SourceError(f"slot {name} vanished right after it was made", hint="start again")
+    log.info("slot created", extra={"slot": name, "lsn": str(at)})
+    return slot

@@ -1,0 +1,44 @@
+"""What librdkafka reports -> our typed errors."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from cdc_consumer.errors import BrokerUnavailable, Fenced, OversizeMessage, PublishFailed, TopicError
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+_OVERSIZE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+_ABSENT = {KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._MSG_TIMED_OUT}
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """The error inside the exception."""
+    error: KafkaError = exception.args[0]
+    return error
+
+
+def diagnose(error: KafkaError, doing: str) -> TopicError:
+    """A librdkafka error, and what we were doing, -> error."""
+    said = error.str()
+    if error.code() in _FENCED or "fenced" in said.lower():
+        return Fenced(
+            f"another instance took over while {doing}: {said}",
+            hint="only one instance may write for a slot; if none should run here, leave this one stopped",
+        )
+    if error.code() in _OVERSIZE:
+        return OversizeMessage(
+            f"a message is too large while {doing}: {said}",
+            hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
+        )
+    if error.code() in _ABSENT:
+        return BrokerUnavailable(
+            f"no Kafka broker answered while {doing}: {said}", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP"
+        )
+    return PublishFailed(
+        f"Kafka failed while {doing}: {said}", hint="start again: it resumes after the last transaction"
+    )
+
+
+def may_try_again(error: KafkaError) -> bool:
+    """Whether librdkafka says the same call may be repeated."""
+    return bool(error.retriable()) or error.code() == KafkaError._TIMED_OUT

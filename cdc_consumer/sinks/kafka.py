@@ -1,0 +1,159 @@
+"""The transactional producer: change rows in, whole commits and their progress record out, all or nothing.
+
+One Kafka transaction is open from the first row until `publish`. Nothing here blocks for more than a second without
+calling `idle`, which keeps the replication connection alive while a broker is slow or away.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from cdc_consumer.errors import OversizeMessage
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
+from cdc_consumer.sinks.schemas import SchemaRegistrar
+from cdc_consumer.sinks.topics import Topics, client_options
+from shared_schema.avro import ChangeCodec
+from shared_schema.change_row import ChangeRow
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.topics import progress_topic
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The longest a broker allows by default; a source commit that takes longer to send cannot be published."""
+
+STEP_S = 1.0
+"""How long one wait may last before `idle` is called again."""
+
+
+class Publisher:
+    """Writes the change rows of one slot."""
+
+    def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None]) -> None:
+        self._topics = topics
+        self._idle = idle
+        self._schemas = SchemaRegistrar(settings)
+        self._progress_topic = progress_topic(settings.topic_prefix)
+        self._open = False
+        self._offsets: Offsets = {}
+        self._failed: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "queue.buffering.max.messages": 100_000,
+                "queue.buffering.max.kbytes": 65_536,
+                "linger.ms": 5,
+                **client_options(settings),
+                "transactional.id": settings.transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "acks": "all",
+                "enable.idempotence": True,
+            }
+        )
+        self._repeat(self._producer.init_transactions, "taking over the slot's transactions")
+
+    def append(self, topic: str, codec: ChangeCodec, row: ChangeRow) -> None:
+        """Add a row to the open Kafka transaction, opening one if needed."""
+        self._begin()
+        self._schemas.ensure(codec)
+        key = None if row.values is None else codec.encode_key(row.values)
+        partitions = self._topics.partitions(topic)
+        partition = zlib.crc32(key) % partitions if key and partitions > 1 else 0
+        self._produce(topic, codec.encode(row), key, partition)
+
+    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
+        """End the transaction with its captures and its progress record; returns when it is committed."""
+        self._begin()
+        self._drain()
+        records: list[Capture | Progress] = [*captures]
+        if progress is not None:
+            records.append(progress(self._offsets))
+        for record in records:
+            self._produce(self._progress_topic, record.encode(), record.key, 0)
+        self._repeat(self._producer.commit_transaction, "committing a transaction")
+        self._open, self._offsets = False, {}
+
+    def erase(self, keys: list[bytes]) -> None:
+        """Delete progress records by their keys, in one transaction."""
+        self._begin()
+        for key in keys:
+            self._produce(self._progress_topic, None, key, 0)
+        self._repeat(self._producer.commit_transaction, "erasing progress")
+        self._open, self._offsets = False, {}
+
+    def abort(self) -> None:
+        """Undo what the open transaction holds; errors do not matter, an unfinished transaction is never read."""
+        if not self._open:
+            return
+        self._open, self._offsets = False, {}
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(5.0)
+        except KafkaException:
+            return
+
+    def poll(self) -> None:
+        """Take delivery reports that have come in."""
+        self._producer.poll(0)
+
+    def _begin(self) -> None:
+        if self._open:
+            return
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), "beginning a transaction") from exception
+        self._open = True
+
+    def _produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, self._delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+                self._idle()
+                continue
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise self._oversize(topic, value, error) from exception
+                raise diagnose(error, f"writing to {topic}") from exception
+            return
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = self._failed or error
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None or offset is None or topic == self._progress_topic:
+            return
+        # A batch the broker had already stored is confirmed without its offset: -1 stands for "ask".
+        self._offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
+
+    def _drain(self) -> None:
+        while self._producer.flush(STEP_S):
+            self._idle()
+        if self._failed is not None:
+            raise diagnose(self._failed, "delivering rows")
+        for topic, ends in self._offsets.items():
+            for partition in [p for p, end in ends.items() if end < 0]:
+                ends[partition] = self._topics.end_offset(topic, partition)
+
+    def _repeat(self, step: Callable[[float], None], doing: str) -> None:
+        while True:
+            try:
+                step(STEP_S)
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if not may_try_again(error):
+                    raise diagnose(error, doing) from exception
+                self._idle()
+            else:
+                return
+
+    def _oversize(self, topic: str, value: bytes | None, error: KafkaError) -> OversizeMessage:
+        return OversizeMessage(
+            f"a change row of {len(value or b'')} bytes does not fit into topic {topic}: {error.str()}",
+            hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
+        )

@@ -1,0 +1,79 @@
+"""Reading back what a slot has published: the state that a restart resumes from."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc_consumer.errors import BrokerUnavailable
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.topics import client_options
+from shared_schema.progress import Capture, Progress, decode
+from shared_schema.table_schema import TableId
+from shared_schema.topics import progress_topic
+
+READ_TIMEOUT_S = 30.0
+"""The topic is compacted and small; longer means that the broker is not there."""
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The last committed progress of a slot and the tables captured under it.
+
+    Captures without a progress record are void: whatever wrote them never got as far as publishing a frontier.
+    """
+
+    progress: Progress | None = None
+    captures: dict[TableId, Capture] = field(default_factory=dict)
+    keys: tuple[bytes, ...] = ()
+    """Keys of every record of the slot, void ones too."""
+
+
+def read_state(settings: ConsumerSettings) -> StoredState:
+    """Read the progress topic to its end, committed records only; empty when there is no topic."""
+    consumer = Consumer(
+        {
+            **client_options(settings),
+            "group.id": f"pg-trickle-cdc-{settings.slot}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(progress_topic(settings.topic_prefix), 0, OFFSET_BEGINNING)])
+        return _fold(consumer, settings.slot)
+    except KafkaException as exception:
+        raise diagnose(kafka_error(exception), "reading the progress topic") from exception
+    finally:
+        consumer.close()
+
+
+def _fold(consumer: Consumer, slot: str) -> StoredState:
+    records: dict[bytes, Progress | Capture] = {}
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            if error.code() in (KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                return _state(records)
+            if not error.retriable():
+                raise diagnose(error, "reading the progress topic")
+            continue
+        key, value = message.key() or b"", message.value()
+        if value is None:
+            records.pop(key, None)
+        elif (record := decode(value)).slot == slot:
+            records[key] = record
+    raise BrokerUnavailable("no Kafka broker answered while reading progress", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
+
+
+def _state(records: dict[bytes, Progress | Capture]) -> StoredState:
+    progress = next((r for r in records.values() if isinstance(r, Progress)), None)
+    captures = {r.table: r for r in records.values() if isinstance(r, Capture)}
+    return StoredState(progress, captures if progress else {}, tuple(records))

@@ -1,0 +1,46 @@
+"""Schema versions on the compacted `<prefix>.schemas` topic: key = fingerprint, value = schema text.
+
+A schema is durable before the first row that needs it is produced, outside the row's transaction: a reader that sees a
+row can always find its schema, even though transaction markers reach partitions at different moments.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaException, Producer
+
+from cdc_consumer.errors import BrokerUnavailable
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.topics import client_options
+from shared_schema.avro import ChangeCodec
+from shared_schema.topics import schemas_topic
+
+log = logging.getLogger(__name__)
+
+REGISTER_TIMEOUT_S = 30.0
+"""Once per schema version and process, so waiting is cheap; without the schema no row may go out."""
+
+
+class SchemaRegistrar:
+    """Publishes each schema version once per process; repeating one is harmless on a compacted topic."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._topic = schemas_topic(settings.topic_prefix)
+        self._producer = Producer({**client_options(settings), "enable.idempotence": True, "linger.ms": 0})
+        self._known: set[bytes] = set()
+
+    def ensure(self, codec: ChangeCodec) -> None:
+        """Returns when the schema is on the topic."""
+        if codec.id in self._known:
+            return
+        try:
+            self._producer.produce(self._topic, key=codec.id, value=codec.text.encode())
+            left = self._producer.flush(REGISTER_TIMEOUT_S)
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), "publishing a schema") from exception
+        if left:
+            raise BrokerUnavailable("no Kafka broker took a schema", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
+        self._known.add(codec.id)
+        log.info("schema published", extra={"table": str(codec.schema.table), "id": codec.id.hex()})

@@ -1,0 +1,98 @@
+"""Creating topics explicitly, with the settings the contract needs, and knowing their partitions."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from cdc_consumer.errors import BrokerUnavailable
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.failures import diagnose, kafka_error
+from shared_schema.table_schema import TableId
+from shared_schema.topics import progress_topic, schemas_topic, table_topic
+
+ADMIN_TIMEOUT_S = 20.0
+"""Longer than a broker election, shorter than anybody's patience."""
+
+PROGRESS_COMPACTION_LAG_MS = 600_000
+"""A reader that lags by less than this still sees every progress record."""
+
+
+def client_options(settings: ConsumerSettings) -> dict[str, str | int | float | bool]:
+    """What every Kafka client of ours is opened with."""
+    return {
+        "client.id": "pg-trickle-cdc",
+        "log_level": 2,
+        **settings.kafka_options,
+        "bootstrap.servers": settings.kafka_bootstrap,
+    }
+
+
+class Topics:
+    """The topics of one prefix."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self._admin = AdminClient(client_options(settings))
+        self._partitions: dict[str, int] = {}
+
+    def ensure_control(self) -> None:
+        """The progress and the schemas topic."""
+        prefix = self._settings.topic_prefix
+        lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(PROGRESS_COMPACTION_LAG_MS)}
+        self._create(progress_topic(prefix), 1, lag)
+        self._create(schemas_topic(prefix), 1, {"cleanup.policy": "compact"})
+
+    def ensure_table(self, table: TableId) -> str:
+        """A table's topic -> its name."""
+        name = table_topic(self._settings.topic_prefix, table)
+        retention = {"retention.ms": str(self._settings.topic_retention_ms)}
+        self._create(name, self._settings.topic_partitions, retention)
+        return name
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions an existing topic has; asked once."""
+        known = self._partitions.get(topic)
+        if known is None:
+            known = self._partitions[topic] = self._count(topic)
+        return known
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset the partition's next record will get, uncommitted ones counted."""
+        place, latest = TopicPartition(topic, partition), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        answer = self._admin.list_offsets({place: latest}, request_timeout=ADMIN_TIMEOUT_S)
+        try:
+            return int(answer[place].result(ADMIN_TIMEOUT_S + 5).offset)
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), f"looking at topic {topic}") from exception
+
+    def used(self, topic: str) -> bool:
+        """Whether anything was ever written to the topic."""
+        return any(self.end_offset(topic, partition) for partition in range(self.partitions(topic)))
+
+    def _count(self, topic: str) -> int:
+        try:
+            found = self._admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic]
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), f"looking at topic {topic}") from exception
+        return max(1, len(found.partitions))
+
+    def _create(self, name: str, partitions: int, config: dict[str, str]) -> None:
+        if name in self._partitions:
+            return
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=self._settings.replication_factor, config=config
+        )
+        try:
+            self._admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S + 5)
+        except KafkaException as exception:
+            if kafka_error(exception).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise diagnose(kafka_error(exception), f"creating topic {name}") from exception
+            self._partitions[name] = self._count(name)
+        except concurrent.futures.TimeoutError as error:
+            raise BrokerUnavailable(f"no Kafka broker answered while creating topic {name}") from error
+        else:
+            self._partitions[name] = partitions

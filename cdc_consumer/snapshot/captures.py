@@ -1,0 +1,110 @@
+"""Which tables are captured, from where on, and when to look for new ones."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from cdc_consumer.errors import CaptureFailed
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.snapshot.export import Export
+from cdc_consumer.snapshot.watch import CaptureWatch
+from cdc_consumer.wal.frontier import Frontier
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture
+from shared_schema.table_schema import TableId
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""After a capture that could not begin: somebody's lock or rewrite is usually gone by then."""
+
+HOLD_S = 0.5
+"""How long the stream stands still for an export to reach its consistent point before it could be overtaken."""
+
+HOLD_STEP_S = 0.02
+"""The export mostly takes a few milliseconds."""
+
+
+class Captures:
+    """The captured tables of a slot, and at most one export that waits for the stream to reach its point."""
+
+    def __init__(
+        self,
+        captured: dict[TableId, Capture],
+        watch: CaptureWatch,
+        frontier: Frontier,
+        heartbeat_s: float,
+        metrics: Metrics,
+    ) -> None:
+        self._captured = captured
+        self._watch = watch
+        self._frontier = frontier
+        self._heartbeat_s = heartbeat_s
+        self._metrics = metrics
+        self._look_at = 0.0
+        self.export: Export | None = None
+        self.settled = False
+        """Whether every table found at the start is captured."""
+        self._index()
+
+    def since(self, relid: int, table: TableId) -> Lsn | None:
+        """Commits from this position on are streamed for the relation; None when it is not captured."""
+        capture = self._by_relid.get(relid)
+        return capture.snapshot_lsn if capture is not None and capture.table == table else None
+
+    def request(self) -> None:
+        """Look at the publications as soon as possible."""
+        self._look_at = 0.0
+
+    def turn(self) -> None:
+        """Start a look when it is time, take its outcome when it is there."""
+        now = time.monotonic()
+        if self.export is None and now >= self._look_at and self._watch.look(self._captured):
+            self._look_at = now + self._heartbeat_s
+        held_until = now + HOLD_S
+        while not self._take(HOLD_STEP_S if self._watch.exporting.is_set() else 0.0):
+            if not self._watch.exporting.is_set() or time.monotonic() >= held_until:
+                return
+
+    def done(self, captures: tuple[Capture, ...]) -> None:
+        """These tables are published; more may have joined meanwhile."""
+        self._captured.update({c.table: c for c in captures})
+        self._index()
+        if self.export is not None:
+            self.export.close()
+        self.export, self._frontier.limit = None, None
+        self.settled = True
+        self.request()
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._watch.close()
+        if self.export is not None:
+            self.export.close()
+
+    def _take(self, timeout_s: float) -> bool:
+        try:
+            sighting = self._watch.sighting(timeout_s)
+        except CaptureFailed as failure:
+            log.warning("capture could not begin", extra={"problem": failure.problem})
+            self._look_at = time.monotonic() + RETRY_S
+            return True
+        if sighting is None:
+            return False
+        self._metrics.lag_bytes.set(max(0, sighting.position.value - self._frontier.published.value))
+        if sighting.export is None:
+            self.settled = True
+        elif self._frontier.passed(sighting.export.at):
+            # The stream got beyond the consistent point first: rows of these tables were already left out.
+            log.info("capture overtaken by the stream", extra={"lsn": str(sighting.export.at)})
+            sighting.export.close()
+            self.request()
+        else:
+            self.export = sighting.export
+            self._frontier.limit = sighting.export.at
+        return True
+
+    def _index(self) -> None:
+        self._by_relid = {c.relid: c for c in self._captured.values()}
+        self._metrics.captures.set(len(self._captured))

@@ -1,0 +1,126 @@
+"""Preparing a capture: a consistent point, and a reader that sees the tables exactly as of it.
+
+A temporary slot gives the consistent point L and exports the snapshot that belongs to it: commits whose record starts
+before L are in the snapshot, all others will be streamed. The reader then locks the tables against rewriting. A table
+that was truncated or rewritten between snapshot and lock would look empty under the older snapshot, so its storage is
+compared and the capture starts again if it moved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from cdc_consumer.errors import CaptureFailed
+from cdc_consumer.pgoutput.messages import Relation, RelationColumn
+from cdc_consumer.pgoutput.relations import table_schema
+from cdc_consumer.wal.catalog import Connection, PublishedTable, connect, published_tables, relation_facts
+from cdc_consumer.wal.diagnosis import diagnose_exception
+from cdc_consumer.wal.session import ReplicationSession
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import ReplicaIdentity, TableSchema
+
+LOCK_TIMEOUT_S = 5
+"""Long enough for an ordinary ALTER TABLE to finish; after it the capture starts again with a new snapshot."""
+
+_names = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class TableExport:
+    """A table to copy, with the schema its rows have at the consistent point."""
+
+    published: PublishedTable
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A reader inside the snapshot of `at`; close it when the tables are copied."""
+
+    at: Lsn
+    tables: tuple[TableExport, ...]
+    reader: Connection
+
+    def close(self) -> None:
+        """Release the snapshot and the locks."""
+        self.reader.close()
+
+
+def prepare_export(database_url: str, publications: tuple[str, ...], wanted: Sequence[PublishedTable]) -> Export:
+    """Open a reader on the wanted tables at a new consistent point; waits for running write transactions."""
+    reader = connect(database_url)
+    try:
+        with ReplicationSession(database_url) as exporter:
+            name = f"pg_trickle_capture_{os.getpid()}_{next(_names)}"
+            at, snapshot = exporter.create_slot(name, temporary=True, export=True)
+            _enter(reader, snapshot)
+            _lock(reader, wanted)
+        described = {t.relid: t for t in published_tables(reader, publications)}
+        tables = tuple(_export(reader, described.get(t.relid, t)) for t in wanted)
+    except psycopg.Error as error:
+        reader.close()
+        raise diagnose_exception(error) from error
+    except BaseException:
+        reader.close()
+        raise
+    return Export(at, tables, reader)
+
+
+def _enter(reader: Connection, snapshot: str) -> None:
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    reader.execute(psycopg.sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
+
+
+_MOVED = """
+WITH RECURSIVE seen (oid) AS (
+    SELECT %(relid)s::oid
+  UNION
+    SELECT i.inhrelid FROM pg_inherits i JOIN seen ON seen.oid = i.inhparent WHERE %(partitioned)s
+)
+SELECT EXISTS (
+    SELECT FROM seen JOIN pg_class c USING (oid)
+    WHERE c.relkind = 'r' AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
+) OR (
+    %(partitioned)s AND (SELECT array_agg(oid ORDER BY oid) FROM seen)
+        IS DISTINCT FROM (SELECT array_agg(p.relid::oid ORDER BY p.relid::oid) FROM pg_partition_tree(%(relid)s) p)
+)
+"""
+
+
+def _lock(reader: Connection, wanted: Sequence[PublishedTable]) -> None:
+    reader.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'".encode())
+    for table in wanted:
+        only = "" if table.partitioned else "ONLY "
+        reader.execute(f"LOCK TABLE {only}{table.table.quoted} IN ACCESS SHARE MODE".encode())
+        place = {"relid": table.relid, "partitioned": table.partitioned}
+        row = reader.execute(_MOVED, place).fetchone()
+        if row is None or row[0]:
+            raise CaptureFailed(f"{table.table} was rewritten while its capture began", hint="it is tried again")
+
+
+_DESCRIBED = """
+SELECT c.relreplident, a.attname, a.atttypid, a.atttypmod,
+       coalesce(a.attnum = ANY (i.indkey), c.relreplident = 'f')
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_index i ON i.indrelid = c.oid
+     AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident)
+WHERE c.oid = %s ORDER BY a.attnum
+"""
+
+
+def _export(reader: Connection, published: PublishedTable) -> TableExport:
+    """Describe the table as the stream would, so that copied and streamed rows share one schema version."""
+    rows = reader.execute(_DESCRIBED, (published.relid,)).fetchall()
+    columns = tuple(
+        RelationColumn(name, oid, typmod, in_key) for _, name, oid, typmod, in_key in rows if name in published.columns
+    )
+    identity = ReplicaIdentity(rows[0][0]) if rows else ReplicaIdentity.DEFAULT
+    relation = Relation(published.relid, published.table.schema, published.table.name, identity, columns)
+    facts = relation_facts(reader, published.relid, [(c.type_oid, c.typmod) for c in columns])
+    return TableExport(published, table_schema(relation, facts, None))

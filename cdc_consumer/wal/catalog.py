@@ -1,0 +1,163 @@
+"""Questions to the source's catalog: what types, keys and published tables are now. Ordinary SQL connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
+from cdc_consumer.wal.conninfo import session_conninfo
+from cdc_consumer.wal.diagnosis import diagnose_exception
+from shared_schema.table_schema import TableId
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+OWN_SCHEMAS = ("pgtrickle", "pgtrickle_changes")
+"""Our own bookkeeping is never captured: a FOR ALL TABLES publication would feed on itself."""
+
+
+def connect(database_url: str) -> Connection:
+    """An autocommit SQL connection with the pinned settings; row security is an error instead of missing rows."""
+    try:
+        connection = psycopg.connect(session_conninfo(database_url, replication=False), autocommit=True)
+        connection.execute("SET row_security = off")
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return connection
+
+
+_COLUMNS = """
+SELECT a.attname, a.atttypid, a.atttypmod
+FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+_KEY = """
+SELECT a.attname
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = %s AND i.indisprimary ORDER BY a.attnum
+"""
+
+_TYPES = """
+WITH RECURSIVE step AS (
+    SELECT t.oid AS origin, t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod, -1 AS typmod
+    FROM pg_type t WHERE t.oid = ANY (%s)
+  UNION ALL
+    SELECT s.origin, t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod,
+           CASE WHEN s.typmod >= 0 THEN s.typmod ELSE s.typtypmod END
+    FROM step s JOIN pg_type t ON s.typtype = 'd' AND t.oid = s.typbasetype
+)
+SELECT origin, typname, typmod FROM step WHERE typtype <> 'd'
+"""
+
+_DISPLAYS = "SELECT o, m, format_type(o, m) FROM unnest(%s::oid[], %s::int4[]) AS u (o, m)"
+
+
+def relation_facts(connection: Connection, relid: int, types: Iterable[tuple[int, int]]) -> RelationFacts:
+    """What the catalog says now about a relation and about the (type oid, typmod) pairs somebody saw in it."""
+    try:
+        columns = frozenset((str(n), int(t), int(m)) for n, t, m in connection.execute(_COLUMNS, (relid,)))
+        key = tuple(str(name) for (name,) in connection.execute(_KEY, (relid,)))
+        pairs = sorted({(oid, typmod) for _, oid, typmod in columns} | set(types))
+        oids, typmods = [oid for oid, _ in pairs], [typmod for _, typmod in pairs]
+        known = {int(o): TypeFacts(str(n), int(m)) for o, n, m in connection.execute(_TYPES, (oids,))}
+        displays = {(int(o), int(m)): str(d) for o, m, d in connection.execute(_DISPLAYS, (oids, typmods))}
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return RelationFacts(columns, key, known, displays)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table our publications hold.
+
+    `membership` changes when the table leaves a publication and comes back: what happened between is not in the
+    stream. `row_filter` is SQL over the table's columns, '' for all rows; `columns` are the published ones in order.
+    """
+
+    table: TableId
+    relid: int
+    partitioned: bool
+    columns: tuple[str, ...]
+    row_filter: str
+    membership: str
+
+
+_PUBLISHED = """
+WITH published AS (
+    SELECT c.oid AS relid, p.schemaname, p.tablename, c.relkind, {columns}
+    FROM pg_publication_tables p
+    JOIN pg_namespace n ON n.nspname = p.schemaname
+    JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+    WHERE p.pubname = ANY (%(publications)s) AND p.schemaname <> ALL (%(own)s)
+)
+SELECT schemaname, tablename, relid, relkind = 'p', attnames,
+       (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+        WHERE a.attrelid = relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
+       filters,
+       (SELECT string_agg(DISTINCT m, ',' ORDER BY m) FROM (
+           SELECT r.oid::text AS m FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+           WHERE p.pubname = ANY (%(publications)s)
+             AND (r.prrelid = relid OR r.prrelid IN (SELECT a.relid FROM pg_partition_ancestors(published.relid) a))
+           UNION ALL
+           SELECT 'all' || p.oid FROM pg_publication p WHERE p.pubname = ANY (%(publications)s) AND p.puballtables
+           {schemas}
+       ) AS memberships)
+FROM (
+    SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames,
+           CASE WHEN bool_or(rowfilter IS NULL) THEN '' ELSE string_agg(DISTINCT '(' || rowfilter || ')', ' OR ') END
+             AS filters
+    FROM published GROUP BY relid, schemaname, tablename, relkind
+) AS published
+"""
+
+_SCHEMA_MEMBERSHIPS = """UNION ALL
+           SELECT 'schema' || s.oid FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
+           JOIN pg_class c ON c.relnamespace = s.pnnspid
+           WHERE p.pubname = ANY (%(publications)s) AND c.oid = published.relid"""
+
+
+def published_tables(connection: Connection, publications: tuple[str, ...]) -> list[PublishedTable]:
+    """The tables the publications hold now."""
+    modern = connection.info.server_version >= 150000
+    query = _PUBLISHED.format(
+        columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
+        schemas=_SCHEMA_MEMBERSHIPS if modern else "",
+    )
+    values = {"publications": list(publications), "own": list(OWN_SCHEMAS)}
+    try:
+        rows = connection.execute(query.encode(), values).fetchall()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return sorted(
+        (
+            PublishedTable(
+                TableId(schema, name), relid, partitioned, tuple(listed or own or ()), filters, members or ""
+            )
+            for schema, name, relid, partitioned, listed, own, filters, members in rows
+        ),
+        key=lambda t: t.table,
+    )
+
+
+def missing_publications(connection: Connection, publications: tuple[str, ...]) -> list[str]:
+    """Names without a publication."""
+    try:
+        rows = connection.execute("SELECT pubname FROM pg_publication").fetchall()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    found = {str(name) for (name,) in rows}
+    return [name for name in publications if name not in found]
+
+
+def create_publication(connection: Connection, name: str) -> None:
+    """An empty publication; changes of partitions come under their root's name."""
+    statement = psycopg.sql.SQL("CREATE PUBLICATION {} WITH (publish_via_partition_root = true)")
+    try:
+        connection.execute(statement.format(psycopg.sql.Identifier(name)))
+    except psycopg.errors.DuplicateObject:
+        return  # another instance was faster
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error

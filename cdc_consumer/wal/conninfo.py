@@ -1,0 +1,32 @@
+"""The source database's connection string, completed for each kind of connection."""
+
+from __future__ import annotations
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+PINNED_SETTINGS = {
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "timezone": "UTC",
+    "lc_monetary": "C",
+    "search_path": "pg_catalog",
+}
+"""Values are printed by the session: stream, snapshot and reader must all print them alike, names qualified."""
+
+
+def session_conninfo(database_url: str, *, replication: bool) -> str:
+    """-> libpq conninfo with the pinned settings; the user's own `options` stay in front of ours."""
+    given = conninfo_to_dict(database_url)
+    pinned = " ".join(f"-c {name}={value}" for name, value in PINNED_SETTINGS.items())
+    extra: dict[str, str] = {
+        "options": f"{given.get('options') or ''} {pinned}".strip(),
+        "client_encoding": "UTF8",
+        "application_name": str(given.get("application_name") or "pg-trickle-cdc"),
+    }
+    if "connect_timeout" not in given:
+        extra["connect_timeout"] = "10"
+    if replication:
+        extra["replication"] = "database"
+    return make_conninfo(database_url, **extra)

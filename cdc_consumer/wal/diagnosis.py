@@ -1,0 +1,64 @@
+"""What PostgreSQL reports -> our typed errors. The only place that knows SQLSTATEs."""
+
+from __future__ import annotations
+
+import psycopg
+
+from cdc_consumer.errors import (
+    CaptureFailed,
+    ConnectionLost,
+    MissingRights,
+    NoFreeSlot,
+    PublicationMissing,
+    SlotActive,
+    SlotLost,
+    SourceError,
+    WrongWalLevel,
+)
+
+RESYNC_HINT = "run `pg-trickle-cdc drop-slot` and start again: every table is then captured anew"
+
+
+def diagnose(sqlstate: str, message: str) -> SourceError:
+    """SQLSTATE (empty when the connection itself broke) and the server's first line -> error."""
+    said = message.strip().removeprefix("ERROR:").strip().splitlines()[0] if message.strip() else "no reason given"
+    match sqlstate:
+        case "":
+            return ConnectionLost(f"lost the connection to PostgreSQL: {said}", hint="is the server running?")
+        case "42501" | "28000":
+            return MissingRights(
+                f"PostgreSQL refused: {said}",
+                hint="the role needs REPLICATION, SELECT on the tables and, to create the publication, CREATE",
+            )
+        case "53400":
+            return NoFreeSlot(f"PostgreSQL refused: {said}", hint="raise max_replication_slots and restart it")
+        case "53300":
+            return NoFreeSlot(f"PostgreSQL refused: {said}", hint="raise max_wal_senders or max_connections")
+        case "55006":
+            return SlotActive(f"PostgreSQL refused: {said}", hint="stop the other instance or let it finish")
+        case "55000" if "wal_level" in said:
+            return WrongWalLevel(f"PostgreSQL refused: {said}", hint="set wal_level = logical and restart it")
+        case "55000":
+            return SlotLost(f"the slot cannot be streamed from: {said}", hint=RESYNC_HINT)
+        case "42704" if "publication" in said:
+            return PublicationMissing(f"PostgreSQL refused: {said}", hint="create the publication again and restart")
+        case "42704" if "slot" in said:
+            return SlotLost(f"PostgreSQL refused: {said}", hint=RESYNC_HINT)
+        case "58P01":
+            return SlotLost(f"the server removed log we still need: {said}", hint=RESYNC_HINT)
+        case "57P01" | "57P02" | "57P03" | "08006" | "08003" | "08001":
+            return ConnectionLost(f"PostgreSQL closed the connection: {said}", hint="is the server restarting?")
+        case "55P03" | "57014" | "40001" | "40P01" | "42P01":
+            return CaptureFailed(f"PostgreSQL did not let us in yet: {said}", hint="it is tried again")
+        case _:
+            return SourceError(f"PostgreSQL reported {sqlstate}: {said}", hint="see the server's log")
+
+
+def diagnose_exception(error: psycopg.Error) -> SourceError:
+    """The same for an exception psycopg raised."""
+    sqlstate = error.sqlstate or ""
+    if not sqlstate and "authentication" in str(error):
+        sqlstate = "28000"
+    if not sqlstate and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return SourceError(f"PostgreSQL client error: {error}", hint="this is a defect, please report it")
+    return diagnose(sqlstate, error.diag.message_primary or str(error))

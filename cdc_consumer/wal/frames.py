@@ -1,0 +1,60 @@
+"""Bytes of the replication CopyBoth stream <-> frames. Pure.
+
+In: one CopyData payload. Out: XLogData (one whole pgoutput message) or Keepalive; and the status update we send back.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from cdc_consumer.errors import MalformedMessage
+from shared_schema.lsn import Lsn
+
+POSTGRES_EPOCH_US = 946_684_800_000_000
+"""PostgreSQL counts microseconds from 2000-01-01, everybody else from 1970-01-01."""
+
+_XLOG_DATA = struct.Struct(">cQQq")
+_KEEPALIVE = struct.Struct(">cQqB")
+_STATUS = struct.Struct(">cQQQqB")
+
+
+@dataclass(frozen=True, slots=True)
+class XLogData:
+    """One output-plugin message; `position` is 0 for all but the last write of a record."""
+
+    position: Lsn
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """Everything committed before `position` was already sent; the server may ask for an answer now."""
+
+    position: Lsn
+    reply_requested: bool
+
+
+Frame = XLogData | Keepalive
+
+
+def decode_frame(data: bytes) -> Frame:
+    """One CopyData payload -> frame."""
+    match data[:1]:
+        case b"w":
+            if len(data) < _XLOG_DATA.size:
+                raise MalformedMessage("log data header cut short", offset=len(data))
+            _, position, _, _ = _XLOG_DATA.unpack_from(data)
+            return XLogData(Lsn(position), data[_XLOG_DATA.size :])
+        case b"k":
+            if len(data) != _KEEPALIVE.size:
+                raise MalformedMessage(f"keepalive of {len(data)} bytes", offset=min(len(data), _KEEPALIVE.size))
+            _, position, _, reply = _KEEPALIVE.unpack(data)
+            return Keepalive(Lsn(position), reply != 0)
+        case tag:
+            raise MalformedMessage(f"unknown frame {tag!r}", offset=0)
+
+
+def encode_status(written: Lsn, flushed: Lsn, now_us: int) -> bytes:
+    """The standby status update: what we received and what is durable on the topics; `now_us` since 1970."""
+    return _STATUS.pack(b"r", written.value, flushed.value, flushed.value, now_us - POSTGRES_EPOCH_US, 0)

@@ -1,0 +1,169 @@
+"""One replication connection: commands before streaming, then frames in and status updates out.
+
+psycopg has no replication interface, so this speaks libpq through `psycopg.pq`. Nothing here blocks for longer than
+the timeout it is given: a blocking read inside libpq would also hold Python's interpreter lock.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+import psycopg
+from psycopg import pq
+
+from cdc_consumer.errors import ConnectionLost, SourceError
+from cdc_consumer.wal.conninfo import session_conninfo
+from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
+from cdc_consumer.wal.frames import Frame, decode_frame, encode_status
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import quote_identifier
+
+SEND_TIMEOUT_S = 10.0
+"""A status update is 34 bytes; a server that does not take it for this long is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Which server this is and where its log ends."""
+
+    system_id: str
+    timeline: int
+    position: Lsn
+
+
+class ReplicationSession:
+    """A walsender connection."""
+
+    def __init__(self, database_url: str) -> None:
+        conninfo = session_conninfo(database_url, replication=True)
+        try:
+            # Through psycopg's own connect: it waits without the interpreter lock and tries every address.
+            self._owner = psycopg.Connection.connect(conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+        self._conn = self._owner.pgconn
+        self._conn.nonblocking = 1
+        self._readable = select.poll()
+        self._readable.register(self._conn.socket, select.POLLIN)
+        self._writable = select.poll()
+        self._writable.register(self._conn.socket, select.POLLOUT)
+
+    def __enter__(self) -> ReplicationSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def server_version(self) -> int:
+        """160014 for 16.14."""
+        return self._conn.server_version
+
+    def command(self, text: str) -> tuple[str | None, ...]:
+        """Run one replication command and return its first row."""
+        try:
+            cursor = self._owner.execute(text.encode())
+            row = cursor.fetchone() if cursor.description else None
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+        return tuple(None if value is None else str(value) for value in row) if row else ()
+
+    def identify(self) -> ServerIdentity:
+        """IDENTIFY_SYSTEM."""
+        system_id, timeline, position, _ = self.command("IDENTIFY_SYSTEM")
+        return ServerIdentity(str(system_id), int(timeline or 0), Lsn.parse(str(position)))
+
+    def create_slot(self, name: str, *, temporary: bool, export: bool) -> tuple[Lsn, str]:
+        """Create a pgoutput slot -> (consistent point, name of the exported snapshot or '').
+
+        Waits until every write transaction of this moment has ended. The snapshot lives until the next command here.
+        """
+        kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+        if self.server_version >= 150000:
+            option = f"(SNAPSHOT '{'export' if export else 'nothing'}')"
+        else:
+            option = "EXPORT_SNAPSHOT" if export else "NOEXPORT_SNAPSHOT"
+        row = self.command(f"CREATE_REPLICATION_SLOT {quote_identifier(name)} {kind} pgoutput {option}")
+        return Lsn.parse(str(row[1])), row[2] or ""
+
+    def start(self, slot: str, at: Lsn, publications: tuple[str, ...]) -> None:
+        """START_REPLICATION: from now on only receive and send_status may be used."""
+        names = ",".join(quote_identifier(name) for name in publications).replace("'", "''")
+        text = (
+            f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {at} "
+            f"(proto_version '1', publication_names '{names}', messages 'true')"
+        )
+        self._conn.send_query(text.encode())
+        self._flush()
+        while self._conn.is_busy():
+            self._readable.poll(1000)
+            self._conn.consume_input()
+        result = self._conn.get_result()
+        if result is None or result.status != pq.ExecStatus.COPY_BOTH:
+            failure = self._failure(result)
+            # The connection can be used again only when the command's last result was taken.
+            while self._conn.get_result() is not None:
+                pass
+            raise failure
+
+    def receive(self, limit: int, timeout_s: float) -> list[Frame]:
+        """Up to `limit` frames; waits for the first one at most `timeout_s`, never for more."""
+        frames: list[Frame] = []
+        wait_ms = max(0, int(timeout_s * 1000))
+        try:
+            while len(frames) < limit:
+                size, data = self._conn.get_copy_data(1)
+                if size > 0:
+                    frames.append(decode_frame(bytes(data)))
+                elif size == 0:
+                    if not self._readable.poll(0 if frames else wait_ms):
+                        break
+                    wait_ms = 0
+                    self._conn.consume_input()
+                else:
+                    raise self._failure(self._conn.get_result())
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+        return frames
+
+    def send_status(self, written: Lsn, flushed: Lsn) -> None:
+        """Tell the server what we received and what it may forget."""
+        try:
+            while self._conn.put_copy_data(encode_status(written, flushed, time.time_ns() // 1000)) == 0:
+                self._wait_writable()
+            self._flush()
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+
+    def close(self) -> None:
+        """End the copy and the connection; the server frees the slot at once."""
+        try:
+            if self._conn.transaction_status == pq.TransactionStatus.ACTIVE:
+                self._conn.put_copy_end()
+                self._conn.flush()
+        except psycopg.Error:
+            # The connection may be broken, which is why it is being closed.
+            pass
+        self._owner.close()
+
+    def _flush(self) -> None:
+        while self._conn.flush() == 1:
+            self._wait_writable()
+
+    def _wait_writable(self) -> None:
+        if not self._writable.poll(int(SEND_TIMEOUT_S * 1000)):
+            raise ConnectionLost(f"PostgreSQL took no data for {SEND_TIMEOUT_S:.0f} s", hint="is the network up?")
+
+    def _failure(self, result: pq.abc.PGresult | None) -> SourceError:
+        if result is None:
+            return diagnose("", self._conn.get_error_message())
+        state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+        primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        if not state and not primary:
+            return diagnose("", "the server ended the stream")
+        return diagnose(state.decode(), primary.decode(errors="replace"))

@@ -1,0 +1,137 @@
+"""The replication slot: what it looks like, whether our progress may go on from it, how it comes and goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from cdc_consumer.errors import ForeignServer, ForeignSlot, ServerBehind, SlotLost, WrongWalLevel
+from cdc_consumer.wal.catalog import Connection
+from cdc_consumer.wal.diagnosis import RESYNC_HINT, diagnose_exception
+from cdc_consumer.wal.session import ServerIdentity
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Progress
+
+NEW_PREFIX_HINT = (
+    "log positions of this server cannot be compared with those on the topics: use a new topic prefix and a new slot"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A row of pg_replication_slots."""
+
+    name: str
+    plugin: str
+    database: str
+    ours: bool
+    """Whether it belongs to the database we are connected to."""
+    active_pid: int | None
+    confirmed_flush: Lsn | None
+    restart_lsn: Lsn | None
+    wal_status: str
+
+
+_SLOT = """
+SELECT slot_name, coalesce(plugin, ''), coalesce(database, ''), coalesce(database = current_database(), false),
+       active_pid, confirmed_flush_lsn::text, restart_lsn::text, coalesce(wal_status, 'lost')
+FROM pg_replication_slots WHERE slot_name = %s
+"""
+
+
+def inspect_slot(connection: Connection, name: str) -> SlotState | None:
+    """The slot as the server has it now."""
+    try:
+        row = connection.execute(_SLOT, (name,)).fetchone()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    if row is None:
+        return None
+    slot, plugin, database, ours, pid, confirmed, restart, status = row
+    return SlotState(
+        slot,
+        plugin,
+        database,
+        ours,
+        pid,
+        Lsn.parse(confirmed) if confirmed else None,
+        Lsn.parse(restart) if restart else None,
+        status,
+    )
+
+
+def server_position(connection: Connection) -> Lsn:
+    """Where the server's log ends now."""
+    query = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text"
+    try:
+        row = connection.execute(query).fetchone()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return Lsn.parse(row[0] if row else "0/0")
+
+
+def check_wal_level(connection: Connection) -> None:
+    """Logical decoding must be on; from PostgreSQL 19 `replica` is enough."""
+    if connection.info.server_version >= 190000:
+        return
+    row = connection.execute("SHOW wal_level").fetchone()
+    if row is None or row[0] != "logical":
+        raise WrongWalLevel(
+            f"wal_level is {row[0] if row else 'unknown'}, logical decoding needs logical",
+            hint="ALTER SYSTEM SET wal_level = logical, then restart PostgreSQL",
+        )
+
+
+def drop_slot(connection: Connection, name: str) -> bool:
+    """Drop the slot; False when there was none. An active slot is refused by the server."""
+    try:
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+    except psycopg.errors.UndefinedObject:
+        return False
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return True
+
+
+def check_usable(slot: SlotState) -> None:
+    """Refuse a slot of our name that another program made, or one the server gave up."""
+    if slot.plugin != "pgoutput" or not slot.ours:
+        raise ForeignSlot(
+            f"slot {slot.name} belongs to plugin {slot.plugin or 'none'} in database {slot.database or 'none'}",
+            hint="choose another name with PG_TRICKLE_SLOT",
+        )
+    if slot.wal_status == "lost" or slot.confirmed_flush is None:
+        raise SlotLost(
+            f"slot {slot.name} was invalidated: the server removed log that was not read in time",
+            hint=f"{RESYNC_HINT}; raise max_slot_wal_keep_size so that it does not happen again",
+        )
+
+
+def check_resumable(progress: Progress, server: ServerIdentity, slot: SlotState | None) -> None:
+    """Whether streaming may go on at the stored frontier without a gap; otherwise a sentence about why not."""
+    if server.system_id != progress.system_id:
+        raise ForeignServer(
+            f"the topics were written from server {progress.system_id}, this is {server.system_id}",
+            hint=NEW_PREFIX_HINT,
+        )
+    if server.timeline != progress.timeline:
+        raise ForeignServer(
+            f"the topics were written on timeline {progress.timeline}, the server is now on {server.timeline}",
+            hint=f"it was promoted or restored; {NEW_PREFIX_HINT}",
+        )
+    if server.position < progress.frontier:
+        raise ServerBehind(
+            f"the server's log ends at {server.position}, the topics already hold {progress.frontier}",
+            hint=f"it was restored to an older state; {NEW_PREFIX_HINT}",
+        )
+    if slot is None:
+        raise SlotLost(f"slot {progress.slot} is gone, changes after {progress.frontier} may be lost", hint=RESYNC_HINT)
+    check_usable(slot)
+    confirmed = slot.confirmed_flush
+    if confirmed is None or confirmed > progress.frontier or confirmed < progress.slot_lsn:
+        raise ForeignSlot(
+            f"slot {slot.name} stands at {confirmed}, our progress is {progress.frontier} of a slot made at "
+            f"{progress.slot_lsn}: it was dropped and made again, or moved by somebody else",
+            hint=RESYNC_HINT,
+        )
