@@ -79,7 +79,32 @@ class NullTest:
     type: ValueType
 
 
-Expr = Col | Const | Call | BoolOp | NullTest
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The result of the first branch whose condition is true, else the default; later branches are not evaluated."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first argument that is not NULL; later ones are not evaluated."""
+
+    args: tuple[Expr, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Widen:
+    """The same value in a carrier that holds at least as much, so that two sides meet in one type."""
+
+    arg: Expr
+    type: ValueType
+
+
+Expr = Col | Const | Call | BoolOp | NullTest | Case | Coalesce | Widen
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -87,10 +112,12 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Col() | Const():
             return ()
-        case Call(args=args) | BoolOp(args=args):
+        case Call(args=args) | BoolOp(args=args) | Coalesce(args=args):
             return args
-        case NullTest(arg=arg):
+        case NullTest(arg=arg) | Widen(arg=arg):
             return (arg,)
+        case Case(branches=branches, default=default):
+            return (*(part for branch in branches for part in branch), default)
         case _:
             assert_never(expr)
 
@@ -114,6 +141,12 @@ def nullable(expr: Expr) -> bool:
             return False
         case BoolOp():
             return any(nullable(arg) for arg in expr.args)
+        case Coalesce():
+            return all(nullable(arg) for arg in expr.args)
+        case Widen():
+            return nullable(expr.arg)
+        case Case():
+            return any(nullable(result) for _, result in expr.branches) or nullable(expr.default)
         case Call():
             return True
         case _:
@@ -144,9 +177,12 @@ def shift(expr: Expr, by: int) -> Expr:
             return replace(expr, ordinal=expr.ordinal + by)
         case Const():
             return expr
-        case Call() | BoolOp():
+        case Call() | BoolOp() | Coalesce():
             return replace(expr, args=tuple(shift(arg, by) for arg in expr.args))
-        case NullTest():
+        case NullTest() | Widen():
             return replace(expr, arg=shift(expr.arg, by))
+        case Case():
+            branches = tuple((shift(condition, by), shift(result, by)) for condition, result in expr.branches)
+            return replace(expr, branches=branches, default=shift(expr.default, by))
         case _:
             assert_never(expr)

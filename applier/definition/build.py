@@ -1,0 +1,174 @@
+"""Analysed query -> plan. Pure over what was gathered from the catalog.
+
+A query becomes Scan / join tree / Filter, then Aggregate and Filter for HAVING, then Project. Columns nobody reads are
+never scanned; that includes the columns of subqueries and views. A Scan has a key when the query reads all columns of
+the primary key; they are not read just for that, because a row key is of use only where its columns are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from applier.definition import query_tree, tree
+from applier.definition.catalog import Catalog, RelationInfo
+from applier.definition.compile import Compiler
+from applier.definition.fields import unknown
+from applier.definition.grouping import Grouped, group
+from applier.definition.joins import Frame, Member, conditions, from_members, join
+from applier.definition.refusal import Reason, Refused
+from applier.definition.sources import Sources, check, inside_view
+from applier.plan.expr import Col, Expr, ValueType
+from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A node and the expressions over it that are the query's columns."""
+
+    node: Node
+    exprs: tuple[Expr, ...]
+
+
+def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
+    """The plan of a whole query; its output columns are the visible targets."""
+    visible = [t for t in query.targets if not t.hidden]
+    if not visible:
+        raise Refused(Reason.CONSTRUCT, "a query without columns", hint="select at least one column")
+    built = _Builder(catalog, sources).query(query, range(len(visible)))
+    return projected(built.node, built.exprs)
+
+
+def projected(node: Node, exprs: tuple[Expr, ...]) -> Node:
+    """A Project, left out where it would change nothing."""
+    plain = [e.ordinal if isinstance(e, Col) else -1 for e in exprs]
+    same_types = all(e.type == f.type for e, f in zip(exprs, fields(node), strict=False))
+    return node if plain == list(range(len(fields(node)))) and same_types else Project(node, exprs)
+
+
+class _Builder:
+    def __init__(self, catalog: Catalog, sources: Sources) -> None:
+        self._catalog = catalog
+        self._sources = sources
+
+    def query(self, query: query_tree.Query, needed: Sequence[int]) -> Built:
+        """One query level; `needed` are the visible targets somebody reads."""
+        flat = _Flattener(query.entries)
+        visible = [t for t in query.targets if not t.hidden]
+        targets = [flat(visible[i].expression) for i in needed]
+        keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
+        having = None if query.having is None else flat(query.having)
+        where = [flat(c) for c in conditions(query.items, query.where)]
+        wanted = [*targets, *(key for key, _ in keys), *where, *(() if having is None else (having,))]
+        frame = self._from(query, wanted, where)
+        if not query.aggregates:
+            compiler = self._compiler(frame)
+            return Built(frame.node, tuple(compiler.compile(t) for t in targets))
+        grouped = group(keys, targets, having, self._compiler(frame), self._catalog)
+        return self._above(frame, grouped, targets, having)
+
+    def _above(
+        self, frame: Frame, grouped: Grouped, targets: Sequence[tree.Expression], having: tree.Expression | None
+    ) -> Built:
+        node: Node = grouped.node(frame.node)
+        compiler = Compiler(self._catalog, grouped.scope(fields(node)))
+        if having is not None:
+            node = Filter(node, compiler.compile(having))
+        return Built(node, tuple(compiler.compile(t) for t in targets))
+
+    def _compiler(self, frame: Frame) -> Compiler:
+        return Compiler(self._catalog, lambda e: frame.column(e) if isinstance(e, tree.Var) else None)
+
+    def _from(
+        self, query: query_tree.Query, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]
+    ) -> Frame:
+        reads: dict[int, set[int]] = {}
+        for expression in wanted:
+            for var in tree.variables(expression):
+                _check_variable(var)
+                reads.setdefault(var.entry, set()).add(var.number)
+        parts = [self._member(n, query.entries[n - 1], sorted(reads.get(n, ()))) for n in from_members(query)]
+        return join(parts, where, lambda condition, frame: self._compiler(frame).compile(condition))
+
+    def _member(self, number: int, entry: query_tree.RangeEntry, reads: Sequence[int]) -> Member:
+        match entry:
+            case query_tree.TableEntry():
+                relation = self._sources.relations.get(entry.relation)
+                if relation is None:
+                    raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
+                check(relation, entry.with_children)
+                if relation.kind != "v":
+                    return _scan(number, relation, reads)
+                with inside_view(relation):
+                    return self._subquery(number, self._sources.views[relation.oid], reads)
+            case query_tree.SubqueryEntry():
+                return self._subquery(number, entry.query, reads)
+            case _:
+                raise unknown("a member of FROM that is neither a relation nor a subquery")
+
+    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int]) -> Member:
+        built = self.query(query, [r - 1 for r in reads])
+        if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
+            places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
+            return Member(number, built.node, places)
+        return Member(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+
+
+class _Flattener:
+    """Replaces columns of joins and of GROUP BY by what they stand for."""
+
+    def __init__(self, entries: tuple[query_tree.RangeEntry, ...]) -> None:
+        self._entries = entries
+
+    def __call__(self, expression: tree.Expression) -> tree.Expression:
+        if isinstance(expression, tree.Var) and expression.levels_up == 0:
+            if not 1 <= expression.entry <= len(self._entries):
+                raise unknown("a column of no range-table entry")
+            entry = self._entries[expression.entry - 1]
+            if isinstance(entry, query_tree.JoinEntry | query_tree.GroupEntry):
+                if not 1 <= expression.number <= len(entry.columns):
+                    raise _whole_row(expression)
+                return self(entry.columns[expression.number - 1])
+            return expression
+        return tree.rebuild(expression, self)
+
+
+def _group_target(query: query_tree.Query, reference: int) -> tree.Expression:
+    found = [t.expression for t in query.targets if t.group_reference == reference]
+    if len(found) != 1:
+        raise unknown("a GROUP BY key that names no target")
+    return found[0]
+
+
+def _whole_row(var: tree.Var) -> Refused:
+    return Refused(Reason.COLUMN, "a whole row as one value", hint="list the columns", token=var.at)
+
+
+def _check_variable(var: tree.Var) -> None:
+    if var.levels_up:
+        raise Refused(Reason.CONSTRUCT, "a reference to an outer query", hint="join the tables instead", token=var.at)
+    if var.number == 0:
+        raise _whole_row(var)
+    if var.number < 0:
+        raise Refused(Reason.COLUMN, "a system column", hint="use a column of your own", token=var.at)
+
+
+def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> Member:
+    columns = [relation.column(n) for n in reads]
+    found = [c for c in columns if c is not None]
+    if len(found) != len(columns):
+        raise Refused(Reason.COLUMN, f"a dropped column of {relation.table}", hint="define the view again")
+    for column in found:
+        if column.generated:
+            hint = "it does not travel; write its expression in the query"
+            raise Refused(Reason.COLUMN, f"the generated column {relation.table}.{column.name}", hint=hint)
+    place = {c.number: i for i, c in enumerate(found)}
+    has_key = bool(relation.key) and all(n in place for n in relation.key)
+    scan = Scan(
+        table=relation.table,
+        relid=relation.oid,
+        columns=tuple(c.name for c in found),
+        fields=tuple(Field(ValueType.of_column(c.type), not c.not_null) for c in found),
+        key=tuple(place[n] for n in relation.key) if has_key else None,
+    )
+    return Member(number, scan, place)

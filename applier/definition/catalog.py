@@ -1,0 +1,297 @@
+"""PostgreSQL's system catalog, as far as a definition needs it. Does IO on the connection it is given.
+
+What initdb made (object ids below 16384) never changes while a server lives and is read once per connection. Types
+and functions of users are looked up when met and kept until `refresh`; relations are read anew for every definition,
+so a definition never sees columns of yesterday.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, LiteralString
+from weakref import WeakKeyDictionary, ref
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from shared_schema.pg_types import VARHDRSZ, PgType
+from shared_schema.table_schema import ReplicaIdentity, TableId
+
+FIRST_USER_OID = 16384
+"""PostgreSQL's FirstNormalObjectId: initdb hands out smaller ones only."""
+
+
+class Volatility(Enum):
+    """pg_proc.provolatile."""
+
+    IMMUTABLE = "i"
+    STABLE = "s"
+    VOLATILE = "v"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """A type; `base` and `base_typmod` are those of the innermost type below a domain, else its own."""
+
+    oid: int
+    name: str
+    display: str
+    base: int
+    base_typmod: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """A function or aggregate; the signature of a user's function begins with its schema and so matches no entry."""
+
+    oid: int
+    name: str
+    signature: str
+    volatility: Volatility
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """An operator and the function behind it."""
+
+    oid: int
+    name: str
+    function: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollationInfo:
+    """What a collation lets us prove: equality is that of bytes, order is that of bytes."""
+
+    oid: int
+    name: str
+    deterministic: bool
+    byte_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """A column of a relation."""
+
+    number: int
+    name: str
+    type: PgType
+    not_null: bool
+    generated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RelationInfo:
+    """A relation; `rule` is the analysed query of a view, `key` the attribute numbers of the primary key."""
+
+    oid: int
+    table: TableId
+    kind: str
+    persistence: str
+    columns: tuple[ColumnInfo, ...]
+    key: tuple[int, ...]
+    row_security: bool
+    has_children: bool
+    is_partition: bool
+    is_partitioned: bool
+    replica_identity: ReplicaIdentity
+    security_barrier: bool
+    rule: str | None
+
+    def column(self, number: int) -> ColumnInfo | None:
+        """The column with that attribute number."""
+        return next((c for c in self.columns if c.number == number), None)
+
+
+class Catalog:
+    """Lookups by object id over one connection; an unknown object id is a KeyError."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        # Weak, because the catalog is kept in a table keyed by the connection.
+        self._connection = ref(connection)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Forget everything and read the built-in objects again."""
+        self.major = self._open().info.server_version // 10000
+        self._types: dict[int, TypeInfo] = {}
+        self._functions: dict[int, FunctionInfo] = {}
+        self._operators: dict[int, OperatorInfo] = {}
+        self._collations: dict[int, CollationInfo] = {}
+        self._load_types(_TYPES_BUILT_IN)
+        self._load_functions(_FUNCTIONS_BUILT_IN)
+        for oid, name, function in self._rows(_OPERATORS_BUILT_IN):
+            self._operators[oid] = OperatorInfo(oid, name, function)
+        self._load_collations()
+
+    def type(self, oid: int) -> TypeInfo:
+        """A type."""
+        if oid not in self._types:
+            self._load_types(_TYPES_OF_USERS, [oid])
+        return self._types[oid]
+
+    def pg_type(self, oid: int, typmod: int) -> PgType:
+        """A type with its modifier; a domain is seen as its base type, under its own name."""
+        info = self.type(oid)
+        base = self.type(info.base)
+        modifier = typmod if typmod >= 0 else info.base_typmod
+        display = info.display if info.oid != info.base else _display(base, typmod)
+        return PgType(oid, modifier, base.name, display)
+
+    def function(self, oid: int) -> FunctionInfo:
+        """A function or aggregate."""
+        if oid not in self._functions:
+            self._load_functions(_FUNCTIONS_OF_USERS, [oid])
+        return self._functions[oid]
+
+    def operator(self, oid: int) -> OperatorInfo:
+        """An operator."""
+        if oid not in self._operators:
+            for row in self._rows(_OPERATORS_OF_USERS, [[oid]]):
+                self._operators[oid] = OperatorInfo(*row)
+        return self._operators[oid]
+
+    def collation(self, oid: int) -> CollationInfo:
+        """A collation; the database's own is already resolved to what it really is."""
+        if oid not in self._collations:
+            self._load_collations()
+        return self._collations[oid]
+
+    def relations(self, oids: Iterable[int]) -> dict[int, RelationInfo]:
+        """Relations as they are now."""
+        wanted = sorted(set(oids))
+        columns: dict[int, list[ColumnInfo]] = {oid: [] for oid in wanted}
+        for relation, number, name, type_oid, typmod, display, not_null, generated in self._rows(_COLUMNS, [wanted]):
+            info = self.type(type_oid)
+            modifier = typmod if typmod >= 0 else info.base_typmod
+            pg = PgType(type_oid, modifier, self.type(info.base).name, display)
+            columns[relation].append(ColumnInfo(number, name, pg, not_null, generated))
+        return {
+            row[0]: RelationInfo(
+                oid=row[0],
+                table=TableId(row[1], row[2]),
+                kind=row[3],
+                persistence=row[4],
+                columns=tuple(columns[row[0]]),
+                key=tuple(row[5]),
+                row_security=row[6],
+                has_children=row[7],
+                is_partition=row[8],
+                is_partitioned=row[3] == "p",
+                replica_identity=ReplicaIdentity(row[9]),
+                security_barrier=row[10],
+                rule=row[11],
+            )
+            for row in self._rows(_RELATIONS, [wanted])
+        }
+
+    def _open(self) -> psycopg.Connection[Any]:
+        connection = self._connection()
+        if connection is None:
+            raise psycopg.InterfaceError("the connection of this catalog is gone")
+        return connection
+
+    def _rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._open().cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(query, parameters).fetchall()
+
+    def _load_types(self, query: LiteralString, oids: Sequence[int] = ()) -> None:
+        rows = self._rows(query, [list(oids)] if oids else [])
+        for oid, name, display, base, base_typmod in rows:
+            inner, modifier = base or oid, base_typmod
+            if base and base not in self._types:
+                self._load_types(_TYPES_OF_USERS, [base])
+            if base:
+                below = self._types[base]
+                inner, modifier = below.base, base_typmod if base_typmod >= 0 else below.base_typmod
+            self._types[oid] = TypeInfo(oid, name, display, inner, modifier)
+
+    def _load_collations(self) -> None:
+        for row in self._rows(_COLLATIONS if self.major >= 15 else _COLLATIONS_BEFORE_15):
+            self._collations[row[0]] = _collation(row)
+
+    def _load_functions(self, query: LiteralString, oids: Sequence[int] = ()) -> None:
+        for oid, schema, name, arguments, volatility, strict in self._rows(query, [list(oids)] if oids else []):
+            names = ",".join(self.type(int(a)).name for a in arguments.split())
+            prefix = "" if oid < FIRST_USER_OID else f"{schema}."
+            signature = f"{prefix}{name}({names})"
+            self._functions[oid] = FunctionInfo(oid, name, signature, Volatility(volatility), strict)
+
+
+_CATALOGS: WeakKeyDictionary[psycopg.Connection[Any], Catalog] = WeakKeyDictionary()
+
+
+def catalog_of(connection: psycopg.Connection[Any]) -> Catalog:
+    """The catalog of a connection, read on first use."""
+    found = _CATALOGS.get(connection)
+    if found is None:
+        found = _CATALOGS[connection] = Catalog(connection)
+    return found
+
+
+def _display(base: TypeInfo, typmod: int) -> str:
+    """format_type() for the types an expression may give a modifier to."""
+    if typmod < VARHDRSZ:
+        return base.display
+    match base.name:
+        case "numeric":
+            precision, scale = PgType(base.oid, typmod, base.name, "").precision_scale or (0, 0)
+            return f"numeric({precision},{scale})"
+        case "varchar" | "bpchar":
+            plain = "character varying" if base.name == "varchar" else "character"
+            return f"{plain}({typmod - VARHDRSZ})"
+        case _:
+            return base.display
+
+
+def _collation(row: tuple[Any, ...]) -> CollationInfo:
+    oid, name, deterministic, provider, locale, utf8 = row
+    # libc compares these by code point, PostgreSQL's built-in provider compares all of its locales by bytes.
+    bytewise = provider == "b" or (provider == "c" and locale in ("C", "POSIX", "C.UTF-8", "C.utf8"))
+    return CollationInfo(oid, name, deterministic, bytewise and utf8)
+
+
+_TYPES: LiteralString = (
+    "SELECT oid::int8, typname::text, format_type(oid, NULL), typbasetype::int8, typtypmod FROM pg_type WHERE "
+)
+_TYPES_BUILT_IN: LiteralString = _TYPES + "oid < 16384 ORDER BY typbasetype <> 0"
+_TYPES_OF_USERS: LiteralString = _TYPES + "oid = ANY(%s::int8[]::oid[])"
+_FUNCTIONS: LiteralString = (
+    "SELECT p.oid::int8, n.nspname::text, proname::text, proargtypes::text, provolatile::text, proisstrict "
+    "FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE "
+)
+_FUNCTIONS_BUILT_IN: LiteralString = _FUNCTIONS + "p.oid < 16384 AND n.nspname = 'pg_catalog'"
+_FUNCTIONS_OF_USERS: LiteralString = _FUNCTIONS + "p.oid = ANY(%s::int8[]::oid[])"
+_OPERATORS: LiteralString = "SELECT oid::int8, oprname::text, oprcode::oid::int8 FROM pg_operator WHERE "
+_OPERATORS_BUILT_IN: LiteralString = _OPERATORS + "oid < 16384"
+_OPERATORS_OF_USERS: LiteralString = _OPERATORS + "oid = ANY(%s::int8[]::oid[])"
+
+_COLLATION_HEAD: LiteralString = (
+    "SELECT c.oid::int8, c.collname::text, c.collisdeterministic, CASE WHEN c.collprovider = 'd' THEN "
+)
+_COLLATION_TAIL: LiteralString = (
+    " ELSE c.collprovider::text END, CASE WHEN c.collprovider = 'd' THEN datcollate ELSE c.collcollate END, "
+    "pg_encoding_to_char(encoding) = 'UTF8' "
+    "FROM pg_collation c, pg_database WHERE datname = current_database()"
+)
+_COLLATIONS: LiteralString = _COLLATION_HEAD + "datlocprovider::text" + _COLLATION_TAIL
+_COLLATIONS_BEFORE_15: LiteralString = _COLLATION_HEAD + "'c'" + _COLLATION_TAIL
+_COLUMNS: LiteralString = (
+    "SELECT attrelid::int8, attnum::int4, attname::text, atttypid::int8, atttypmod, format_type(atttypid, atttypmod), "
+    "attnotnull, attgenerated <> '' FROM pg_attribute "
+    "WHERE attrelid = ANY(%s::int8[]::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum"
+)
+_RELATIONS: LiteralString = (
+    "SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, "
+    "COALESCE((SELECT i.indkey::int2[]::int4[] FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), '{}'), "
+    "c.relrowsecurity, EXISTS (SELECT 1 FROM pg_inherits h WHERE h.inhparent = c.oid), c.relispartition, "
+    "c.relreplident::text, "
+    "EXISTS (SELECT 1 FROM pg_options_to_table(c.reloptions) "
+    "WHERE option_name = 'security_barrier' AND option_value::bool), "
+    "(SELECT r.ev_action::text FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.rulename = '_RETURN' "
+    "AND c.relkind = 'v') "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::int8[]::oid[])"
+)

@@ -1,0 +1,249 @@
+"""Typed expressions -> plan expressions: every function looked up in the allow-list, every carrier checked. Pure.
+
+What a column, a GROUP BY key or an aggregate stands for depends on the node below; a Scope says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import assert_never
+
+from applier.definition import tree
+from applier.definition.catalog import Catalog, FunctionInfo, Volatility
+from applier.definition.constants import decimal_carrier, decode
+from applier.definition.fields import unknown
+from applier.definition.refusal import Reason, Refused
+from applier.definition.unify import unify
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import CollationNeed, Entry, Unfit
+from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from shared_schema.pg_types import PgType
+
+BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
+
+Scope = Callable[[tree.Expression], Expr | None]
+"""What an expression stands for in the node below, None when it has to be computed from its parts."""
+
+_TIME_FUNCTIONS = frozenset(
+    {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "age"}
+)
+_LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
+_SAME_TEXT = frozenset({"text", "varchar"})
+_CONNECTIVES = {
+    tree.Connective.AND: Logic.AND,
+    tree.Connective.OR: Logic.OR,
+    tree.Connective.NOT: Logic.NOT,
+}
+_BOUNDED_HINT = "declare or cast the numeric as numeric(p,s) with at most 38 digits"
+
+
+class Compiler:
+    """Compiles the expressions of one query level over one scope."""
+
+    def __init__(self, catalog: Catalog, scope: Scope) -> None:
+        self._catalog = catalog
+        self._scope = scope
+        self._subjects: list[Expr] = []
+
+    def compile(self, expression: tree.Expression) -> Expr:
+        """The plan expression; Refused when anything in it is not proven."""
+        known = self._scope(expression)
+        if known is not None:
+            return known
+        match expression:
+            case tree.Var():
+                raise unknown("a column of no known source")
+            case tree.AggregateOf():
+                raise Refused(
+                    Reason.CONSTRUCT, "an aggregate here", hint="aggregate in a subquery", token=expression.at
+                )
+            case tree.Constant():
+                return self._constant(expression)
+            case tree.Apply():
+                args = tuple(self.compile(arg) for arg in expression.args)
+                return self._call(expression.function, args, expression)
+            case tree.Relabel():
+                return self._relabel(expression)
+            case tree.DistinctFrom():
+                return self._distinct(expression)
+            case tree.NullIf():
+                # PostgreSQL notes the type of NULLIF itself on its equality.
+                equality = replace(self.compile(expression.equality), type=BOOL)
+                first = self.compile(expression.equality.args[0])
+                return Case(((equality, Const(None, first.type)),), first, first.type)
+            case tree.Connected():
+                args = tuple(self.compile(arg) for arg in expression.args)
+                return BoolOp(_CONNECTIVES[expression.connective], args, BOOL)
+            case tree.IsNull():
+                return NullTest(self.compile(expression.arg), expression.negated, BOOL)
+            case tree.IsTruth():
+                return self._truth(expression)
+            case tree.CaseOf():
+                return self._case(expression)
+            case tree.CaseSubject():
+                if not self._subjects:
+                    raise unknown("a CASE subject outside CASE")
+                return self._subjects[-1]
+            case tree.FirstNotNull():
+                args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
+                pg = self._catalog.pg_type(expression.type, -1)
+                return Coalesce(args, ValueType(pg, args[0].type.spark))
+            case tree.AnyOf():
+                return self._any_of(expression)
+            case _:
+                assert_never(expression)
+
+    def _constant(self, constant: tree.Constant) -> Const:
+        pg = self._catalog.pg_type(constant.type, constant.typmod)
+        if constant.datum is None:
+            unbounded = pg.name == "numeric" and pg.precision_scale is None
+            return Const(None, ValueType(pg, "decimal(1,0)" if unbounded else pg.spark_ddl))
+        value = decode(pg.name, constant.datum, constant.at)
+        if not isinstance(value, Decimal):
+            return Const(value, ValueType.of_column(pg))
+        carrier = decimal_carrier(value)
+        if carrier is None:
+            raise Refused(
+                Reason.CONSTANT, "a numeric literal of more than 38 digits", hint="shorten it", token=constant.at
+            )
+        return Const(value, ValueType(pg, carrier))
+
+    def _call(self, function: int, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
+        info = self._catalog.function(function)
+        entry = ENTRIES.get(info.signature)
+        if entry is None:
+            raise self._unlisted(info, origin)
+        self._check_collation(entry, origin)
+        try:
+            carrier = entry.carrier(args)
+        except Unfit as error:
+            construct = f"{self._called(info, origin)} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=_BOUNDED_HINT, token=origin.at) from error
+        if isinstance(origin, tree.AnyOf):
+            return Call(info.signature, args, BOOL)
+        typmod = _typmod(info.signature, args)
+        call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
+        return _folded(call)
+
+    def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> Refused:
+        construct = f"{self._called(info, origin)}"
+        if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
+            hint = "compare with a column, or filter when reading the stream table"
+            return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
+        match info.volatility:
+            case Volatility.VOLATILE:
+                hint = "store the value in a column; a volatile result has no one right content"
+                return Refused(Reason.VOLATILE, construct, hint=hint, token=origin.at, full_in_postgres=False)
+            case Volatility.STABLE:
+                hint = "its result depends on session settings; use a form that does not, or store the value"
+                return Refused(Reason.SESSION, construct, hint=hint, token=origin.at)
+            case Volatility.IMMUTABLE:
+                hint = "it is not yet proven equal in Spark; store the value in a generated or plain column"
+                return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
+            case _:
+                assert_never(info.volatility)
+
+    def _called(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> str:
+        if not origin.operator:
+            return f"the function {info.signature}"
+        return f"the operator {self._catalog.operator(origin.operator).name} ({info.signature})"
+
+    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf) -> None:
+        if entry.collation is CollationNeed.NONE:
+            return
+        collation = self._catalog.collation(origin.input_collation)
+        if entry.collation is CollationNeed.EQUALITY and not collation.deterministic:
+            construct = f"text equality under the nondeterministic collation {collation.name}"
+            raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C"', token=origin.at)
+        if entry.collation is CollationNeed.ORDER and not collation.byte_order:
+            construct = f"text order under the collation {collation.name}"
+            hint = 'declare the column COLLATE "C", or compare for equality only'
+            raise Refused(Reason.COLLATION, construct, hint=hint, token=origin.at)
+
+    def _relabel(self, relabel: tree.Relabel) -> Expr:
+        arg = self.compile(relabel.arg)
+        pg = self._catalog.pg_type(relabel.type, relabel.typmod)
+        same_base = arg.type.pg.name == pg.name
+        if not same_base and not {arg.type.pg.name, pg.name} <= _SAME_TEXT:
+            construct = f"the cast from {arg.type.pg.display} to {pg.display}"
+            raise Refused(Reason.CARRIER, construct, hint="cast to another type", token=relabel.at)
+        return replace(arg, type=ValueType(pg, arg.type.spark))
+
+    def _distinct(self, expression: tree.DistinctFrom) -> Expr:
+        # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.
+        equality = self.compile(expression.equality)
+        sides = tuple(NullTest(self.compile(arg), False, BOOL) for arg in expression.equality.args)
+        return BoolOp(Logic.NOT, (Coalesce((equality, BoolOp(Logic.AND, sides, BOOL)), BOOL),), BOOL)
+
+    def _truth(self, expression: tree.IsTruth) -> Expr:
+        arg = self.compile(expression.arg)
+        false = Const(False, BOOL)
+        negated = BoolOp(Logic.NOT, (arg,), BOOL)
+        match expression.test:
+            case tree.TruthTest.IS_TRUE:
+                return Coalesce((arg, false), BOOL)
+            case tree.TruthTest.IS_NOT_TRUE:
+                return BoolOp(Logic.NOT, (Coalesce((arg, false), BOOL),), BOOL)
+            case tree.TruthTest.IS_FALSE:
+                return Coalesce((negated, false), BOOL)
+            case tree.TruthTest.IS_NOT_FALSE:
+                return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
+            case tree.TruthTest.IS_UNKNOWN:
+                return NullTest(arg, False, BOOL)
+            case tree.TruthTest.IS_NOT_UNKNOWN:
+                return NullTest(arg, True, BOOL)
+            case _:
+                assert_never(expression.test)
+
+    def _case(self, expression: tree.CaseOf) -> Expr:
+        with self._subject(expression.subject):
+            conditions = [self.compile(condition) for condition, _ in expression.branches]
+        results = [self.compile(result) for _, result in expression.branches]
+        *arms, default = self._unified([*results, self.compile(expression.default)], expression.at)
+        pg = self._catalog.pg_type(expression.type, -1)
+        return Case(tuple(zip(conditions, arms, strict=True)), default, ValueType(pg, default.type.spark))
+
+    @contextmanager
+    def _subject(self, subject: tree.Expression | None) -> Iterator[None]:
+        if subject is None:
+            yield
+            return
+        self._subjects.append(self.compile(subject))
+        yield
+        self._subjects.pop()
+
+    def _any_of(self, expression: tree.AnyOf) -> Expr:
+        subject = self.compile(expression.subject)
+        calls = tuple(
+            self._call(expression.function, (subject, self.compile(element)), expression)
+            for element in expression.elements
+        )
+        if not calls:
+            raise unknown("ANY of an empty list")
+        return calls[0] if len(calls) == 1 else BoolOp(Logic.AND if expression.every else Logic.OR, calls, BOOL)
+
+    def _unified(self, args: list[Expr], at: int | None) -> tuple[Expr, ...]:
+        try:
+            return unify(args)
+        except Unfit as error:
+            raise Refused(Reason.CARRIER, error.problem, hint=_BOUNDED_HINT, token=at) from error
+
+
+def _typmod(signature: str, args: tuple[Expr, ...]) -> int:
+    """PostgreSQL's exprTypmod: only a length cast gives its result a modifier."""
+    if signature in _LENGTH_CASTS and isinstance(args[1], Const) and isinstance(args[1].value, int):
+        return args[1].value
+    return -1
+
+
+def _folded(call: Call) -> Expr:
+    """An integer literal cast to numeric as the numeric literal it is, so that it does not widen what it meets."""
+    match call.args:
+        case (Const(value=int() as number),) if call.type.pg.name == "numeric":
+            value = Decimal(number)
+            return Const(value, ValueType(call.type.pg, decimal_carrier(value) or call.type.spark))
+        case _:
+            return call

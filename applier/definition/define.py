@@ -1,0 +1,58 @@
+"""The front end's one entry point: query text -> definition of a stream table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from applier.definition.analyse import Analysed, analyse, rolled_back
+from applier.definition.build import build
+from applier.definition.catalog import Catalog
+from applier.definition.lexical import find_unique, refuse_special_times
+from applier.definition.reader import read_query
+from applier.definition.refusal import Place, Refused
+from applier.definition.sources import gather
+from applier.plan.nodes import StreamPlan, scans
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a stream table is: the plan that keeps it, its columns, what it reads and its canonical text."""
+
+    plan: StreamPlan
+    columns: tuple[tuple[str, PgType], ...]
+    sources: frozenset[TableId]
+    canonical: str
+
+
+def define(connection: psycopg.Connection[Any], query: str, search_path: str) -> Definition:
+    """Analyse the query on the server and plan it; nothing stays behind on the server.
+
+    Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be kept exact.
+    """
+    with rolled_back(connection, search_path) as catalog:
+        analysed = analyse(connection, catalog, query)
+        try:
+            return _define(analysed, catalog)
+        except Refused as refused:
+            raise refused.located(refused.place or _place(analysed, refused)) from refused.__cause__
+
+
+def _define(analysed: Analysed, catalog: Catalog) -> Definition:
+    tree = read_query(analysed.tree, analysed.major)
+    refuse_special_times(analysed.query, tree, analysed.analysed_at)
+    root = build(tree, catalog, gather(tree, catalog))
+    return Definition(
+        plan=StreamPlan(root, tuple(c.name for c in analysed.columns)),
+        columns=tuple((c.name, c.type) for c in analysed.columns),
+        sources=frozenset(scan.table for scan in scans(root)),
+        canonical=analysed.canonical,
+    )
+
+
+def _place(analysed: Analysed, refused: Refused) -> Place | None:
+    return analysed.place(refused.token) or find_unique(analysed.query, refused.construct)

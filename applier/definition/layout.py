@@ -1,0 +1,225 @@
+"""What differs between the majors, and what a field may hold that the reader itself does not look at.
+
+Every field of every node is either read (reader.py, read_expr.py) or listed here with the values under which it
+means nothing to the result. A field that is not listed, is listed for other majors only, or holds another value makes
+the query refused: a server that learned something new is never misread.
+
+Majors 15, 16 and 18 were compared with real servers; 14 and 17 follow their released sources, and a mistake in them
+shows as a refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.definition.node_text import Tree, parse
+
+OLDEST_MAJOR = 14
+NEWEST_MAJOR = 18
+
+LOCATIONS_STORED_UNTIL = 16
+"""Since 17 stored trees have -1 for every position in the query text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A field that is not read: the values it may hold (None: any) and what another value would mean."""
+
+    values: tuple[Tree, ...] | None
+    since: int = OLDEST_MAJOR
+    until: int = NEWEST_MAJOR
+    construct: str = ""
+    hint: str = ""
+
+    def covers(self, major: int) -> bool:
+        """Whether the field exists in that major."""
+        return self.since <= major <= self.until
+
+
+def _only(*texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = "") -> Spare:
+    return Spare(tuple(parse(t) for t in texts), since, until, means, hint)
+
+
+def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> Spare:
+    return Spare(None, since, until)
+
+
+_PERMISSIONS = {
+    "requiredPerms": _any(until=15),
+    "checkAsUser": _any(until=15),
+    "selectedCols": _any(until=15),
+    "insertedCols": _only("(b)", until=15),
+    "updatedCols": _only("(b)", until=15),
+    "extraUpdatedCols": _only("(b)", until=15),
+    "perminfoindex": _any(since=16),
+}
+
+_OPERATOR = {"opretset": _only("false", means="an operator that returns a set")}
+
+SPARE: dict[str, dict[str, Spare]] = {
+    "QUERY": {
+        "querySource": _only("0"),
+        "canSetTag": _any(),
+        "utilityStmt": _only("<>"),
+        "resultRelation": _only("0"),
+        "hasWindowFuncs": _only("false", means="a window function", hint="group the rows instead"),
+        "hasTargetSRFs": _only("false", means="a set-returning function in the select list", hint="unnest beforehand"),
+        "hasSubLinks": _only("false", means="a subquery inside an expression", hint="join the subquery in FROM"),
+        "hasDistinctOn": _only("false", means="DISTINCT ON", hint="group by the columns instead"),
+        "hasRecursive": _only("false", means="WITH RECURSIVE", hint="there is no other form yet"),
+        "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="use a plain SELECT"),
+        "hasForUpdate": _only("false", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
+        "hasRowSecurity": _only("false", means="row-level security", hint="read a table without policies"),
+        "hasGroupRTE": _any(since=18),
+        "isReturn": _only("false"),
+        "cteList": _only("<>", means="WITH", hint="write the query as a subquery in FROM, or make it a view"),
+        "rteperminfos": _any(since=16),
+        "mergeActionList": _only("<>", since=15),
+        "mergeUseOuterJoin": _only("false", since=15, until=16),
+        "mergeTargetRelation": _only("0", since=17),
+        "mergeJoinCondition": _only("<>", since=17),
+        "override": _only("0"),
+        "onConflict": _only("<>"),
+        "returningOldAlias": _only("<>", since=18),
+        "returningNewAlias": _only("<>", since=18),
+        "returningList": _only("<>"),
+        "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
+        "groupingSets": _only("<>", means="GROUPING SETS, CUBE or ROLLUP", hint="make one stream table per grouping"),
+        "windowClause": _only("<>", means="a window", hint="group the rows instead"),
+        "distinctClause": _only("<>", means="SELECT DISTINCT", hint="write GROUP BY with all columns"),
+        # A stream table is a multiset, so an order without a limit says nothing about it.
+        "sortClause": _any(),
+        "limitOffset": _only("<>", means="OFFSET", hint="apply it when reading the stream table"),
+        "limitCount": _only("<>", means="LIMIT", hint="apply it when reading the stream table"),
+        "limitOption": _any(),
+        "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
+        "setOperations": _only("<>", means="UNION, INTERSECT or EXCEPT", hint="make one stream table per branch"),
+        "constraintDeps": _any(),
+        "withCheckOptions": _only("<>"),
+        "stmt_location": _any(),
+        "stmt_len": _any(),
+    },
+    "RANGETBLENTRY": {
+        "alias": _any(),
+        "rellockmode": _any(),
+        "tablesample": _only("<>", means="TABLESAMPLE", hint="filter by a column"),
+        "lateral": _any(),
+        "inFromCl": _any(),
+        "security_barrier": _only("false", means="a security_barrier view", hint="read the tables below the view"),
+        "securityQuals": _only("<>", means="row-level security", hint="read a table without policies"),
+        "join_using_alias": _any(),
+        "joinmergedcols": _any(),
+        "joinleftcols": _any(),
+        "joinrightcols": _any(),
+        # Of entries that are no relation; views are expanded after what is stored.
+        "relid": _only("0", since=16),
+        "relkind": _only("<>", since=16),
+        "inh": _only("false"),
+        **_PERMISSIONS,
+    },
+    "ALIAS": {"colnames": _any()},
+    "FROMEXPR": {},
+    "RANGETBLREF": {},
+    "JOINEXPR": {
+        "isNatural": _any(),
+        "usingClause": _any(),
+        "join_using_alias": _any(),
+        "alias": _any(),
+    },
+    "TARGETENTRY": {"resorigtbl": _any(), "resorigcol": _any()},
+    "SORTGROUPCLAUSE": {
+        "sortop": _any(),
+        "reverse_sort": _any(since=18),
+        "nulls_first": _any(),
+        "hashable": _any(),
+    },
+    "VAR": {
+        "varnullingrels": _only("(b)", since=16, means="a column of an outer join"),
+        "varreturningtype": _only("0", since=18),
+        "varnosyn": _any(),
+        "varattnosyn": _any(),
+    },
+    "CONST": {},
+    "OPEXPR": _OPERATOR,
+    "DISTINCTEXPR": _OPERATOR,
+    "NULLIFEXPR": _OPERATOR,
+    "FUNCEXPR": {
+        "funcretset": _only("false", means="a set-returning function", hint="unnest beforehand"),
+        "funcvariadic": _only("false", means="a VARIADIC call", hint="list the arguments one by one"),
+        "funcformat": _any(),
+    },
+    "RELABELTYPE": {"relabelformat": _any()},
+    "BOOLEXPR": {},
+    "NULLTEST": {"argisrow": _only("false", means="IS NULL of a row", hint="test the columns one by one")},
+    "BOOLEANTEST": {},
+    "CASEEXPR": {},
+    "CASEWHEN": {"location": _any()},
+    "CASETESTEXPR": {"collation": _any()},
+    "COALESCEEXPR": {},
+    "SCALARARRAYOPEXPR": {"hashfuncid": _only("0"), "negfuncid": _only("0")},
+    "ARRAYEXPR": {
+        "array_typeid": _any(),
+        "array_collid": _any(),
+        "element_typeid": _any(),
+        "multidims": _only("false", means="an array of arrays", hint="compare with single values"),
+        "list_start": _any(since=18),
+        "list_end": _any(since=18),
+        "location": _any(),
+    },
+    "AGGREF": {
+        "aggcollid": _any(),
+        "inputcollid": _any(),
+        "aggtranstype": _any(),
+        "aggargtypes": _any(),
+        "aggdirectargs": _only("<>", means="WITHIN GROUP", hint="use a plain aggregate"),
+        "aggorder": _only("<>", means="ORDER BY inside an aggregate", hint="use a plain aggregate"),
+        "aggdistinct": _only("<>", means="DISTINCT inside an aggregate", hint="group in a subquery first"),
+        "aggfilter": _only("<>", means="FILTER", hint="aggregate CASE WHEN … THEN … END instead"),
+        "aggvariadic": _only("false", means="a VARIADIC aggregate", hint="list the arguments one by one"),
+        "aggkind": _only("n", means="an ordered-set aggregate", hint="use a plain aggregate"),
+        "aggpresorted": _only("false", since=16),
+        "agglevelsup": _only("0", means="an aggregate of an outer query", hint="aggregate in a subquery in FROM"),
+        "aggsplit": _only("0"),
+        "aggno": _only("-1"),
+        "aggtransno": _only("-1"),
+    },
+}
+
+UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
+    "SUBLINK": ("a subquery inside an expression", "join the subquery in FROM"),
+    "WINDOWFUNC": ("a window function", "group the rows instead"),
+    "GROUPINGFUNC": ("GROUPING()", "make one stream table per grouping"),
+    "COERCEVIAIO": ("a cast through text", "store the column in the type you need"),
+    "ARRAYCOERCEEXPR": ("a cast of an array", "store the column in the type you need"),
+    "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
+    "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
+    "ROWEXPR": ("a row constructor", "list the columns"),
+    "ROWCOMPAREEXPR": ("a row comparison", "compare the columns one by one"),
+    "MINMAXEXPR": ("GREATEST or LEAST", "write CASE, with a branch for NULL"),
+    "SUBSCRIPTINGREF": ("an array subscript", "store the element in a column"),
+    "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
+    "XMLEXPR": ("an XML expression", "store the value in a column"),
+    "SETOPERATIONSTMT": ("UNION, INTERSECT or EXCEPT", "make one stream table per branch"),
+    "COLLATEEXPR": ("COLLATE", "declare the column with that collation"),
+    "PARAM": ("a parameter", "write the value"),
+    "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
+    "NEXTVALUEEXPR": ("nextval", "number the rows when reading the stream table"),
+}
+"""Node kinds we know and do not take, with the words a user knows them by; any other kind is an unknown tree."""
+
+RANGE_KINDS: dict[int, tuple[str, str]] = {
+    3: ("a function in FROM", "store its rows in a table"),
+    4: ("XMLTABLE or JSON_TABLE", "store its rows in a table"),
+    5: ("VALUES", "store the rows in a table"),
+    6: ("WITH", "write the query as a subquery in FROM, or make it a view"),
+    7: ("a transition table", "read a table"),
+    8: ("an empty FROM", "read a table"),
+}
+"""Range-table entries we know and do not take, by rtekind."""
+
+JOIN_KINDS: dict[int, tuple[str, str]] = {
+    1: ("LEFT JOIN", "use an inner join"),
+    2: ("FULL JOIN", "use an inner join"),
+    3: ("RIGHT JOIN", "use an inner join"),
+}
+"""Join types we know and do not take; 0 is the inner join."""

@@ -1,0 +1,96 @@
+"""The analysed query around its expressions: range table, FROM, targets, GROUP BY. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.definition.tree import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A relation in FROM, views included."""
+
+    name: str
+    relation: int
+    with_children: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubqueryEntry:
+    """A subquery in FROM."""
+
+    name: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEntry:
+    """The output of a join: what each of its columns stands for."""
+
+    columns: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    """The output of GROUP BY (since 18): what each of its columns stands for."""
+
+    columns: tuple[Expression, ...]
+
+
+RangeEntry = TableEntry | SubqueryEntry | JoinEntry | GroupEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRef:
+    """A member of FROM by its number in the range table."""
+
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class InnerJoin:
+    """`left JOIN right ON condition`; None is CROSS JOIN."""
+
+    left: FromItem
+    right: FromItem
+    condition: Expression | None
+
+
+FromItem = EntryRef | InnerJoin
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A member of the target list; `hidden` ones serve GROUP BY and ORDER BY only."""
+
+    expression: Expression
+    name: str | None
+    group_reference: int
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupItem:
+    """A GROUP BY key: the target it names and the equality operator that groups."""
+
+    reference: int
+    equality: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One SELECT."""
+
+    targets: tuple[Target, ...]
+    entries: tuple[RangeEntry, ...]
+    items: tuple[FromItem, ...]
+    where: Expression | None
+    groups: tuple[GroupItem, ...]
+    having: Expression | None
+    has_aggregates: bool
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether rows are grouped: HAVING alone makes one group of all rows."""
+        return self.has_aggregates or bool(self.groups) or self.having is not None

@@ -1,0 +1,210 @@
+"""Generic nodes -> typed expressions, strictly: what a case does not take, `done` must find harmless."""
+
+from __future__ import annotations
+
+from applier.definition import tree
+from applier.definition.fields import Fields, unknown
+from applier.definition.node_text import Node, Token
+from applier.definition.refusal import Reason, Refused
+
+
+def read_expression(node: Node, major: int) -> tree.Expression:
+    """One expression node with everything below it."""
+    fields = Fields(node, major)
+    expression = _read(node.kind, fields, major)
+    fields.done()
+    return expression
+
+
+def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
+    match kind:
+        case "VAR":
+            return _variable(fields)
+        case "CONST":
+            return _constant(fields)
+        case "OPEXPR":
+            return _operator(fields, major)
+        case "DISTINCTEXPR":
+            return tree.DistinctFrom(_operator(fields, major))
+        case "NULLIFEXPR":
+            return tree.NullIf(_operator(fields, major))
+        case "FUNCEXPR":
+            return _function(fields, major)
+        case "RELABELTYPE":
+            return _relabel(fields, major)
+        case "BOOLEXPR":
+            return _connected(fields, major)
+        case "NULLTEST":
+            fields.location()
+            negated = {0: False, 1: True}.get(fields.integer("nulltesttype"))
+            if negated is None:
+                raise unknown("a test for NULL")
+            return tree.IsNull(read_expression(fields.node("arg"), major), negated)
+        case "BOOLEANTEST":
+            return _truth_test(fields, major)
+        case "CASEEXPR":
+            return _case(fields, major)
+        case "CASETESTEXPR":
+            return tree.CaseSubject(fields.integer("typeId"), fields.integer("typeMod"))
+        case "COALESCEEXPR":
+            return tree.FirstNotNull(
+                args=_expressions(fields, "args", major),
+                type=fields.integer("coalescetype"),
+                collation=fields.integer("coalescecollid"),
+                at=fields.location(),
+            )
+        case "SCALARARRAYOPEXPR":
+            return _any_of(fields, major)
+        case "AGGREF":
+            return _aggregate(fields, major)
+        case "ARRAYEXPR":
+            raise Refused(
+                Reason.CONSTRUCT, "an array", hint="compare with single values", token=fields.location()
+            ) from None
+        case _:
+            raise unknown(f"a {kind} node in an expression")
+
+
+def _expressions(fields: Fields, name: str, major: int) -> tuple[tree.Expression, ...]:
+    return tuple(read_expression(node, major) for node in fields.nodes(name))
+
+
+def _variable(fields: Fields) -> tree.Var:
+    return tree.Var(
+        entry=fields.integer("varno"),
+        number=fields.integer("varattno"),
+        type=fields.integer("vartype"),
+        typmod=fields.integer("vartypmod"),
+        collation=fields.integer("varcollid"),
+        levels_up=fields.integer("varlevelsup"),
+        at=fields.location(),
+    )
+
+
+def _constant(fields: Fields) -> tree.Constant:
+    is_null = fields.flag("constisnull")
+    datum = fields.datum("constvalue")
+    if is_null != (datum is None):
+        raise unknown("a constant that both is and is not NULL")
+    return tree.Constant(
+        type=fields.integer("consttype"),
+        typmod=fields.integer("consttypmod"),
+        collation=fields.integer("constcollid"),
+        length=fields.integer("constlen"),
+        by_value=fields.flag("constbyval"),
+        datum=datum,
+        at=fields.location(),
+    )
+
+
+def _operator(fields: Fields, major: int) -> tree.Apply:
+    return tree.Apply(
+        function=fields.integer("opfuncid"),
+        operator=fields.integer("opno"),
+        type=fields.integer("opresulttype"),
+        collation=fields.integer("opcollid"),
+        input_collation=fields.integer("inputcollid"),
+        args=_expressions(fields, "args", major),
+        at=fields.location(),
+    )
+
+
+def _function(fields: Fields, major: int) -> tree.Apply:
+    return tree.Apply(
+        function=fields.integer("funcid"),
+        operator=0,
+        type=fields.integer("funcresulttype"),
+        collation=fields.integer("funccollid"),
+        input_collation=fields.integer("inputcollid"),
+        args=_expressions(fields, "args", major),
+        at=fields.location(),
+    )
+
+
+def _relabel(fields: Fields, major: int) -> tree.Relabel:
+    return tree.Relabel(
+        arg=read_expression(fields.node("arg"), major),
+        type=fields.integer("resulttype"),
+        typmod=fields.integer("resulttypmod"),
+        collation=fields.integer("resultcollid"),
+        at=fields.location(),
+    )
+
+
+def _connected(fields: Fields, major: int) -> tree.Connected:
+    fields.location()
+    name = fields.text("boolop")
+    if name not in {c.value for c in tree.Connective}:
+        raise unknown(f"the connective {name}")
+    return tree.Connected(tree.Connective(name), _expressions(fields, "args", major))
+
+
+def _truth_test(fields: Fields, major: int) -> tree.IsTruth:
+    fields.location()
+    code = fields.integer("booltesttype")
+    if code not in {t.value for t in tree.TruthTest}:
+        raise unknown("a test for truth")
+    return tree.IsTruth(read_expression(fields.node("arg"), major), tree.TruthTest(code))
+
+
+def _case(fields: Fields, major: int) -> tree.CaseOf:
+    subject = fields.optional("arg")
+    return tree.CaseOf(
+        subject=None if subject is None else read_expression(subject, major),
+        branches=tuple(_branch(node, major) for node in fields.nodes("args")),
+        default=read_expression(fields.node("defresult"), major),
+        type=fields.integer("casetype"),
+        collation=fields.integer("casecollid"),
+        at=fields.location(),
+    )
+
+
+def _branch(node: Node, major: int) -> tuple[tree.Expression, tree.Expression]:
+    if node.kind != "CASEWHEN":
+        raise unknown(f"a {node.kind} node in CASE")
+    fields = Fields(node, major)
+    branch = read_expression(fields.node("expr"), major), read_expression(fields.node("result"), major)
+    fields.done()
+    return branch
+
+
+def _any_of(fields: Fields, major: int) -> tree.AnyOf:
+    at = fields.location()
+    args = fields.nodes("args")
+    if len(args) != 2 or args[1].kind != "ARRAYEXPR":
+        raise Refused(Reason.CONSTRUCT, "ANY or ALL of an array", hint="list the values: x IN (1, 2, 3)", token=at)
+    array = Fields(args[1], major)
+    elements = _expressions(array, "elements", major)
+    array.done()
+    return tree.AnyOf(
+        function=fields.integer("opfuncid"),
+        operator=fields.integer("opno"),
+        every=not fields.flag("useOr"),
+        input_collation=fields.integer("inputcollid"),
+        subject=read_expression(args[0], major),
+        elements=elements,
+        at=at,
+    )
+
+
+def _aggregate(fields: Fields, major: int) -> tree.AggregateOf:
+    return tree.AggregateOf(
+        function=fields.integer("aggfnoid"),
+        type=fields.integer("aggtype"),
+        star=fields.flag("aggstar"),
+        args=tuple(_aggregate_argument(node, major) for node in fields.nodes("args")),
+        at=fields.location(),
+    )
+
+
+def _aggregate_argument(node: Node, major: int) -> tree.Expression:
+    if node.kind != "TARGETENTRY":
+        raise unknown(f"a {node.kind} node as an aggregate's argument")
+    fields = Fields(node, major)
+    for name in ("resno", "resname", "ressortgroupref"):
+        fields.tree(name)
+    if fields.tree("resjunk") != Token("false"):
+        raise unknown("a hidden argument of an aggregate")
+    argument = read_expression(fields.node("expr"), major)
+    fields.done()
+    return argument

@@ -1,0 +1,151 @@
+"""Text of an analysed query -> typed tree. Pure and strict: what is not understood in full is refused."""
+
+from __future__ import annotations
+
+from applier.definition import query_tree, tree
+from applier.definition.fields import Fields, unknown
+from applier.definition.layout import JOIN_KINDS, NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
+from applier.definition.node_text import MalformedTree, Node, parse
+from applier.definition.read_expr import read_expression
+from applier.definition.refusal import Reason, Refused
+
+_SELECT = 1
+_RELATION, _SUBQUERY, _JOIN, _GROUP = 0, 1, 2, 9
+_GROUP_ENTRY_SINCE = 18
+
+
+def read_query(text: str, major: int) -> query_tree.Query:
+    """The single query of a rewrite rule's action (pg_rewrite.ev_action)."""
+    if not OLDEST_MAJOR <= major <= NEWEST_MAJOR:
+        raise Refused(
+            Reason.UNKNOWN_TREE,
+            f"PostgreSQL {major}",
+            hint=f"use PostgreSQL {OLDEST_MAJOR} to {NEWEST_MAJOR}",
+            full_in_postgres=False,
+        )
+    try:
+        action = parse(text)
+    except MalformedTree as error:
+        raise unknown("the text of this analysed query") from error
+    if not isinstance(action, tuple) or len(action) != 1 or not isinstance(action[0], Node):
+        raise unknown("a rule with several actions")
+    return _query(action[0], major)
+
+
+def _query(node: Node, major: int) -> query_tree.Query:
+    if node.kind != "QUERY":
+        raise unknown(f"a {node.kind} node for a query")
+    fields = Fields(node, major)
+    if fields.integer("commandType") != _SELECT:
+        raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
+    items, where = _from(fields.node("jointree"), major)
+    having = fields.optional("havingQual")
+    query = query_tree.Query(
+        entries=tuple(_entry(n, major) for n in fields.nodes("rtable")),
+        items=items,
+        where=where,
+        targets=tuple(_target(n, major) for n in fields.nodes("targetList")),
+        groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
+        having=None if having is None else read_expression(having, major),
+        has_aggregates=fields.flag("hasAggs"),
+    )
+    # Last, so that a construct is reported where it stands and not by the flag that announces it.
+    fields.done()
+    return query
+
+
+def _from(node: Node, major: int) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None]:
+    if node.kind != "FROMEXPR":
+        raise unknown(f"a {node.kind} node for FROM")
+    fields = Fields(node, major)
+    items = tuple(_item(n, major) for n in fields.nodes("fromlist"))
+    quals = fields.optional("quals")
+    fields.done()
+    return items, None if quals is None else read_expression(quals, major)
+
+
+def _item(node: Node, major: int) -> query_tree.FromItem:
+    fields = Fields(node, major)
+    if node.kind == "RANGETBLREF":
+        reference = query_tree.EntryRef(fields.integer("rtindex"))
+        fields.done()
+        return reference
+    if node.kind != "JOINEXPR":
+        raise unknown(f"a {node.kind} node in FROM")
+    _inner_only(fields.integer("jointype"))
+    fields.integer("rtindex")
+    quals = fields.optional("quals")
+    join = query_tree.InnerJoin(
+        left=_item(fields.node("larg"), major),
+        right=_item(fields.node("rarg"), major),
+        condition=None if quals is None else read_expression(quals, major),
+    )
+    fields.done()
+    return join
+
+
+def _inner_only(code: int) -> None:
+    if code in JOIN_KINDS:
+        construct, hint = JOIN_KINDS[code]
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
+    if code != 0:
+        raise unknown(f"the join type {code}")
+
+
+def _entry(node: Node, major: int) -> query_tree.RangeEntry:
+    if node.kind != "RANGETBLENTRY":
+        raise unknown(f"a {node.kind} node in the range table")
+    fields = Fields(node, major)
+    kind = fields.integer("rtekind")
+    if kind in RANGE_KINDS:
+        construct, hint = RANGE_KINDS[kind]
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
+    name = _alias(fields.node("eref"), major)
+    entry = _entry_of_kind(kind, name, fields, major)
+    fields.done()
+    return entry
+
+
+def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tree.RangeEntry:
+    if kind == _RELATION:
+        fields.text("relkind")
+        return query_tree.TableEntry(name, fields.integer("relid"), fields.flag("inh"))
+    if kind == _SUBQUERY:
+        return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major))
+    if kind == _JOIN:
+        _inner_only(fields.integer("jointype"))
+        return query_tree.JoinEntry(tuple(read_expression(n, major) for n in fields.nodes("joinaliasvars")))
+    if kind == _GROUP and major >= _GROUP_ENTRY_SINCE:
+        return query_tree.GroupEntry(tuple(read_expression(n, major) for n in fields.nodes("groupexprs")))
+    raise unknown(f"a range-table entry of kind {kind}")
+
+
+def _alias(node: Node, major: int) -> str:
+    fields = Fields(node, major)
+    name = fields.text("aliasname")
+    fields.done()
+    return name or ""
+
+
+def _target(node: Node, major: int) -> query_tree.Target:
+    if node.kind != "TARGETENTRY":
+        raise unknown(f"a {node.kind} node in the select list")
+    fields = Fields(node, major)
+    fields.integer("resno")
+    target = query_tree.Target(
+        expression=read_expression(fields.node("expr"), major),
+        name=fields.text("resname"),
+        group_reference=fields.integer("ressortgroupref"),
+        hidden=fields.flag("resjunk"),
+    )
+    fields.done()
+    return target
+
+
+def _group(node: Node, major: int) -> query_tree.GroupItem:
+    if node.kind != "SORTGROUPCLAUSE":
+        raise unknown(f"a {node.kind} node in GROUP BY")
+    fields = Fields(node, major)
+    item = query_tree.GroupItem(fields.integer("tleSortGroupRef"), fields.integer("eqop"))
+    fields.done()
+    return item

@@ -1,0 +1,256 @@
+"""PostgreSQL's analysed expressions as typed values: what the strict reader makes and the builder understands. Pure.
+
+Objects are still named by their object ids and columns by (range-table entry, attribute number). Positions (`at`) are
+for messages only and do not count when two expressions are compared, exactly as in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A column: attribute `number` of range-table entry `entry` (from 1), `levels_up` queries outwards."""
+
+    entry: int
+    number: int
+    type: int
+    typmod: int
+    collation: int
+    levels_up: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal as the bytes of its datum; None is NULL."""
+
+    type: int
+    typmod: int
+    collation: int
+    length: int
+    by_value: bool
+    datum: bytes | None
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function call; `operator` is the operator it was written with, 0 for a call by name or a cast."""
+
+    function: int
+    operator: int
+    type: int
+    collation: int
+    input_collation: int
+    args: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctFrom:
+    """`IS DISTINCT FROM`, by the equality function it is defined with."""
+
+    equality: Apply
+
+
+@dataclass(frozen=True, slots=True)
+class NullIf:
+    """NULLIF, by the equality function it is defined with."""
+
+    equality: Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """The same bytes under another type."""
+
+    arg: Expression
+    type: int
+    typmod: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+class Connective(Enum):
+    """The values are outfuncs.c's."""
+
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """AND, OR, NOT."""
+
+    connective: Connective
+    args: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`IS NULL`, or `IS NOT NULL` when negated."""
+
+    arg: Expression
+    negated: bool
+
+
+class TruthTest(Enum):
+    """The values are BoolTestType's."""
+
+    IS_TRUE = 0
+    IS_NOT_TRUE = 1
+    IS_FALSE = 2
+    IS_NOT_FALSE = 3
+    IS_UNKNOWN = 4
+    IS_NOT_UNKNOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IsTruth:
+    """`IS [NOT] TRUE | FALSE | UNKNOWN`."""
+
+    arg: Expression
+    test: TruthTest
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOf:
+    """CASE; with `subject` the conditions contain CaseSubject in its place."""
+
+    subject: Expression | None
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSubject:
+    """Stands for the subject of the innermost CASE around it."""
+
+    type: int
+    typmod: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNotNull:
+    """COALESCE."""
+
+    args: tuple[Expression, ...]
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """`subject op ANY (elements)`, or ALL when `every`."""
+
+    function: int
+    operator: int
+    every: bool
+    input_collation: int
+    subject: Expression
+    elements: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """A plain aggregate; no argument for count(*)."""
+
+    function: int
+    type: int
+    star: bool
+    args: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+Expression = (
+    Var
+    | Constant
+    | Apply
+    | DistinctFrom
+    | NullIf
+    | Relabel
+    | Connected
+    | IsNull
+    | IsTruth
+    | CaseOf
+    | CaseSubject
+    | FirstNotNull
+    | AnyOf
+    | AggregateOf
+)
+
+
+def arguments(expression: Expression) -> tuple[Expression, ...]:
+    """The direct sub-expressions."""
+    match expression:
+        case Var() | Constant() | CaseSubject():
+            return ()
+        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | AggregateOf(args=args):
+            return args
+        case DistinctFrom(equality=equality) | NullIf(equality=equality):
+            return equality.args
+        case Relabel(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
+            return (arg,)
+        case CaseOf(subject=subject, branches=branches, default=default):
+            whens = tuple(part for branch in branches for part in branch)
+            return (() if subject is None else (subject,)) + whens + (default,)
+        case AnyOf(subject=subject, elements=elements):
+            return (subject, *elements)
+        case _:
+            assert_never(expression)
+
+
+def rebuild(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The same expression with every direct sub-expression changed."""
+    match expression:
+        case Var() | Constant() | CaseSubject():
+            return expression
+        case Apply() | Connected() | FirstNotNull() | AggregateOf():
+            return replace(expression, args=tuple(change(arg) for arg in expression.args))
+        case DistinctFrom() | NullIf():
+            args = tuple(change(arg) for arg in expression.equality.args)
+            return replace(expression, equality=replace(expression.equality, args=args))
+        case Relabel() | IsNull() | IsTruth():
+            return replace(expression, arg=change(expression.arg))
+        case CaseOf():
+            return replace(
+                expression,
+                subject=None if expression.subject is None else change(expression.subject),
+                branches=tuple((change(condition), change(result)) for condition, result in expression.branches),
+                default=change(expression.default),
+            )
+        case AnyOf():
+            elements = tuple(change(element) for element in expression.elements)
+            return replace(expression, subject=change(expression.subject), elements=elements)
+        case _:
+            assert_never(expression)
+
+
+def collation(expression: Expression) -> int:
+    """The collation of the value, 0 for types without one."""
+    match expression:
+        case Var() | Constant() | Apply() | Relabel() | CaseOf() | FirstNotNull():
+            return expression.collation
+        case NullIf():
+            return collation(expression.equality.args[0])
+        case _:
+            return 0
+
+
+def variables(expression: Expression) -> Iterator[Var]:
+    """Every column reference, with repetitions."""
+    if isinstance(expression, Var):
+        yield expression
+    for argument in arguments(expression):
+        yield from variables(argument)

@@ -1,0 +1,122 @@
+"""What the allow-list says about one PostgreSQL function.
+
+An entry names the exact pg_proc signature, the carriers it is proven for, its Spark SQL and how the fuzz tests call
+it. Every listed function is strict (NULL in, NULL out) and returns NULL for nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from applier.plan.expr import Call, Const, Expr
+from shared_schema.errors import TrickleError
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+class Unfit(TrickleError):
+    """The function is listed, but not for arguments of this form."""
+
+
+class CollationNeed(Enum):
+    """What must hold of the collation PostgreSQL would use."""
+
+    NONE = "none"
+    EQUALITY = "deterministic"
+    ORDER = "byte order"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A literal argument in a fuzz call, as SQL text."""
+
+    sql: str
+
+
+FuzzArg = str | Fixed
+"""A column of this PostgreSQL type filled with random and edge values, or a literal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One function.
+
+    `carrier` takes the arguments to the Spark type of the result and raises Unfit for carriers that are not proven;
+    `sql` writes the Spark expression from the call and its arguments' texts; `raises` says that PostgreSQL may report
+    an error for some arguments; `hash_equal` that it is an equality and equal values have equal carriers, so that
+    they may be grouped and joined by hash. `fuzz` are the calls the tests make.
+    """
+
+    signature: str
+    carrier: Callable[[tuple[Expr, ...]], str]
+    sql: Callable[[Call, Sequence[str]], str]
+    fuzz: tuple[tuple[FuzzArg, ...], ...]
+    raises: bool = False
+    collation: CollationNeed = CollationNeed.NONE
+    hash_equal: bool = False
+
+    @property
+    def function(self) -> str:
+        """The function's name."""
+        return self.signature.partition("(")[0]
+
+
+def fixed_carrier(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:
+    """A function over exactly these carriers."""
+
+    def check(args: tuple[Expr, ...]) -> str:
+        given = [arg.type.spark for arg in args]
+        if given != list(arguments):
+            raise Unfit(f"values held as {', '.join(given)}")
+        return result
+
+    return check
+
+
+def template(text: str) -> Callable[[Call, Sequence[str]], str]:
+    """Spark SQL with {0}, {1} … for the arguments and {type} for the result's Spark type."""
+
+    def write(call: Call, args: Sequence[str]) -> str:
+        return text.format(*args, type=call.type.spark)
+
+    return write
+
+
+def decimal_of(expr: Expr) -> tuple[int, int]:
+    """Precision and scale of a decimal carrier; Unfit for any other."""
+    found = _DECIMAL.fullmatch(expr.type.spark)
+    if found is None:
+        raise Unfit("a numeric without precision and scale")
+    return int(found[1]), int(found[2])
+
+
+def decimal(precision: int, scale: int) -> str:
+    """The Spark type."""
+    return f"decimal({precision},{scale})"
+
+
+def common_decimal(sizes: Sequence[tuple[int, int]]) -> str:
+    """The narrowest decimal that holds every value of these sizes; Unfit beyond 38 digits."""
+    scale = max(s for _, s in sizes)
+    precision = max(p - s for p, s in sizes) + scale
+    if precision > MAX_DECIMAL_DIGITS:
+        raise Unfit(f"numerics that need {precision} digits together")
+    return decimal(precision, scale)
+
+
+def literal_int(arg: Expr) -> int:
+    """The value of a literal integer argument; Unfit for anything else."""
+    if isinstance(arg, Const) and isinstance(arg.value, int):
+        return arg.value
+    raise Unfit("an argument that is not a literal number")
+
+
+def literal_text(arg: Expr) -> str:
+    """The value of a literal text argument; Unfit for anything else."""
+    if isinstance(arg, Const) and isinstance(arg.value, str):
+        return arg.value
+    raise Unfit("an argument that is not a literal text")
