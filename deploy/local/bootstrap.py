@@ -4,7 +4,7 @@ Runs before anything is installed and under whatever `python3` is, so: standard 
 Python 3.6 could not read, because a Python that is too old has to be able to say so.
 With `--java` it also makes sure that there is a Java that can run Spark and Kafka, before anything is downloaded.
 """
-# ruff: noqa: UP006, UP035, UP045, UP022  (the newer spellings are not known to an older Python)
+# ruff: noqa: UP006, UP035, UP045  (the newer spellings are not known to an older Python)
 
 import hashlib
 import os
@@ -67,7 +67,7 @@ def installed(stamp: str) -> bool:
 def check_java(python: str) -> None:
     """The project's own look-up, which needs nothing installed."""
     code = "import sys; from applier.jars import main; sys.exit(main(['--java']))"
-    told = subprocess.run([python, "-c", code], cwd=str(CHECKOUT), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told = subprocess.run([python, "-c", code], cwd=str(CHECKOUT), stderr=subprocess.PIPE, check=False)
     if told.returncode:
         raise Unsuitable(told.stderr.decode(errors="replace").strip())
 
@@ -76,11 +76,11 @@ def install(python: str, stamp: str) -> None:
     """A virtual environment with exactly the locked packages, and the project in it."""
     usable = version_of(str(VENV / "bin" / "python"))
     if not usable or usable < PYTHON_AT_LEAST:
-        say("creating .venv with {}".format(python))
+        say(f"creating .venv with {python}")
         run_logged([python, "-m", "venv", "--clear", str(VENV)], 0)
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
     packages = sum(1 for line in (CHECKOUT / LOCK).read_text().splitlines() if line[:1].isalnum())
-    say("installing {} Python packages (once)".format(packages))
+    say(f"installing {packages} Python packages (once)")
     # The lock is complete, so there is nothing to resolve.
     run_logged([*pip, "--no-deps", "--require-hashes", "-r", str(CHECKOUT / LOCK)], packages)
     run_logged([*pip, "--no-deps", "--no-build-isolation", "-e", str(CHECKOUT)], 0)
