@@ -34,6 +34,7 @@ class StoredState:
 
 def read_state(settings: ConsumerSettings) -> StoredState:
     """Read the progress topic to its end, committed records only; empty when there is no topic."""
+    topic = progress_topic(settings.topic_prefix)
     consumer = Consumer(
         {
             **client_options(settings),
@@ -41,10 +42,14 @@ def read_state(settings: ConsumerSettings) -> StoredState:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
         }
     )
     try:
-        consumer.assign([TopicPartition(progress_topic(settings.topic_prefix), 0, OFFSET_BEGINNING)])
+        # Asked first: a consumer that does not know the partition's leader waits half a second before it looks.
+        if consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].error is not None:
+            return StoredState()
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         return _fold(consumer, settings.slot)
     except KafkaException as exception:
         raise diagnose(kafka_error(exception), "reading the progress topic") from exception
@@ -60,7 +65,7 @@ def _fold(consumer: Consumer, slot: str) -> StoredState:
         if message is None:
             continue
         if (error := message.error()) is not None:
-            if error.code() in (KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            if error.code() == KafkaError._PARTITION_EOF:
                 return _state(records)
             if not error.retriable():
                 raise diagnose(error, "reading the progress topic")

@@ -1,4 +1,4 @@
-"""Schema versions on the compacted `<prefix>.schemas` topic: key = fingerprint, value = schema text.
+"""Schema versions on the compacted `<prefix>.schemas` topic: key = fingerprint in hexadecimal, value = schema text.
 
 A schema is durable before the first row that needs it is produced, outside the row's transaction: a reader that sees a
 row can always find its schema, even though transaction markers reach partitions at different moments.
@@ -36,7 +36,7 @@ class SchemaRegistrar:
         if codec.id in self._known:
             return
         try:
-            self._producer.produce(self._topic, key=codec.id, value=codec.text.encode())
+            self._producer.produce(self._topic, key=codec.id.hex().encode(), value=codec.text.encode())
             left = self._producer.flush(REGISTER_TIMEOUT_S)
         except KafkaException as exception:
             raise diagnose(kafka_error(exception), "publishing a schema") from exception

@@ -1,8 +1,8 @@
 """Copied rows -> change rows of the snapshot.
 
 They are stamped one byte before the consistent point L, where no commit record can start: so they come after everything
-the snapshot replaces, before every streamed row of the table (whose commits start at L or later), and a frontier of L
-includes them. The T row of a table captured again is number 0, the rows follow from 1.
+the snapshot replaces, before every streamed row of the table (whose commits start at L or later), share a stamp with
+none of them, and a frontier of L includes them. The T row of a table captured again is number 0, the rows follow from 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from cdc_consumer.change_rows.values import RowParser
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn
 from shared_schema.table_schema import quote_identifier
 
 NO_XID = 0
@@ -24,7 +23,7 @@ NO_XID = 0
 
 def snapshot_rows(export: Export, table: TableExport, *, again: bool, now_us: int) -> Iterator[ChangeRow]:
     """The rows of one table at the export's consistent point; with `again`, a T row first."""
-    lsn = Lsn(export.at.value - 1)
+    lsn = export.stamp
     if again:
         yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), NO_XID, now_us, None, snapshot=True)
     parser = RowParser(table.schema)

@@ -46,6 +46,11 @@ class Export:
     tables: tuple[TableExport, ...]
     reader: Connection
 
+    @property
+    def stamp(self) -> Lsn:
+        """The position of the snapshot's rows: one byte before the point, where no commit record can start."""
+        return Lsn(self.at.value - 1)
+
     def close(self) -> None:
         """Release the snapshot and the locks."""
         self.reader.close()

@@ -51,4 +51,4 @@ class Loader:
                 self._feedback.while_waiting()
         taken_s = round(time.monotonic() - started, 3)
         log.info("table captured", extra={"table": str(name), "lsn": str(export.at), "rows": rows, "seconds": taken_s})
-        return Capture(self._slot, name, table.schema.relid, export.at, rows, table.published.membership)
+        return Capture(self._slot, name, table.schema.relid, export.stamp, rows, table.published.membership)
