@@ -27,6 +27,10 @@ from __future__ import annotations
 from shared_schema.errors import TrickleError
 
 
+class StopRequested(Exception):
+    """No error: the process was asked to stop while it waited for something."""
+
+
 class SourceError(TrickleError):
     """PostgreSQL is not as we need it."""
 

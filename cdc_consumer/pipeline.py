@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from cdc_consumer.errors import StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
 from cdc_consumer.relay import Ports, Relay
 from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
+from cdc_consumer.routes import Routes
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import Publisher
 from cdc_consumer.sinks.progress import read_state
@@ -20,7 +22,7 @@ from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.snapshot.watch import CaptureWatch
 from cdc_consumer.wal.catalog import Connection, connect, relation_facts
-from cdc_consumer.wal.feedback import Feedback, StopRequested
+from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.errors import TrickleError
@@ -33,6 +35,7 @@ RECONNECT_S = 2.0
 
 def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
     """Stream until asked to stop; a session that broke after it once worked is begun again."""
+    worked = False
     while not stop.is_set():
         try:
             with open_relay(settings, stop, metrics) as relay:
@@ -42,8 +45,10 @@ def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> 
         except StopRequested:
             return
         except TrickleError as error:
-            if not (error.retryable and metrics.ready):
+            worked = worked or metrics.ready
+            if not (error.retryable and worked):
                 raise
+            metrics.ready = False
             log.warning("session lost, beginning again", extra={"problem": error.problem})
             metrics.reconnects.inc()
             stop.wait(RECONNECT_S)
@@ -54,7 +59,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
     """Connect both sides, take the slot, fence other writers, and wire the parts together."""
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
-        session = stack.enter_context(ReplicationSession(database_url))
+        session = stack.enter_context(ReplicationSession(database_url, stop.is_set))
         catalog = stack.enter_context(connect(database_url))
         topics = Topics(settings)
         topics.ensure_control()
@@ -70,8 +75,9 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         watch = CaptureWatch(database_url, settings.publications)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
+        routes = Routes(relations(catalog), captures, topics)
         loader = Loader(settings.slot, publisher, topics, feedback, metrics)
-        ports = Ports(session, feedback, publisher, topics, relations(catalog), captures, loader, metrics)
+        ports = Ports(session, feedback, publisher, routes, captures, loader, metrics)
         log.info(
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},

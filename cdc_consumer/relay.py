@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import assert_never
 
-from cdc_consumer.change_rows.split import TableReader, Transaction
+from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
@@ -28,11 +28,10 @@ from cdc_consumer.pgoutput.messages import (
     TypeName,
     Update,
 )
-from cdc_consumer.pgoutput.relations import Relations
 from cdc_consumer.resume import StartingPoint
+from cdc_consumer.routes import Route, Routes
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import Publisher
-from cdc_consumer.sinks.topics import Topics
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.export import Export
 from cdc_consumer.snapshot.load import Loader
@@ -40,10 +39,8 @@ from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frames import Frame, Keepalive, XLogData
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.session import ReplicationSession
-from shared_schema.avro import ChangeCodec, codec
-from shared_schema.lsn import Lsn
+from shared_schema.change_row import ChangeRow
 from shared_schema.progress import Capture, Offsets, Progress
-from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +52,6 @@ IDLE_WAIT_S = 0.05
 
 ASKED_PAUSE_S = 0.2
 """A server that shuts down asks again and again; this bounds the progress records it can cause."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where the rows of a relation go; commits before `since` are in its snapshot."""
-
-    topic: str
-    reader: TableReader
-    codec: ChangeCodec
-    since: Lsn
 
 
 @dataclass(slots=True)
@@ -85,8 +72,7 @@ class Ports:
     session: ReplicationSession
     feedback: Feedback
     publisher: Publisher
-    topics: Topics
-    relations: Relations
+    routes: Routes
     captures: Captures
     loader: Loader
     metrics: Metrics
@@ -106,7 +92,6 @@ class Relay:
         self._batch = Batch()
         self._published_at = 0.0
         self._transaction: Transaction | None = None
-        self._routes: dict[int, Route | None] = {}
         self._asked = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -163,8 +148,7 @@ class Relay:
                 for relid in relids:
                     self._truncate(relid)
             case Relation():
-                self._ports.relations.describe(message)
-                self._routes.pop(message.relid, None)
+                self._ports.routes.describe(message)
             case LogicalMessage():
                 self._message(message)
             case TypeName() | Origin():
@@ -206,39 +190,24 @@ class Relay:
         transaction = self._transaction
         if transaction is None:
             return
-        route = self._route(message.relid)
-        if route is None or transaction.begin.commit_lsn < route.since:
+        route = self._ports.routes.find(message.relid, transaction.begin.commit_lsn)
+        if route is None:
             transaction.skip(message)
             return
-        table = route.codec.schema.table
         for row in transaction.split(message, route.reader):
-            self._ports.publisher.append(route.topic, route.codec, row)
-            self._ports.metrics.row(table, row)
-            self._batch.rows += 1
+            self._append(route, row)
 
     def _truncate(self, relid: int) -> None:
         if self._transaction is None:
             return
-        row, route = self._transaction.truncate(), self._route(relid)
-        if route is None or row.stamp.lsn < route.since:
-            return
+        row = self._transaction.truncate()
+        if route := self._ports.routes.find(relid, row.stamp.lsn):
+            self._append(route, row)
+
+    def _append(self, route: Route, row: ChangeRow) -> None:
         self._ports.publisher.append(route.topic, route.codec, row)
         self._ports.metrics.row(route.codec.schema.table, row)
         self._batch.rows += 1
-
-    def _route(self, relid: int) -> Route | None:
-        if relid not in self._routes:
-            self._routes[relid] = self._find_route(relid)
-        return self._routes[relid]
-
-    def _find_route(self, relid: int) -> Route | None:
-        relation = self._ports.relations.relation(relid)
-        since = self._ports.captures.since(relid, TableId(relation.schema, relation.name))
-        if since is None:
-            return None
-        schema = self._ports.relations.schema(relid)
-        topic = self._ports.topics.ensure_table(schema.table)
-        return Route(topic, TableReader(relation, schema), codec(schema), since)
 
     # -- publishing -------------------------------------------------------------------------------------------------
 
@@ -297,4 +266,4 @@ class Relay:
             else:
                 self._ports.publisher.publish(None, (captures[-1],))
         self._ports.captures.done(tuple(captures))
-        self._routes.clear()
+        self._ports.routes.forget()

@@ -11,12 +11,11 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cdc_consumer.errors import SlotActive, SourceError
+from cdc_consumer.errors import SlotActive, SourceError, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.progress import StoredState, read_state
 from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
-from cdc_consumer.wal.feedback import StopRequested
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
 from cdc_consumer.wal.slot import SlotState, check_resumable, check_usable, check_wal_level, inspect_slot
 from shared_schema.lsn import Lsn
@@ -98,9 +97,14 @@ def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
 
 def _create(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:
     log.info("creating slot, running write transactions must end first", extra={"slot": name})
-    at, _ = session.create_slot(name, temporary=False, export=False)
+    failure: SourceError | None = None
+    try:
+        at, _ = session.create_slot(name, temporary=False, export=False)
+        log.info("slot created", extra={"slot": name, "lsn": str(at)})
+    except SourceError as error:
+        failure = error
     slot = inspect_slot(catalog, name)
     if slot is None:
-        raise SourceError(f"slot {name} vanished right after it was made", hint="start again")
-    log.info("slot created", extra={"slot": name, "lsn": str(at)})
+        raise failure or SourceError(f"slot {name} vanished right after it was made", hint="start again")
+    # Another instance that started at the same moment may have been faster: then it is there all the same.
     return slot

@@ -43,6 +43,7 @@ class Captures:
         self._heartbeat_s = heartbeat_s
         self._metrics = metrics
         self._look_at = 0.0
+        self._held_until: float | None = None
         self.export: Export | None = None
         self.settled = False
         """Whether every table found at the start is captured."""
@@ -62,10 +63,10 @@ class Captures:
         now = time.monotonic()
         if self.export is None and now >= self._look_at and self._watch.look(self._captured):
             self._look_at = now + self._heartbeat_s
-        held_until = now + HOLD_S
-        while not self._take(HOLD_STEP_S if self._watch.exporting.is_set() else 0.0):
-            if not self._watch.exporting.is_set() or time.monotonic() >= held_until:
+        while not self._take(HOLD_STEP_S if self._holding() else 0.0):
+            if not self._holding():
                 return
+        self._held_until = None
 
     def done(self, captures: tuple[Capture, ...]) -> None:
         """These tables are published; more may have joined meanwhile."""
@@ -82,6 +83,14 @@ class Captures:
         self._watch.close()
         if self.export is not None:
             self.export.close()
+
+    def _holding(self) -> bool:
+        """Once per export, for a moment: an export that waits for long transactions must not stop the stream."""
+        if not self._watch.exporting.is_set():
+            return False
+        if self._held_until is None:
+            self._held_until = time.monotonic() + HOLD_S
+        return time.monotonic() < self._held_until
 
     def _take(self, timeout_s: float) -> bool:
         try:

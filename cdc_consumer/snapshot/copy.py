@@ -2,7 +2,7 @@
 
 They are stamped one byte before the consistent point L, where no commit record can start: so they come after everything
 the snapshot replaces, before every streamed row of the table (whose commits start at L or later), share a stamp with
-none of them, and a frontier of L includes them. The T row of a table captured again is number 0, the rows follow from 1.
+none of them, and a frontier of L includes them. The T row of a table captured again has number 0, its rows follow.
 """
 
 from __future__ import annotations

@@ -54,11 +54,22 @@ def diagnose(sqlstate: str, message: str) -> SourceError:
             return SourceError(f"PostgreSQL reported {sqlstate}: {said}", hint="see the server's log")
 
 
+def _refused_connection(message: str) -> str:
+    """libpq has no SQLSTATE for a connection that was refused, only the server's sentence."""
+    for words, sqlstate in (
+        ("authentication", "28000"),
+        ("permission denied", "42501"),
+        ("replication role", "42501"),
+        ("max_wal_senders", "53300"),
+    ):
+        if words in message:
+            return sqlstate
+    return ""
+
+
 def diagnose_exception(error: psycopg.Error) -> SourceError:
     """The same for an exception psycopg raised."""
-    sqlstate = error.sqlstate or ""
-    if not sqlstate and "authentication" in str(error):
-        sqlstate = "28000"
+    sqlstate = error.sqlstate or _refused_connection(str(error))
     if not sqlstate and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return SourceError(f"PostgreSQL client error: {error}", hint="this is a defect, please report it")
     return diagnose(sqlstate, error.diag.message_primary or str(error))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
+from cdc_consumer.errors import StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.session import ReplicationSession
 
 STATUS_EVERY_S = 1.0
 """Far below any sensible wal_sender_timeout, and cheap: 34 bytes."""
-
-
-class StopRequested(Exception):
-    """The process was asked to stop while it waited for something."""
 
 
 class Feedback:

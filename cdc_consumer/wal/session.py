@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
 import psycopg
 from psycopg import pq
 
-from cdc_consumer.errors import ConnectionLost, SourceError
+from cdc_consumer.errors import ConnectionLost, SourceError, StopRequested
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
 from cdc_consumer.wal.frames import Frame, decode_frame, encode_status
@@ -23,6 +24,10 @@ from shared_schema.table_schema import quote_identifier
 
 SEND_TIMEOUT_S = 10.0
 """A status update is 34 bytes; a server that does not take it for this long is gone."""
+
+
+RECEIVE_MAX_BYTES = 8 * 1024 * 1024
+"""What one receive may hold in memory, besides one message that is larger by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class ServerIdentity:
 class ReplicationSession:
     """A walsender connection."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, interrupted: Callable[[], bool] = lambda: False) -> None:
+        self._interrupted = interrupted
         conninfo = session_conninfo(database_url, replication=True)
         try:
             # Through psycopg's own connect: it waits without the interpreter lock and tries every address.
@@ -66,12 +72,11 @@ class ReplicationSession:
 
     def command(self, text: str) -> tuple[str | None, ...]:
         """Run one replication command and return its first row."""
-        try:
-            cursor = self._owner.execute(text.encode())
-            row = cursor.fetchone() if cursor.description else None
-        except psycopg.Error as error:
-            raise diagnose_exception(error) from error
-        return tuple(None if value is None else str(value) for value in row) if row else ()
+        result = self._run(text)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._failure(result)
+        values = (result.get_value(0, column) for column in range(result.nfields))
+        return tuple(None if value is None else value.decode() for value in values)
 
     def identify(self) -> ServerIdentity:
         """IDENTIFY_SYSTEM."""
@@ -98,27 +103,19 @@ class ReplicationSession:
             f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {at} "
             f"(proto_version '1', publication_names '{names}', messages 'true')"
         )
-        self._conn.send_query(text.encode())
-        self._flush()
-        while self._conn.is_busy():
-            self._readable.poll(1000)
-            self._conn.consume_input()
-        result = self._conn.get_result()
-        if result is None or result.status != pq.ExecStatus.COPY_BOTH:
-            failure = self._failure(result)
-            # The connection can be used again only when the command's last result was taken.
-            while self._conn.get_result() is not None:
-                pass
-            raise failure
+        result = self._run(text)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise self._failure(result)
 
     def receive(self, limit: int, timeout_s: float) -> list[Frame]:
         """Up to `limit` frames; waits for the first one at most `timeout_s`, never for more."""
         frames: list[Frame] = []
-        wait_ms = max(0, int(timeout_s * 1000))
+        wait_ms, room = max(0, int(timeout_s * 1000)), RECEIVE_MAX_BYTES
         try:
-            while len(frames) < limit:
+            while len(frames) < limit and room > 0:
                 size, data = self._conn.get_copy_data(1)
                 if size > 0:
+                    room -= size
                     frames.append(decode_frame(bytes(data)))
                 elif size == 0:
                     if not self._readable.poll(0 if frames else wait_ms):
@@ -150,6 +147,27 @@ class ReplicationSession:
             # The connection may be broken, which is why it is being closed.
             pass
         self._owner.close()
+
+    def _run(self, text: str) -> pq.abc.PGresult:
+        """Send a command and wait for its result; a stop request cancels it."""
+        try:
+            self._conn.send_query(text.encode())
+            self._flush()
+            while self._conn.is_busy():
+                self._readable.poll(100)
+                self._conn.consume_input()
+                if self._interrupted():
+                    self._conn.get_cancel().cancel()
+                    raise StopRequested
+            result = self._conn.get_result()
+            if result is None:
+                raise diagnose("", self._conn.get_error_message())
+            # The connection can be used again only when the command's last result was taken.
+            while result.status != pq.ExecStatus.COPY_BOTH and self._conn.get_result() is not None:
+                pass
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+        return result
 
     def _flush(self) -> None:
         while self._conn.flush() == 1:

@@ -1,0 +1,59 @@
+"""Where the rows of each relation go: its topic, how its tuples are read, and from which commit on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.pgoutput.messages import Relation
+from cdc_consumer.pgoutput.relations import Relations
+from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.snapshot.captures import Captures
+from shared_schema.avro import ChangeCodec, codec
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A captured relation's way; commits before `since` are in its snapshot."""
+
+    topic: str
+    reader: TableReader
+    codec: ChangeCodec
+    since: Lsn
+
+
+class Routes:
+    """The routes of the relations seen in the stream; None for one that is not captured."""
+
+    def __init__(self, relations: Relations, captures: Captures, topics: Topics) -> None:
+        self._relations = relations
+        self._captures = captures
+        self._topics = topics
+        self._routes: dict[int, Route | None] = {}
+
+    def describe(self, relation: Relation) -> None:
+        """A Relation message came."""
+        self._relations.describe(relation)
+        self._routes.pop(relation.relid, None)
+
+    def forget(self) -> None:
+        """The captured tables changed."""
+        self._routes.clear()
+
+    def find(self, relid: int, commit_lsn: Lsn) -> Route | None:
+        """The route for a row of a commit; None when the row belongs on no topic."""
+        if relid not in self._routes:
+            self._routes[relid] = self._build(relid)
+        route = self._routes[relid]
+        return route if route is not None and commit_lsn >= route.since else None
+
+    def _build(self, relid: int) -> Route | None:
+        relation = self._relations.relation(relid)
+        since = self._captures.since(relid, TableId(relation.schema, relation.name))
+        if since is None:
+            return None
+        schema = self._relations.schema(relid)
+        topic = self._topics.ensure_table(schema.table)
+        return Route(topic, TableReader(relation, schema), codec(schema), since)
