@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import process
-from deploy.local.process import StackError
+from deploy.local.process import Child, StackError
 
 STOP_LIMIT_S = 90.0
 """A binary finishes the window or transaction in hand, and Spark takes its time to go down."""
@@ -57,7 +56,7 @@ class Binary:
         self.log = log
         self.settings: dict[str, str] = {}
         self.metrics_port = metrics_port
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def metrics(self) -> str:
@@ -97,16 +96,14 @@ class Binary:
         """Return when it is ready; StackError with the end of its log when it is not in time."""
         if self._child is None:
             raise StackError(f"{self.program.script} was not started")
-        process.wait_until(
-            lambda: self.ready, self._child, name=self.program.script, log=self.log, limit_s=limit_s, every_s=0.2
-        )
+        process.wait_until(lambda: self.ready, self._child, name=self.program.script, limit_s=limit_s, every_s=0.2)
 
     def run_once(self, *arguments: str) -> None:
         """Another command of the program, to its end; StackError when it fails."""
         child = process.spawn(self.program.command(*arguments), log=self.log, env=self._environment())
         if code := child.wait():
             command = " ".join([self.program.script, *arguments])
-            raise StackError(f"`{command}` ended with code {code}:\n{process.tail(self.log)}", hint=f"see {self.log}")
+            raise StackError(f"`{command}` ended with code {code}:\n{child.last_words()}", hint=f"see {self.log}")
 
     def stop(self) -> None:
         """SIGTERM, and patience."""

@@ -13,12 +13,11 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 from applier.jars import JarSet, ensure, find_java
 from deploy.local import process
-from deploy.local.process import StackError
+from deploy.local.process import Child, StackError
 
 BROKER_JARS = JarSet("broker", Path(__file__).with_name("broker.jars.lock"))
 """Apart from Spark's: the broker brings a newer kafka-clients."""
@@ -64,7 +63,7 @@ class Kafka:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "kafka.log"
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._broker_port = 0
         self._controller_port = 0
 
@@ -97,7 +96,7 @@ class Kafka:
             self._format(java, cluster_id)
         properties = self._write_properties("server.properties", self._data)
         self._child = process.spawn([*java, "kafka.Kafka", properties], log=self.log)
-        process.wait_until(self._answers, self._child, name="Kafka", log=self.log, limit_s=START_LIMIT_S)
+        process.wait_until(self._answers, self._child, name="Kafka", limit_s=START_LIMIT_S)
 
     def stop(self) -> None:
         """Flush and close every log."""
@@ -142,13 +141,23 @@ class Kafka:
         # Beside its place, so that an interrupted format is not taken for a formatted folder.
         unfinished = self._data.with_name("kafka.new")
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
+        unfinished.mkdir(mode=0o700)
         properties = self._write_properties("format.properties", unfinished)
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-        if process.spawn(command, log=self.log).wait():
-            raise StackError(
-                f"Kafka's storage could not be formatted:\n{process.tail(self.log)}", hint=f"see {self.log}"
-            )
+        # It lives too short for optimised code.
+        command = [
+            java[0],
+            "-XX:TieredStopAtLevel=1",
+            *java[1:],
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster_id,
+            "-c",
+            str(properties),
+        ]
+        child = process.spawn(command, log=self.log)
+        if child.wait():
+            raise StackError(f"Kafka's storage could not be formatted:\n{child.last_words()}", hint=f"see {self.log}")
         properties.unlink()
         unfinished.rename(self._data)
 

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +22,7 @@ import psycopg
 
 from applier.jars import cache_folder
 from deploy.local import process
-from deploy.local.process import StackError, User
+from deploy.local.process import Child, StackError, User
 
 DEFAULT_MAJOR = 18
 
@@ -66,7 +65,7 @@ class Postgres:
         self.major = major
         self._settings = _SETTINGS if durable else _SETTINGS | _NOT_DURABLE
         self._durable = durable
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._port = 0
         self._password = ""
         self._bin = Path()
@@ -118,7 +117,7 @@ class Postgres:
             env=_environment(),
             cwd=self._home,
         )
-        process.wait_until(self._answers, self._child, name="PostgreSQL", log=self.log, limit_s=START_LIMIT_S)
+        process.wait_until(self._answers, self._child, name="PostgreSQL", limit_s=START_LIMIT_S)
 
     def stop(self) -> None:
         """Fast shutdown: sessions are cut, everything committed is on disk."""
@@ -161,7 +160,7 @@ class Postgres:
 
     def _create(self) -> None:
         self._password = secrets.token_urlsafe(24)
-        self._home.mkdir(exist_ok=True)
+        self._home.mkdir(mode=0o700, exist_ok=True)
         unfinished, password_file = self._home / "data.new", self._home / "password"
         shutil.rmtree(unfinished, ignore_errors=True)
         process.write_private(password_file, self._password)
@@ -173,7 +172,7 @@ class Postgres:
         command += [] if self._durable else ["--no-sync"]
         child = process.spawn(command, log=self.log, user=self.user, env=_environment(), cwd=self._home)
         if child.wait():
-            raise StackError(f"initdb failed:\n{process.tail(self.log)}", hint=f"see {self.log}")
+            raise StackError(f"initdb failed:\n{child.last_words()}", hint=f"see {self.log}")
         password_file.unlink()
         self._remember()
         unfinished.rename(self._cluster)

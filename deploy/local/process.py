@@ -55,6 +55,19 @@ def unprivileged_user() -> User | None:
     return User(entry.pw_uid, entry.pw_gid)
 
 
+class Child(subprocess.Popen[bytes]):
+    """A child and the place in its log where it began to write."""
+
+    log: Path
+    log_from: int = 0
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of what it wrote, for an error message."""
+        with open(self.log, errors="replace") as log:
+            log.seek(self.log_from)
+            return "\n".join(log.read().splitlines()[-lines:])
+
+
 def spawn(
     command: Sequence[str | Path],
     *,
@@ -63,7 +76,7 @@ def spawn(
     death_signal: signal.Signals = signal.SIGKILL,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> subprocess.Popen[bytes]:
+) -> Child:
     """Start a child whose output is appended to `log` and that gets `death_signal` when this process dies.
 
     Call it from the main thread: to Linux the parent is the thread that forked.
@@ -71,8 +84,10 @@ def spawn(
     who = user or User(-1, -1)
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py"))]
     wrapper += [str(who.uid), str(who.gid), str(int(death_signal)), str(os.getpid())]
-    with open(log, "ab") as output:
-        return subprocess.Popen(
+    log_from = log.stat().st_size if log.exists() else 0
+    # A server's log may quote statements, so it is for us alone.
+    with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
+        child = Child(
             [*wrapper, *map(str, command)],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -81,9 +96,11 @@ def spawn(
             cwd=cwd,
             start_new_session=True,
         )
+        child.log, child.log_from = log, log_from
+        return child
 
 
-def stop(child: subprocess.Popen[bytes], *signals: tuple[signal.Signals, float]) -> int:
+def stop(child: Child, *signals: tuple[signal.Signals, float]) -> int:
     """Send each signal and wait its limit in seconds, SIGKILL at last; returns the exit code."""
     for number, limit_s in (*signals, (signal.SIGKILL, 10.0)):
         if child.poll() is None:
@@ -93,14 +110,6 @@ def stop(child: subprocess.Popen[bytes], *signals: tuple[signal.Signals, float])
         except subprocess.TimeoutExpired:
             continue
     raise StackError(f"process {child.pid} cannot be killed", hint="is its disk or network file system hanging?")
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, for an error message."""
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""
 
 
 def free_port(preferred: int | None = None) -> int:
@@ -183,21 +192,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def wait_until(
-    ready: Callable[[], bool],
-    child: subprocess.Popen[bytes],
-    *,
-    name: str,
-    log: Path,
-    limit_s: float,
-    every_s: float = 0.03,
-) -> None:
+def wait_until(ready: Callable[[], bool], child: Child, *, name: str, limit_s: float, every_s: float = 0.03) -> None:
     """Poll `ready()` until it is true; StackError with the end of the log when the child dies or time runs out."""
     deadline = time.monotonic() + limit_s
     while not ready():
-        if child.poll() is not None:
-            problem = f"{name} ended with code {child.returncode} while starting"
-            raise StackError(f"{problem}:\n{tail(log)}", hint=f"see {log}")
-        if time.monotonic() > deadline:
-            raise StackError(f"{name} was not ready after {limit_s:.0f} s:\n{tail(log)}", hint=f"see {log}")
+        dead = child.poll() is not None
+        if dead or time.monotonic() > deadline:
+            problem = (
+                f"ended with code {child.returncode} while starting" if dead else f"not ready after {limit_s:.0f} s"
+            )
+            raise StackError(f"{name} {problem}:\n{child.last_words()}", hint=f"see {child.log}")
         time.sleep(every_s)
