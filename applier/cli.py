@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from applier.settings import ApplierSettings
 from shared_schema import logs
 from shared_schema.errors import TrickleError
 from shared_schema.settings import load
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +33,12 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+def _connection(settings: ApplierSettings) -> psycopg.Connection[tuple[object, ...]]:
+    from applier.registry import connect
+
+    return connect(settings.database_url.get_secret_value())
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pg-trickle-spark")
 def main() -> None:
@@ -44,20 +53,10 @@ def main() -> None:
 @_reports_errors
 def install(database_url: str | None) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
-    import psycopg
-
-    from applier.errors import Infrastructure
     from applier.install import install as install_catalog
 
-    settings = load(ApplierSettings, database_url=database_url)
-    try:
-        with psycopg.connect(settings.database_url.get_secret_value(), autocommit=True) as connection:
-            applied = install_catalog(connection)
-    except psycopg.OperationalError as error:
-        raise Infrastructure(
-            f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
-            hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
-        ) from None
+    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+        applied = install_catalog(connection)
     click.echo(f"installed: {', '.join(applied)}" if applied else "already up to date; functions renewed")
 
 
@@ -78,6 +77,36 @@ def run(**overrides: str | None) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: applier.stop())
     applier.run()
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--database-url", help="Database whose stream tables are checked.")
+@_reports_errors
+def check(name: str | None, database_url: str | None) -> None:
+    """Compare stream tables with their queries at one log position; exit code 1 when one differs.
+
+    Writers of the sources wait while their stream table is compared.
+    """
+    from applier import check as checking
+
+    settings = load(ApplierSettings, database_url=database_url)
+    with _connection(settings) as connection:
+        tables = [t for t in checking.names(connection) if name in (None, t.name, str(t))]
+        if name and not tables:
+            raise TrickleError(
+                f"there is no filled stream table {name}", hint="see SELECT * FROM pgtrickle.pgt_status()"
+            )
+        results = [checking.check(connection, table) for table in tables]
+    for result in results:
+        click.echo(
+            f"{result.table}: {'equal' if result.equal else 'DIFFERENT'} at {result.frontier}, {result.rows} rows"
+        )
+        for row in result.missing:
+            click.echo(f"  missing    {row}")
+        for row in result.unexpected:
+            click.echo(f"  unexpected {row}")
+    sys.exit(0 if all(result.equal for result in results) else 1)
 
 
 @main.command()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import psycopg
 
@@ -21,19 +18,19 @@ from applier.errors import AnotherApplier, Infrastructure, InstallError
 from applier.jars import SPARK_JARS, ensure
 from applier.maintenance import Maintenance
 from applier.publish.topic import Publisher
-from applier.registry import Registered, Registry
+from applier.registry import Registered, Registry, connect
 from applier.session import spark_session
 from applier.settings import ApplierSettings
 from applier.stream_table import StreamTable
 from applier.tick import run_tick
 from applier.trace import stream
-from applier.trace.inbox import Arrival, Inbox
+from applier.trace.inbox import Inbox
+from applier.trace.ingest import Ingest
 from applier.trace.schemas import SchemaReader
 from applier.trace.store import TraceStore
 from applier.trace.traces import Traces
-from shared_schema import progress
 from shared_schema.status_server import StatusServer
-from shared_schema.topics import progress_topic
+from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +66,13 @@ class Applier:
             self._cleanup.enter_context(status)
             registry_connection = self._connect()
             self._lock_out_others(registry_connection)
-            engine, maintenance, schemas = self._wire(registry_connection)
-            self._start_ingest(engine, schemas)
+            engine, maintenance, ingest = self._wire(registry_connection)
+            self._cleanup.callback(ingest.stop)
+            ingest.start()
             background = threading.Thread(target=maintenance.run, args=(self.stopping,), name="maintenance")
             background.start()
             try:
-                self._loop(engine, status)
+                self._loop(engine, ingest, status)
             finally:
                 self.stopping.set()
                 background.join()
@@ -82,17 +80,8 @@ class Applier:
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
 
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        try:
-            connection = psycopg.connect(
-                self.settings.database_url.get_secret_value(), autocommit=True, application_name="pg-trickle-applier"
-            )
-        except psycopg.OperationalError as error:
-            raise Infrastructure(
-                f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
-                hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
-            ) from None
+        connection = connect(self.settings.database_url.get_secret_value())
         self._cleanup.callback(connection.close)
-        connection.execute("SET timezone = 'UTC'")
         return connection
 
     def _lock_out_others(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
@@ -107,7 +96,7 @@ class Applier:
                 f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
             )
 
-    def _wire(self, connection: psycopg.Connection[tuple[object, ...]]) -> tuple[Engine, Maintenance, SchemaReader]:
+    def _wire(self, connection: psycopg.Connection[tuple[object, ...]]) -> tuple[Engine, Maintenance, Ingest]:
         settings = self.settings
         spark = spark_session(
             ensure(SPARK_JARS),
@@ -136,7 +125,8 @@ class Applier:
 
         def definer(row: Registered) -> StreamTable:
             definition = define(definition_connection, row.defining_query, "pg_catalog")
-            return StreamTable(row.pgt_id, row.table, row.pgt_relid, definition.columns, definition.plan)
+            columns = tuple(Column(name, kind) for name, kind in definition.columns)
+            return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
         engine = Engine(
             registry=registry,
@@ -160,8 +150,7 @@ class Applier:
             checkpoint_rows=settings.checkpoint_rows,
             failed=self._fail,
         )
-        self._spark = spark
-        return engine, maintenance, schemas
+        return engine, maintenance, Ingest(spark, settings, engine.inbox, self._inbox_lock, schemas)
 
     def _wait_for_topics(self) -> None:
         waited = False
@@ -174,39 +163,11 @@ class Applier:
             if self.stopping.wait(0.2):
                 raise Infrastructure("stopped while waiting for the consumer's topics")
 
-    def _start_ingest(self, engine: Engine, schemas: SchemaReader) -> None:
-        fast = Path("/dev/shm")  # noqa: S108 - a cache that need not survive the process
-        root = fast if fast.is_dir() else self.settings.scratch_dir
-        scratch = Path(tempfile.mkdtemp(prefix="pg-trickle-ingest-", dir=root))
-        self._cleanup.callback(shutil.rmtree, scratch, ignore_errors=True)
-        progress_at = progress_topic(self.settings.topic_prefix)
-
-        def receive(messages: list[stream.Message]) -> None:
-            decoded: list[tuple[stream.Message, Arrival | progress.Progress | progress.Capture]] = []
-            for message in messages:
-                if message.topic == progress_at:
-                    decoded.append((message, progress.decode(message.value)))
-                else:
-                    codec = schemas.codec(message.value)
-                    decoded.append((message, Arrival(codec.decode(message.value), codec.schema)))
-            with self._inbox_lock:
-                for message, content in decoded:
-                    at = (message.topic, message.partition)
-                    if isinstance(content, Arrival):
-                        engine.inbox.add_row(at, message.offset, content)
-                    else:
-                        engine.inbox.add_record(at, message.offset, content)
-                self._inbox_lock.notify_all()
-
-        offsets = stream.starting_offsets(self.settings, engine.manifest.offsets)
-        self._query = stream.start(self._spark, self.settings, offsets, scratch, receive)
-        self._cleanup.callback(self._query.stop)
-
     def _fail(self, error: BaseException) -> None:
         self._failure = error
         self.stopping.set()
 
-    def _loop(self, engine: Engine, status: StatusServer) -> None:
+    def _loop(self, engine: Engine, ingest: Ingest, status: StatusServer) -> None:
         failures = 0
         looked = 0.0
         while not self.stopping.is_set():
@@ -216,7 +177,7 @@ class Applier:
                     IDLE_LOOK_S if not failures else 0.01,
                 )
                 moved = engine.inbox.frontier > engine.frontier
-            self._check_ingest()
+            ingest.tend()
             if self.stopping.is_set() or not (moved or time.monotonic() - looked >= IDLE_LOOK_S):
                 continue
             looked = time.monotonic()
@@ -240,9 +201,3 @@ class Applier:
                 metrics.TICKS.inc()
             engine.frontier = frontier
             metrics.FRONTIER.set(frontier.value)
-
-    def _check_ingest(self) -> None:
-        if not self._query.isActive:
-            error = self._query.exception()
-            detail = str(error).splitlines()[0] if error else "it ended"
-            raise Infrastructure(f"reading Kafka failed: {detail}", hint="the log has the whole message")

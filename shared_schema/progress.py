@@ -1,9 +1,10 @@
 """Records of the compacted `<prefix>.progress` topic (JSON).
 
 `Progress` (key = slot): everything whose commit record starts before `frontier` is on the topics. It is written inside
-the Kafka transaction it speaks of. Transaction markers do not reach all partitions at one moment, so `end_offsets`
-says, for every partition that transaction touched, the offset after its last record: a reader is complete up to
-`frontier` once it has those too.
+the Kafka transaction it speaks of. Transaction markers do not reach all partitions at one moment, and readers take
+each partition in pieces of their own, so `end_offsets` says, for every partition ever written, the offset after the
+last record before `frontier`: a reader is complete up to `frontier` once it has those too. It names all partitions,
+not only those of its own transaction, because compaction removes earlier records.
 
 `Capture` (key = slot|schema|table): the relation's rows as of `snapshot_lsn` are on its topic, and every later change
 follows. It is written in the Kafka transaction of the last snapshot row, and also tells readers of empty tables that

@@ -46,6 +46,7 @@ class Publisher:
         self._schemas: set[bytes] = set()
         self._frontiers: dict[str, Lsn] = {}
         self._captured: dict[TableId, int] = {}
+        self._ends: Offsets = defaultdict(dict)
         self._ensure(progress_topic(prefix), COMPACTED)
         self._ensure(schemas_topic(prefix), COMPACTED)
         self._producer = Producer(
@@ -104,6 +105,8 @@ class Publisher:
         match record:
             case Progress():
                 self._frontiers[record.slot] = record.frontier
+                for topic, partitions in record.end_offsets.items():
+                    self._ends[topic].update(partitions)
             case Capture():
                 self._captured[record.table] = record.relid
 
@@ -171,7 +174,7 @@ class Publisher:
     def _records(self, table: StreamTable, delta: TableDelta, rows: int, ends: Offsets) -> list[Progress | Capture]:
         topic = table_topic(self._prefix, table.table)
         slot = self._slot(table)
-        done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: dict(ends.get(topic, {}))})
+        done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: self._ends[topic] | ends[topic]})
         if not delta.is_fill:
             return [done]
         return [Capture(slot, table.table, table.relid, last_position(delta), rows), done]

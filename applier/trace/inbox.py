@@ -55,6 +55,7 @@ class Inbox:
         self._waiting: deque[Progress] = deque()
         self._pending: dict[TableId, dict[Stamp, Arrival]] = defaultdict(dict)
         self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
+        self._record_partitions: set[TopicPartition] = set()
 
     def add_row(self, at: TopicPartition, offset: int, arrival: Arrival) -> None:
         """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
@@ -67,6 +68,7 @@ class Inbox:
     def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
         """A progress or capture record arrived."""
         self._seen(at, offset)
+        self._record_partitions.add(at)
         match record:
             case Progress():
                 self._waiting.append(record)
@@ -99,10 +101,23 @@ class Inbox:
         self._start = max(self._start, self.frontier)
         return taken
 
+    def positions(self) -> Offsets:
+        """Per partition the offset to read next."""
+        offsets: Offsets = defaultdict(dict)
+        for (topic, partition), offset in self._next.items():
+            offsets[topic][partition] = offset
+        return dict(offsets)
+
     def restart_offsets(self, frontier: Lsn) -> Offsets:
-        """Per partition the offset from which everything at or after `frontier` can be read again."""
+        """Per partition the offset from which everything at or after `frontier` can be read again.
+
+        Not for progress records: a restart reads that small, compacted topic from its beginning, because a capture
+        record in it may be older than the frontier.
+        """
         offsets: Offsets = defaultdict(dict)
         for at, position in self._next.items():
+            if at in self._record_partitions:
+                continue
             marks = self._marks[at]
             place = bisect_left(marks.lsns, frontier.value)
             offsets[at[0]][at[1]] = marks.offsets[place] if place < len(marks.offsets) else position

@@ -29,9 +29,6 @@ log = logging.getLogger(__name__)
 TRIGGER = "50 milliseconds"
 """Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost."""
 
-EARLIEST = -2
-"""Spark's word for the beginning of a partition."""
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -57,8 +54,8 @@ def topics_ready(settings: ApplierSettings) -> bool:
     return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
 
 
-def starting_offsets(settings: ApplierSettings, checkpoint: Offsets) -> str:
-    """Spark's startingOffsets: where the checkpoint says, else from the beginning, which must still be there."""
+def starting_offsets(settings: ApplierSettings, positions: Offsets) -> str:
+    """Spark's startingOffsets: the given positions, else the beginning, which must still be there."""
     prefix = settings.topic_prefix
     admin = AdminClient(client_options(settings))
     consumer = Consumer(client_options(settings) | {"group.id": "pg-trickle-offsets"})
@@ -71,14 +68,17 @@ def starting_offsets(settings: ApplierSettings, checkpoint: Offsets) -> str:
             offsets[topic] = {}
             for partition in metadata.partitions:
                 low, _ = consumer.get_watermark_offsets(KafkaPartition(topic, partition), timeout=30)
-                wanted = checkpoint.get(topic, {}).get(partition, 0)
-                if not is_progress and low > wanted:
+                wanted = positions.get(topic, {}).get(partition, 0)
+                if is_progress:
+                    # Compacted: its beginning moves, but the newest record of every key stays.
+                    wanted = max(wanted, low)
+                if low > wanted:
                     raise StreamLost(
                         f"topic {topic} begins at offset {low}, but the trace needs it from {wanted}",
                         hint="its retention is shorter than the applier was away; run pg-trickle-cdc with a new "
                         "--topic-prefix to load the tables again",
                     )
-                offsets[topic][str(partition)] = EARLIEST if is_progress else wanted
+                offsets[topic][str(partition)] = wanted
     finally:
         consumer.close()
     return json.dumps(offsets)

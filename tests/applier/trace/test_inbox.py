@@ -126,6 +126,7 @@ def test_restart_offsets_point_at_the_first_row_not_yet_durable() -> None:
     inbox = Inbox()
     for offset, lsn in enumerate([5, 5, 8, 12, 12]):
         inbox.add_row(at("a"), offset, arrival("a", lsn, offset))
+    inbox.add_record(PROGRESS, 7, progress(20, a=5))
     assert inbox.restart_offsets(Lsn(8)) == {"t.public.a": {0: 2}}
     assert inbox.restart_offsets(Lsn(9)) == {"t.public.a": {0: 3}}
     assert inbox.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}

@@ -1,0 +1,122 @@
+"""PostgreSQL is the judge: a stream table in PostgreSQL, in Delta and replayed from its topic, against its query.
+
+The three are read by three independent readers (psycopg, delta-rs, fastavro over a plain consumer), none of them ours.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import psycopg
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from deltalake import DeltaTable
+
+Row = tuple[Any, ...]
+Bag = Counter[Row]
+
+HEADER = 10
+"""Two bytes of magic, eight of schema fingerprint."""
+
+
+def query_result(connection: psycopg.Connection[Row], name: str) -> Bag:
+    """The stream table's own query, evaluated by PostgreSQL now."""
+    found = connection.execute(
+        "SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s", (name,)
+    ).fetchone()
+    assert found is not None, f"no stream table {name}"
+    return Counter(connection.execute(str(found[0]).encode()).fetchall())
+
+
+def in_postgres(connection: psycopg.Connection[Row], name: str) -> Bag:
+    return Counter(connection.execute(f'TABLE "{name}"'.encode()).fetchall())
+
+
+def in_delta(root: str, name: str, schema: str = "public") -> Bag:
+    table = DeltaTable(f"{root}/{schema}/{name}").to_pyarrow_table()
+    return Counter(zip(*[table[column].to_pylist() for column in table.column_names], strict=True))
+
+
+@dataclass
+class TopicReplay:
+    """Reads a publication topic from its beginning and plays it back; can go on where it stopped."""
+
+    bootstrap: str
+    topic: str
+    schemas_topic: str
+    rows: Bag = field(default_factory=Counter)
+    stamps: list[tuple[int, int]] = field(default_factory=list)
+    _position: int = 0
+
+    def catch_up(self) -> Bag:
+        schemas = {key.decode(): json.loads(value) for key, value, _ in self._read(self.schemas_topic, 0)}
+        parsed = {key: fastavro.parse_schema(schema) for key, schema in schemas.items()}
+        for _, value, offset in self._read(self.topic, self._position):
+            schema_id = value[2:HEADER].hex()
+            record: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER:]), parsed[schema_id], None)
+            self._apply(record, schemas[schema_id])
+            self._position = offset + 1
+        return Counter({row: n for row, n in self.rows.items() if n})
+
+    def _apply(self, record: dict[str, Any], schema: dict[str, Any]) -> None:
+        self.stamps.append((record["lsn"], record["seq"]))
+        if record["op"] == "T":
+            self.rows.clear()
+            return
+        columns = schema["fields"][-1]["type"][1]["fields"]
+        row = tuple(_value(column["pg_base"], record["row"][column["name"]]) for column in columns)
+        self.rows[row] += 1 if record["op"] == "I" else -1
+        assert self.rows[row] >= 0, f"{row} was withdrawn before it was there"
+
+    def _read(self, topic: str, start: int) -> list[tuple[bytes, bytes, int]]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "oracle",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(topic, 0, start)])
+        out: list[tuple[bytes, bytes, int]] = []
+        try:
+            while True:
+                message = consumer.poll(10)
+                assert message is not None, f"{topic} did not answer"
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    return out
+                out.append((message.key() or b"", message.value() or b"", message.offset() or 0))
+        finally:
+            consumer.close()
+
+
+def _value(pg_base: str, value: Any) -> Any:
+    return Decimal(value) if pg_base == "numeric" and isinstance(value, str) else value
+
+
+def assert_same(expected: Bag, got: Bag, where: str) -> None:
+    missing, extra = expected - got, got - expected
+    assert not missing and not extra, f"{where}: missing {list(missing)[:3]}, unexpected {list(extra)[:3]}"
+
+
+def eventually(check: Callable[[], None], within_s: float = 30) -> None:
+    """Repeat until it holds; for what follows in the background."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            check()
+            return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.25)
