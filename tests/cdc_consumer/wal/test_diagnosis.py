@@ -1,0 +1,40 @@
+"""What the server says becomes an error with a way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_consumer import errors
+from cdc_consumer.wal.conninfo import session_conninfo
+from cdc_consumer.wal.diagnosis import diagnose
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "message", "error", "retryable"),
+    [
+        ("", "server closed the connection unexpectedly", errors.ConnectionLost, True),
+        ("42501", "permission denied for table t", errors.MissingRights, False),
+        ("53400", "all replication slots are in use", errors.NoFreeSlot, False),
+        ("55006", "replication slot is active for PID 1", errors.SlotActive, True),
+        ("55000", "logical decoding requires wal_level >= logical", errors.WrongWalLevel, False),
+        ("55000", 'can no longer access replication slot "s"', errors.SlotLost, False),
+        ("42704", 'publication "p" does not exist', errors.PublicationMissing, False),
+        ("42704", 'replication slot "s" does not exist', errors.SlotLost, False),
+        ("58P01", "requested WAL segment has already been removed", errors.SlotLost, False),
+        ("57P01", "terminating connection due to administrator command", errors.ConnectionLost, True),
+        ("55P03", "canceling statement due to lock timeout", errors.CaptureFailed, True),
+        ("XX000", "something new", errors.SourceError, False),
+    ],
+)
+def test_diagnosis(sqlstate: str, message: str, error: type[errors.SourceError], retryable: bool) -> None:
+    found = diagnose(sqlstate, message)
+    assert type(found) is error
+    assert found.hint
+    assert found.retryable is retryable
+    assert message in found.problem
+
+
+def test_the_users_own_options_are_kept_and_ours_win() -> None:
+    conninfo = session_conninfo("host=h options='-c work_mem=1MB -c datestyle=German'", replication=True)
+    assert "replication=database" in conninfo
+    assert conninfo.index("work_mem") < conninfo.index("datestyle=ISO")
