@@ -144,18 +144,8 @@ class Kafka:
         unfinished.mkdir(mode=0o700)
         properties = self._write_properties("format.properties", unfinished)
         # It lives too short for optimised code.
-        command = [
-            java[0],
-            "-XX:TieredStopAtLevel=1",
-            *java[1:],
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster_id,
-            "-c",
-            str(properties),
-        ]
-        child = process.spawn(command, log=self.log)
+        tool = [java[0], "-XX:TieredStopAtLevel=1", *java[1:], "kafka.tools.StorageTool"]
+        child = process.spawn([*tool, "format", "-t", cluster_id, "-c", properties], log=self.log)
         if child.wait():
             raise StackError(f"Kafka's storage could not be formatted:\n{child.last_words()}", hint=f"see {self.log}")
         properties.unlink()
