@@ -18,6 +18,7 @@ import fastavro
 import psycopg
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 Row = tuple[Any, ...]
 Bag = Counter[Row]
@@ -40,7 +41,10 @@ def in_postgres(connection: psycopg.Connection[Row], name: str) -> Bag:
 
 
 def in_delta(root: str, name: str, schema: str = "public") -> Bag:
-    table = DeltaTable(f"{root}/{schema}/{name}").to_pyarrow_table()
+    try:
+        table = DeltaTable(f"{root}/{schema}/{name}").to_pyarrow_table()
+    except TableNotFoundError as error:
+        raise AssertionError(f"{name} is not in Delta yet") from error
     return Counter(zip(*[table[column].to_pylist() for column in table.column_names], strict=True))
 
 
@@ -56,9 +60,11 @@ class TopicReplay:
     _position: int = 0
 
     def catch_up(self) -> Bag:
+        messages = self._read(self.topic, self._position)
+        # After the rows: a schema is committed with the first row that needs it, never later.
         schemas = {key.decode(): json.loads(value) for key, value, _ in self._read(self.schemas_topic, 0)}
         parsed = {key: fastavro.parse_schema(schema) for key, schema in schemas.items()}
-        for _, value, offset in self._read(self.topic, self._position):
+        for _, value, offset in messages:
             schema_id = value[2:HEADER].hex()
             record: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER:]), parsed[schema_id], None)
             self._apply(record, schemas[schema_id])

@@ -28,6 +28,7 @@ from shared_schema.topics import escape_name
 log = logging.getLogger(__name__)
 
 _ACT = "__act"
+_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 _TXN = "spark.databricks.delta.write.txn"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -129,14 +130,11 @@ class DeltaSink:
     def _fill(self, table: StreamTable, rows: pa.Table) -> None:
         width = len(table.columns)
         named = self._copies(self._frame(table, rows), width).toDF(*[c.name for c in table.columns])
-        (
-            named.coalesce(1)
-            .write.format("delta")
-            .mode("overwrite")
-            .option("overwriteSchema", "true")
-            .option("delta.columnMapping.mode", "name")
-            .save(self.path(table))
-        )
+        writer = named.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        if any(_NEEDS_MAPPING.intersection(c.name) for c in table.columns):
+            # Not every reader understands column mapping, so only names that Parquet refuses ask for it.
+            writer = writer.option("delta.columnMapping.mode", "name")
+        writer.save(self.path(table))
 
     def _merge(self, table: StreamTable, rows: pa.Table) -> None:
         width = len(table.columns)

@@ -1,0 +1,1 @@
+"""`make demo`: a small shop, three stream tables, a writer, and a check against PostgreSQL."""

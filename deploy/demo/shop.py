@@ -1,0 +1,85 @@
+"""The shop of the demo: tables, stream tables and a writer that never rests."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+
+import psycopg
+
+CUSTOMERS = 1_000
+ORDERS = 20_000
+
+TABLES = f"""
+CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, segment text NOT NULL);
+CREATE TABLE orders (id bigint PRIMARY KEY, customer int NOT NULL, amount numeric(10,2) NOT NULL, status text NOT NULL);
+INSERT INTO customers
+    SELECT i, 'customer ' || i, (ARRAY['retail','wholesale','online','partner'])[1 + i % 4]
+    FROM generate_series(1, {CUSTOMERS}) i;
+INSERT INTO orders
+    SELECT i, 1 + i * 7919 % {CUSTOMERS}, (i * 31 % 50000) / 100.0, (ARRAY['open','paid','sent'])[1 + i % 3]
+    FROM generate_series(1, {ORDERS}) i;
+"""
+
+STREAM_TABLES = {
+    "large_open_orders": "SELECT id, customer, amount FROM orders WHERE status = 'open' AND amount > 450",
+    "orders_by_status": "SELECT status, count(*) AS orders, sum(amount) AS revenue FROM orders GROUP BY status",
+    "revenue_by_segment": "SELECT c.segment, count(*) AS orders, sum(o.amount) AS revenue"
+    " FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.segment",
+}
+
+
+@dataclass
+class Writer:
+    """Commits small random transactions on its own thread, and measures how soon one of them is visible."""
+
+    url: str
+    per_second: float
+    commits: int = 0
+    rows: int = 0
+    latencies_s: list[float] = field(default_factory=list)
+    error: BaseException | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _random: random.Random = field(default_factory=lambda: random.Random(7))
+
+    def start(self) -> threading.Thread:
+        """Begin writing; `stop` ends it."""
+        thread = threading.Thread(target=self._run, name="writer")
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        try:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                probed = time.monotonic()
+                while not self._stop.wait(1 / self.per_second):
+                    self._transaction(connection)
+                    if time.monotonic() - probed > 1:
+                        probed = time.monotonic()
+                        connection.execute("SELECT pgtrickle.wait_for('revenue_by_segment')")
+                        self.latencies_s.append(time.monotonic() - probed)
+        except psycopg.Error as error:
+            self.error = error
+
+    def _transaction(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        r = self._random
+        with connection.transaction():
+            for _ in range(r.randint(1, 5)):
+                order, amount = r.randint(1, ORDERS * 2), r.randint(1, 50_000) / 100
+                kind = r.random()
+                if kind < 0.15:
+                    connection.execute("DELETE FROM orders WHERE id = %s", (order,))
+                else:
+                    connection.execute(
+                        "INSERT INTO orders VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE"
+                        " SET amount = excluded.amount, status = excluded.status",
+                        (order, r.randint(1, CUSTOMERS), amount, r.choice(["open", "paid", "sent"])),
+                    )
+                self.rows += 1
+        self.commits += 1
