@@ -7,7 +7,7 @@ so a definition never sees columns of yesterday.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, LiteralString
@@ -146,6 +146,10 @@ class Catalog:
         if oid not in self._functions:
             self._load_functions(_FUNCTIONS_OF_USERS, [oid])
         return self._functions[oid]
+
+    def built_in_functions(self) -> Iterator[FunctionInfo]:
+        """Every function that came with the server."""
+        return (f for f in self._functions.values() if f.oid < FIRST_USER_OID)
 
     def operator(self, oid: int) -> OperatorInfo:
         """An operator."""

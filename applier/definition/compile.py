@@ -37,7 +37,7 @@ _CONNECTIVES = {
     tree.Connective.OR: Logic.OR,
     tree.Connective.NOT: Logic.NOT,
 }
-_BOUNDED_HINT = "declare or cast the numeric as numeric(p,s) with at most 38 digits"
+_OTHER_TYPE = "cast or store the values in one type"
 
 
 class Compiler:
@@ -63,8 +63,10 @@ class Compiler:
             case tree.Constant():
                 return self._constant(expression)
             case tree.Apply():
+                # The function first: where it is not listed, its arguments do not matter.
+                self._entry(expression)
                 args = tuple(self.compile(arg) for arg in expression.args)
-                return self._call(expression.function, args, expression)
+                return self._call(args, expression)
             case tree.Relabel():
                 return self._relabel(expression)
             case tree.DistinctFrom():
@@ -111,17 +113,21 @@ class Compiler:
             )
         return Const(value, ValueType(pg, carrier))
 
-    def _call(self, function: int, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
-        info = self._catalog.function(function)
+    def _entry(self, origin: tree.Apply | tree.AnyOf) -> tuple[FunctionInfo, Entry]:
+        info = self._catalog.function(origin.function)
         entry = ENTRIES.get(info.signature)
         if entry is None:
             raise self._unlisted(info, origin)
+        return info, entry
+
+    def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
+        info, entry = self._entry(origin)
         self._check_collation(entry, origin)
         try:
             carrier = entry.carrier(args)
         except Unfit as error:
             construct = f"{self._called(info, origin)} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=_BOUNDED_HINT, token=origin.at) from error
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=origin.at) from error
         if isinstance(origin, tree.AnyOf):
             return Call(info.signature, args, BOOL)
         typmod = _typmod(info.signature, args)
@@ -129,7 +135,7 @@ class Compiler:
         return _folded(call)
 
     def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> Refused:
-        construct = f"{self._called(info, origin)}"
+        construct = self._called(info, origin)
         if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
             hint = "compare with a column, or filter when reading the stream table"
             return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
@@ -138,10 +144,12 @@ class Compiler:
                 hint = "store the value in a column; a volatile result has no one right content"
                 return Refused(Reason.VOLATILE, construct, hint=hint, token=origin.at, full_in_postgres=False)
             case Volatility.STABLE:
-                hint = "its result depends on session settings; use a form that does not, or store the value"
+                hint = (
+                    "its result depends on session settings; use a form that does not (AT TIME ZONE 'UTC'), or store it"
+                )
                 return Refused(Reason.SESSION, construct, hint=hint, token=origin.at)
             case Volatility.IMMUTABLE:
-                hint = "it is not yet proven equal in Spark; store the value in a generated or plain column"
+                hint = "it is not yet proven equal in Spark; store the value in a column"
                 return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
             case _:
                 assert_never(info.volatility)
@@ -217,10 +225,7 @@ class Compiler:
 
     def _any_of(self, expression: tree.AnyOf) -> Expr:
         subject = self.compile(expression.subject)
-        calls = tuple(
-            self._call(expression.function, (subject, self.compile(element)), expression)
-            for element in expression.elements
-        )
+        calls = tuple(self._call((subject, self.compile(element)), expression) for element in expression.elements)
         if not calls:
             raise unknown("ANY of an empty list")
         return calls[0] if len(calls) == 1 else BoolOp(Logic.AND if expression.every else Logic.OR, calls, BOOL)
@@ -229,7 +234,7 @@ class Compiler:
         try:
             return unify(args)
         except Unfit as error:
-            raise Refused(Reason.CARRIER, error.problem, hint=_BOUNDED_HINT, token=at) from error
+            raise Refused(Reason.CARRIER, error.problem, hint=error.hint or _OTHER_TYPE, token=at) from error
 
 
 def _typmod(signature: str, args: tuple[Expr, ...]) -> int:

@@ -106,20 +106,26 @@ class Fields:
             return None
         return int(value.text)
 
+    def harmless(self, *names: str) -> None:
+        """Check spare fields before the rest is read, where another value would change the meaning of the rest."""
+        for name in names:
+            self._check(name, self.tree(name))
+
     def done(self) -> None:
         """Check the fields nobody took."""
-        spare = SPARE[self._node.kind]
         for name, value in self._node.fields.items():
-            if name in self._taken:
-                continue
-            rule = spare.get(name)
-            if rule is None or not rule.covers(self._major):
-                raise unknown(f"the field {name} of a {self._node.kind} node")
-            if rule.values is None or value in rule.values:
-                continue
-            if rule.construct:
-                raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=self._position())
-            raise unknown(f"the value of {name} in a {self._node.kind} node")
+            if name not in self._taken:
+                self._check(name, value)
+
+    def _check(self, name: str, value: Tree) -> None:
+        rule = SPARE[self._node.kind].get(name)
+        if rule is None or not rule.covers(self._major):
+            raise unknown(f"the field {name} of a {self._node.kind} node")
+        if rule.values is None or value in rule.values:
+            return
+        if rule.construct:
+            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=self._position())
+        raise unknown(f"the value of {name} in a {self._node.kind} node")
 
     def _malformed(self, name: str) -> Refused:
         return unknown(f"the form of {name} in a {self._node.kind} node")

@@ -141,6 +141,5 @@ def _aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog) -> Agg
         carrier = aggregate_carrier(info.signature, arg)
     except Unfit as error:
         construct = f"the aggregate {info.signature} on {error.problem}"
-        hint = "declare or cast the numeric as numeric(p,s) with at most 38 digits"
-        raise Refused(Reason.CARRIER, construct, hint=hint, token=call.at) from error
+        raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
     return AggregateCall(kind, arg, ValueType(catalog.pg_type(call.type, -1), carrier))

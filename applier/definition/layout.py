@@ -54,7 +54,7 @@ _PERMISSIONS = {
     "perminfoindex": _any(since=16),
 }
 
-_OPERATOR = {"opretset": _only("false", means="an operator that returns a set")}
+_OPERATOR = {"opretset": _only("false", means="an operator that returns a set", hint="use a function of one value")}
 
 SPARE: dict[str, dict[str, Spare]] = {
     "QUERY": {
@@ -134,7 +134,7 @@ SPARE: dict[str, dict[str, Spare]] = {
         "hashable": _any(),
     },
     "VAR": {
-        "varnullingrels": _only("(b)", since=16, means="a column of an outer join"),
+        "varnullingrels": _only("(b)", since=16, means="a column of an outer join", hint="use an inner join"),
         "varreturningtype": _only("0", since=18),
         "varnosyn": _any(),
         "varattnosyn": _any(),

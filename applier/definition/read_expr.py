@@ -188,6 +188,7 @@ def _any_of(fields: Fields, major: int) -> tree.AnyOf:
 
 
 def _aggregate(fields: Fields, major: int) -> tree.AggregateOf:
+    fields.harmless("aggkind", "aggorder", "aggdistinct")
     return tree.AggregateOf(
         function=fields.integer("aggfnoid"),
         type=fields.integer("aggtype"),

@@ -38,6 +38,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
     fields = Fields(node, major)
     if fields.integer("commandType") != _SELECT:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
+    fields.harmless("setOperations", "groupingSets")
     items, where = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(

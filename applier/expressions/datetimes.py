@@ -1,14 +1,17 @@
 """date, timestamp, timestamptz: comparisons, casts between date and timestamp, days between dates.
 
-Nothing here depends on a time zone: what does (date against timestamptz) is STABLE in PostgreSQL and refused.
+Nothing here depends on a session's time zone: what does (date against timestamptz) is STABLE in PostgreSQL and
+refused. AT TIME ZONE is taken for UTC, which is also the zone Spark runs in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from applier.expressions.entry import Entry, fixed_carrier, template
+from applier.expressions.entry import Entry, Fixed, Unfit, fixed_carrier, literal_text, template
 from applier.expressions.integers import COMPARISONS
+from applier.plan.expr import Expr
 
 CARRIERS = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 
@@ -38,6 +41,23 @@ def _comparisons() -> Iterator[Entry]:
         )
 
 
+def _utc(result: str, args: tuple[Expr, ...]) -> str:
+    if literal_text(args[0]).upper() not in ("UTC", "GMT", "ETC/UTC"):
+        raise Unfit("a time zone other than UTC", hint="write AT TIME ZONE 'UTC'")
+    source = "timestamp" if result == "timestamp_ntz" else "timestamp_ntz"
+    return fixed_carrier(["string", source], result)(args)
+
+
+def _zones() -> Iterator[Entry]:
+    for source, result in (("timestamptz", "timestamp_ntz"), ("timestamp", "timestamp")):
+        yield Entry(
+            signature=f"timezone(text,{source})",
+            carrier=partial(_utc, result),
+            sql=template("CAST({1} AS {type})"),
+            fuzz=((Fixed("'UTC'"), source), (Fixed("'utc'"), source)),
+        )
+
+
 def _casts() -> Iterator[Entry]:
     yield Entry(
         signature="timestamp(date)",
@@ -59,4 +79,4 @@ def _casts() -> Iterator[Entry]:
     )
 
 
-ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_casts())
+ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_zones(), *_casts())

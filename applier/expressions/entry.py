@@ -18,6 +18,9 @@ from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
+BOUNDED_HINT = "declare or cast the numeric as numeric(p,s) with at most 38 digits"
+
+
 class Unfit(TrickleError):
     """The function is listed, but not for arguments of this form."""
 
@@ -90,7 +93,7 @@ def decimal_of(expr: Expr) -> tuple[int, int]:
     """Precision and scale of a decimal carrier; Unfit for any other."""
     found = _DECIMAL.fullmatch(expr.type.spark)
     if found is None:
-        raise Unfit("a numeric without precision and scale")
+        raise Unfit("a numeric without precision and scale", hint=BOUNDED_HINT)
     return int(found[1]), int(found[2])
 
 
@@ -104,7 +107,7 @@ def common_decimal(sizes: Sequence[tuple[int, int]]) -> str:
     scale = max(s for _, s in sizes)
     precision = max(p - s for p, s in sizes) + scale
     if precision > MAX_DECIMAL_DIGITS:
-        raise Unfit(f"numerics that need {precision} digits together")
+        raise Unfit(f"numerics that need {precision} digits together", hint=BOUNDED_HINT)
     return decimal(precision, scale)
 
 
@@ -112,11 +115,11 @@ def literal_int(arg: Expr) -> int:
     """The value of a literal integer argument; Unfit for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, int):
         return arg.value
-    raise Unfit("an argument that is not a literal number")
+    raise Unfit("an argument that is not a literal number", hint="write the number itself")
 
 
 def literal_text(arg: Expr) -> str:
     """The value of a literal text argument; Unfit for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, str):
         return arg.value
-    raise Unfit("an argument that is not a literal text")
+    raise Unfit("an argument that is not a literal text", hint="write the text itself")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from applier.expressions.entry import (
+    BOUNDED_HINT,
     Entry,
     Fixed,
     FuzzArg,
@@ -35,13 +36,17 @@ _FUZZ_PAIRS: tuple[tuple[FuzzArg, ...], ...] = (
 )
 _FUZZ_SINGLE: tuple[tuple[FuzzArg, ...], ...] = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
 
+# Spark's own unary minus and abs() round beyond 34 digits; its subtraction is exact.
+_NEGATED = "CAST((CAST(0 AS {type}) - {0}) AS {type})"
+_ABSOLUTE = "CASE WHEN {0} < CAST(0 AS {type}) THEN " + _NEGATED + " ELSE {0} END"
+
 _INTEGER_DIGITS = {"int2": 5, "int4": 10, "int8": 19}
 
 
 def _sized(precision: int, scale: int, operands: Sequence[tuple[int, int]]) -> str:
     open_ended = any(p == MAX_DECIMAL_DIGITS for p, _ in operands)
     if scale > MAX_DECIMAL_DIGITS or (precision > MAX_DECIMAL_DIGITS and not open_ended):
-        raise Unfit(f"a numeric result of up to {precision} digits")
+        raise Unfit(f"a numeric result of up to {precision} digits", hint=BOUNDED_HINT)
     return decimal(min(precision, MAX_DECIMAL_DIGITS), scale)
 
 
@@ -99,10 +104,10 @@ def _arithmetic() -> Iterator[Entry]:
             fuzz=_FUZZ_PAIRS,
         )
     singles = (
-        ("numeric_uminus", "CAST((- {0}) AS {type})"),
+        ("numeric_uminus", _NEGATED),
         ("numeric_uplus", "{0}"),
-        ("numeric_abs", "CAST(abs({0}) AS {type})"),
-        ("abs", "CAST(abs({0}) AS {type})"),
+        ("numeric_abs", _ABSOLUTE),
+        ("abs", _ABSOLUTE),
     )
     for function, form in singles:
         yield Entry(signature=f"{function}(numeric)", carrier=_same, sql=template(form), fuzz=_FUZZ_SINGLE)
@@ -116,7 +121,7 @@ def _whole(args: tuple[Expr, ...]) -> str:
 def _rounded(args: tuple[Expr, ...]) -> str:
     (precision, scale), places = decimal_of(args[0]), literal_int(args[1])
     if not 0 <= places <= MAX_DECIMAL_DIGITS:
-        raise Unfit(f"rounding to {places} places")
+        raise Unfit(f"rounding to {places} places", hint="round to 0 to 38 places")
     return _sized(precision - scale + 1 + places, places, [(precision, scale)])
 
 
@@ -124,7 +129,7 @@ def _cast_to_size(args: tuple[Expr, ...]) -> str:
     decimal_of(args[0])
     size = PgType(1700, literal_int(args[1]), "numeric", "").precision_scale
     if size is None or size[0] > MAX_DECIMAL_DIGITS or not 0 <= size[1] <= size[0]:
-        raise Unfit("a numeric of more than 38 digits or a negative scale")
+        raise Unfit("a numeric of more than 38 digits or a negative scale", hint=BOUNDED_HINT)
     return decimal(*size)
 
 

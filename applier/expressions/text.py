@@ -88,7 +88,7 @@ def _shortened(args: tuple[Expr, ...]) -> str:
         raise Unfit(f"values held as {args[0].type.spark}")
     explicit = args[2]
     if not isinstance(explicit, Const) or explicit.value is not True or literal_int(args[1]) <= VARHDRSZ:
-        raise Unfit("a length that is assigned, not cast")
+        raise Unfit("a length that is assigned, not cast", hint="write an explicit cast")
     return _TEXT
 
 
@@ -126,7 +126,7 @@ def _pattern(pattern: str) -> str:
             continue
         escaped = next(characters, None)
         if escaped is None:
-            raise Unfit("a LIKE pattern that ends with its escape character")
+            raise Unfit("a LIKE pattern that ends with its escape character", hint="double the last backslash")
         out.append("\\" + escaped if escaped in "\\%_" else escaped)
     return "".join(out)
 

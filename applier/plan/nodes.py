@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, AggregateKind, Col, Expr, ValueType, nullable
+from applier.plan.expr import AggregateCall, AggregateKind, Col, Expr, ValueType, Widen, nullable
 from shared_schema.table_schema import TableId
 
 
@@ -143,13 +143,36 @@ def row_key(node: Node) -> tuple[int, ...] | None:
         case Project():
             return _projected_key(row_key(node.input), node.exprs)
         case Join():
-            left, right = row_key(node.left), row_key(node.right)
-            width = len(fields(node.left))
-            return None if left is None or right is None else left + tuple(width + i for i in right)
+            return _joined_key(node)
         case Aggregate():
             return tuple(range(len(node.keys)))
         case _:
             assert_never(node)
+
+
+def _joined_key(node: Join) -> tuple[int, ...] | None:
+    """A side whose key the pairs bind has at most one row for each row of the other: its own key is not needed."""
+    left, right = row_key(node.left), row_key(node.right)
+    if left is None or right is None:
+        return None
+    width = len(fields(node.left))
+    shifted = tuple(width + i for i in right)
+    if set(right) <= {_bound(theirs) for _, theirs in node.equi}:
+        return left
+    if set(left) <= {_bound(ours) for ours, _ in node.equi}:
+        return shifted
+    return left + shifted
+
+
+def _bound(expr: Expr) -> int | None:
+    """The column that a pair's side fixes; a wider carrier fixes it too."""
+    match expr:
+        case Col():
+            return expr.ordinal
+        case Widen(arg=arg):
+            return _bound(arg)
+        case _:
+            return None
 
 
 def _projected_key(key: tuple[int, ...] | None, exprs: tuple[Expr, ...]) -> tuple[int, ...] | None:

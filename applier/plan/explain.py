@@ -1,0 +1,118 @@
+"""A plan as an indented text tree for people: what each node computes, its row key, how a change passes through it.
+
+Columns are written as in the plan, c0.. from the left; the outermost names come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from applier.plan.expr import AggregateCall, BoolOp, Call, Case, Coalesce, Col, Const, Expr, Logic, NullTest, Widen
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, StreamPlan, fields, inputs, row_key
+
+_INDENT = "  "
+
+
+def explain(plan: StreamPlan) -> str:
+    """The tree, parents above their inputs, one blank-free text that ends with a newline."""
+    columns = zip(plan.names, fields(plan.root), strict=True)
+    head = ", ".join(f"{name} {field.type.pg.display}" for name, field in columns)
+    return "\n".join([f"StreamTable ({head})", *_lines(plan.root, 1)]) + "\n"
+
+
+def _lines(node: Node, depth: int) -> Iterator[str]:
+    yield f"{_INDENT * depth}{describe(node)}"
+    notes = f"key {_key(node)}; delta {delta_strategy(node)}; carries {_carriers(node)}"
+    yield f"{_INDENT * (depth + 2)}{notes}"
+    for child in inputs(node):
+        yield from _lines(child, depth + 1)
+
+
+def describe(node: Node) -> str:
+    """The node itself in one line."""
+    match node:
+        case Scan():
+            return f"Scan {node.table} reads {', '.join(node.columns) or 'no column'}"
+        case Filter():
+            return f"Filter {render(node.predicate)}"
+        case Project():
+            return f"Project {', '.join(render(e) for e in node.exprs)}"
+        case Join():
+            pairs = ", ".join(f"left {render(left)} = right {render(right)}" for left, right in node.equi)
+            residual = "" if node.residual is None else f" where {render(node.residual)}"
+            return f"Join on {pairs}{residual}" if pairs else f"CrossJoin{residual}"
+        case Aggregate():
+            keys = f" by {', '.join(render(k) for k in node.keys)}" if node.keys else ""
+            calls = f" of {', '.join(render_call(c) for c in node.calls)}" if node.calls else ""
+            return f"Aggregate{keys}{calls}"
+        case _:
+            assert_never(node)
+
+
+def delta_strategy(node: Node) -> str:
+    """How a change of the inputs becomes a change of the output."""
+    match node:
+        case Scan():
+            return "change rows"
+        case Filter() | Project():
+            return "linear"
+        case Join():
+            return "bilinear"
+        case Aggregate():
+            return "additive accumulators"
+        case _:
+            assert_never(node)
+
+
+def _key(node: Node) -> str:
+    key = row_key(node)
+    if key is None:
+        return "none"
+    return "(" + ", ".join(f"c{i}" for i in key) + ")"
+
+
+def _carriers(node: Node) -> str:
+    found = [f"{f.type.spark}{'' if f.nullable else ' not null'}" for f in fields(node)]
+    return "(" + ", ".join(found) + ")"
+
+
+def render(expr: Expr) -> str:
+    """An expression in the words of PostgreSQL's own functions."""
+    match expr:
+        case Col():
+            return f"c{expr.ordinal}"
+        case Const():
+            return _constant(expr)
+        case Call():
+            return f"{expr.signature.partition('(')[0]}({', '.join(render(a) for a in expr.args)})"
+        case BoolOp(logic=Logic.NOT):
+            return f"NOT {render(expr.args[0])}"
+        case BoolOp():
+            return "(" + f" {expr.logic.name} ".join(render(a) for a in expr.args) + ")"
+        case NullTest():
+            return f"{render(expr.arg)} IS {'NOT ' if expr.negated else ''}NULL"
+        case Coalesce():
+            return f"coalesce({', '.join(render(a) for a in expr.args)})"
+        case Widen():
+            return f"{render(expr.arg)} as {expr.type.spark}"
+        case Case():
+            whens = "".join(f"WHEN {render(c)} THEN {render(r)} " for c, r in expr.branches)
+            return f"CASE {whens}ELSE {render(expr.default)} END"
+        case _:
+            assert_never(expr)
+
+
+def _constant(const: Const) -> str:
+    match const.value:
+        case None:
+            return "NULL"
+        case str() as text:
+            return "'" + text.replace("'", "''") + "'"
+        case value:
+            return str(value)
+
+
+def render_call(call: AggregateCall) -> str:
+    """One aggregate."""
+    return call.kind.value if call.arg is None else f"{call.kind.value}({render(call.arg)})"

@@ -1,0 +1,248 @@
+-- Queries that PostgreSQL would run and we refuse; the reasons are in plan/golden/refusals.txt.
+
+-- name: left_join
+SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id;
+
+-- name: right_join
+SELECT o.id FROM customer c RIGHT JOIN orders o ON o.customer_id = c.id;
+
+-- name: full_join
+SELECT o.id FROM customer c FULL JOIN orders o ON o.customer_id = c.id;
+
+-- name: union
+SELECT id FROM customer UNION ALL SELECT id FROM orders;
+
+-- name: distinct
+SELECT DISTINCT region FROM customer;
+
+-- name: distinct_on
+SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, id;
+
+-- name: limit
+SELECT id FROM customer ORDER BY id LIMIT 3;
+
+-- name: offset
+SELECT id FROM customer ORDER BY id OFFSET 3;
+
+-- name: with_ties
+SELECT id FROM customer ORDER BY id FETCH FIRST 3 ROWS WITH TIES;
+
+-- name: cte
+WITH big AS (SELECT id FROM orders WHERE amount > 10) SELECT id FROM big;
+
+-- name: recursive
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r;
+
+-- name: window
+SELECT id, row_number() OVER (ORDER BY id) FROM customer;
+
+-- name: rollup
+SELECT region, count(*) FROM customer GROUP BY ROLLUP (region);
+
+-- name: exists
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id);
+
+-- name: in_subquery
+SELECT id FROM customer WHERE id IN (SELECT customer_id FROM orders);
+
+-- name: scalar_subquery
+SELECT id, (SELECT max(amount) FROM orders) AS top FROM customer;
+
+-- name: lateral
+SELECT c.id, o.n
+FROM customer c, LATERAL (SELECT count(*) AS n FROM orders WHERE customer_id = c.id) o;
+
+-- name: values
+SELECT v FROM (VALUES (1), (2)) t(v);
+
+-- name: function_in_from
+SELECT g FROM generate_series(1, 3) g;
+
+-- name: no_from
+SELECT 1 AS one;
+
+-- name: no_columns
+SELECT FROM customer;
+
+-- name: for_update
+SELECT id FROM customer FOR UPDATE;
+
+-- name: check_option
+SELECT id FROM customer WITH CHECK OPTION;
+
+-- name: tablesample
+SELECT id FROM customer TABLESAMPLE SYSTEM (10);
+
+-- name: min
+SELECT min(amount) FROM orders;
+
+-- name: avg
+SELECT avg(amount) FROM orders;
+
+-- name: sum_float
+SELECT sum(score) FROM customer;
+
+-- name: sum_unbounded
+SELECT sum(wealth) FROM customer;
+
+-- name: count_distinct
+SELECT count(DISTINCT region) FROM customer;
+
+-- name: sum_filter
+SELECT sum(amount) FILTER (WHERE amount > 0) FROM orders;
+
+-- name: string_agg
+SELECT string_agg(name, ',' ORDER BY id) FROM customer;
+
+-- name: percentile
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY amount) FROM orders;
+
+-- name: random
+SELECT id, random() AS luck FROM customer;
+
+-- name: nextval
+SELECT id, pg_backend_pid() AS who, clock_timestamp() AS moment FROM customer;
+
+-- name: now
+SELECT id FROM orders WHERE placed > now();
+
+-- name: current_date
+SELECT id FROM customer WHERE born < CURRENT_DATE;
+
+-- name: today
+SELECT id FROM customer WHERE born < 'today';
+
+-- name: tomorrow_midnight
+SELECT id FROM orders WHERE placed < 'tomorrow 00:00'::timestamptz;
+
+-- name: stable_cast
+SELECT id, placed::date AS day FROM orders;
+
+-- name: stable_comparison
+SELECT id FROM orders WHERE placed > delivered;
+
+-- name: upper
+SELECT upper(name) FROM customer;
+
+-- name: regex
+SELECT id FROM customer WHERE name ~ '^a';
+
+-- name: numeric_division
+SELECT id, amount / 3 AS third FROM orders;
+
+-- name: float_arithmetic
+SELECT score + 1 AS more FROM customer;
+
+-- name: user_function
+SELECT twice(id) FROM customer;
+
+-- name: user_function_in_disguise
+SELECT int4pl(name, name) FROM customer;
+
+-- name: cast_to_text
+SELECT id::text FROM customer;
+
+-- name: cast_text_to_char
+SELECT name::char(3) FROM customer;
+
+-- name: cast_to_domain
+SELECT amount::price AS p FROM orders;
+
+-- name: array
+SELECT ARRAY[id] AS ids FROM customer;
+
+-- name: any_array
+SELECT id FROM customer WHERE id = ANY ('{1,2}'::int[]);
+
+-- name: row_comparison
+SELECT id FROM customer WHERE (id, name) < (1, 'a');
+
+-- name: row_is_null
+SELECT ROW(id, name) IS NULL AS n FROM customer;
+
+-- name: greatest
+SELECT greatest(id, 1) FROM customer;
+
+-- name: jsonb_operator
+SELECT notes ->> 'a' AS a FROM customer;
+
+-- name: jsonb_equality
+SELECT a.id FROM customer a JOIN customer b ON a.notes = b.notes;
+
+-- name: interval
+SELECT id FROM orders WHERE delivered > placed + interval '1 day';
+
+-- name: interval_literal
+SELECT id, interval '1 day' AS day FROM orders;
+
+-- name: infinite_date
+SELECT id FROM customer WHERE born < 'infinity';
+
+-- name: numeric_nan
+SELECT id FROM customer WHERE credit <> 'NaN';
+
+-- name: long_literal
+SELECT id FROM orders WHERE amount < 1234567890123456789012345678901234567890;
+
+-- name: too_many_digits
+SELECT id, amount * amount * amount * amount AS v FROM orders;
+
+-- name: unbounded_comparison
+SELECT id FROM customer WHERE wealth > 5;
+
+-- name: like_trailing_escape
+SELECT id FROM customer WHERE name LIKE 'a\';
+
+-- name: like_column
+SELECT id FROM customer WHERE name LIKE region;
+
+-- name: like_char_n
+SELECT id FROM customer WHERE code LIKE 'a%';
+
+-- name: group_by_float
+SELECT score, count(*) FROM customer GROUP BY score;
+
+-- name: group_by_jsonb
+SELECT notes, count(*) FROM customer GROUP BY notes;
+
+-- name: group_by_unbounded
+SELECT wealth, count(*) FROM customer GROUP BY wealth;
+
+-- name: whole_row
+SELECT c AS c FROM customer c;
+
+-- name: system_column
+SELECT ctid AS place FROM customer;
+
+-- name: generated_column
+SELECT b FROM computed;
+
+-- name: catalog_table
+SELECT relname FROM pg_class;
+
+-- name: catalog_view
+SELECT table_name FROM information_schema.tables;
+
+-- name: materialized_view
+SELECT one FROM stored;
+
+-- name: unlogged
+SELECT id FROM scratch;
+
+-- name: row_security
+SELECT id FROM guarded;
+
+-- name: inheritance
+SELECT id FROM parent;
+
+-- name: partition
+SELECT value FROM measure_old;
+
+-- name: only_partitioned
+SELECT value FROM ONLY measure;
+
+-- name: security_barrier
+SELECT id FROM barrier;
+
+-- name: inside_view
+SELECT luck FROM drawn;

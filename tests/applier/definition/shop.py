@@ -1,0 +1,38 @@
+"""A small schema for definitions: every carrier, keys and no keys, a view, a partitioned table, what is refused."""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+SCHEMA: LiteralString = """
+CREATE DOMAIN price AS numeric(10,2);
+CREATE TABLE customer (
+    id int PRIMARY KEY, name text NOT NULL, code char(4), region varchar(10), vip bool, born date,
+    credit numeric(10,2), score float8, tag uuid, notes jsonb, wealth numeric
+);
+CREATE TABLE orders (
+    id bigint PRIMARY KEY, customer_id int NOT NULL, amount numeric(10,2), quantity smallint,
+    placed timestamptz, delivered timestamp, state text COLLATE "C", cost price
+);
+CREATE TABLE log (customer_id int, event text, weight bigint);
+CREATE TABLE line (order_id bigint, number int, sku text, units int, PRIMARY KEY (order_id, number));
+CREATE TABLE measure (day date NOT NULL, place int NOT NULL, value int, PRIMARY KEY (day, place))
+    PARTITION BY RANGE (day);
+CREATE TABLE measure_old PARTITION OF measure FOR VALUES FROM (MINVALUE) TO ('2020-01-01');
+CREATE TABLE measure_new PARTITION OF measure FOR VALUES FROM ('2020-01-01') TO (MAXVALUE);
+CREATE VIEW open_orders AS SELECT id, customer_id, amount FROM orders WHERE state = 'open';
+CREATE VIEW open_totals AS
+    SELECT customer_id, sum(amount) AS total, count(*) AS n FROM open_orders GROUP BY customer_id;
+
+CREATE TABLE guarded (id int PRIMARY KEY);
+ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
+CREATE TABLE parent (id int);
+CREATE TABLE child () INHERITS (parent);
+CREATE UNLOGGED TABLE scratch (id int);
+CREATE MATERIALIZED VIEW stored AS SELECT 1 AS one;
+CREATE VIEW barrier WITH (security_barrier) AS SELECT id FROM customer;
+CREATE VIEW drawn AS SELECT id, random() AS luck FROM customer;
+CREATE TABLE computed (a int, b int GENERATED ALWAYS AS (a * 2) STORED);
+CREATE FUNCTION int4pl(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2';
+"""

@@ -1,0 +1,224 @@
+-- Queries that are taken: each has a golden plan, and its Spark snapshot equals PostgreSQL.
+
+-- name: select_where
+SELECT id, name, credit FROM customer WHERE credit > 100 AND vip;
+
+-- name: all_columns
+SELECT * FROM customer;
+
+-- name: whole_table_keyword
+TABLE log;
+
+-- name: no_key_read
+SELECT name, region FROM customer;
+
+-- name: constant_column
+SELECT 1 AS one, 'it''s' AS word, 2.50 AS price, DATE '2024-02-29' AS leap, id FROM customer;
+
+-- name: null_columns
+SELECT NULL AS nothing, NULL::int AS number, NULL::numeric AS amount, id FROM customer;
+
+-- name: arithmetic
+SELECT id, quantity * 2 - 1 AS q, amount * quantity AS total, -amount AS back FROM orders;
+
+-- name: integer_division
+SELECT id, quantity / 3 AS third, quantity % 3 AS rest FROM orders;
+
+-- name: numeric_functions
+SELECT id, round(amount) AS r, round(amount, 1) AS r1, ceil(amount), floor(amount), abs(amount)
+FROM orders;
+
+-- name: casts
+SELECT orders.id::int, quantity::bigint, amount::int AS whole, amount::numeric(6,1) AS short, region::varchar(2)
+FROM orders, customer
+WHERE orders.customer_id = customer.id;
+
+-- name: null_tests
+SELECT id, amount IS NULL AS missing, state IS NOT NULL AS known FROM orders;
+
+-- name: three_valued
+SELECT id FROM customer WHERE NOT (vip AND credit > 10) OR vip IS UNKNOWN;
+
+-- name: truth_tests
+SELECT id, vip IS TRUE AS a, vip IS NOT TRUE AS b, vip IS FALSE AS c, vip IS NOT FALSE AS d
+FROM customer;
+
+-- name: distinct_from
+SELECT id, amount IS DISTINCT FROM 10 AS d, quantity IS NOT DISTINCT FROM NULL AS n FROM orders;
+
+-- name: case_searched
+SELECT id, CASE WHEN amount > 50 THEN 'big' WHEN amount > 20 THEN 'middle' END AS size FROM orders;
+
+-- name: case_simple
+SELECT id, CASE quantity WHEN 1 THEN amount WHEN 2 THEN 0 ELSE 1.5 END AS v FROM orders;
+
+-- name: case_guards_division
+SELECT id, CASE WHEN quantity <> 0 THEN 100 / quantity END AS share FROM orders;
+
+-- name: coalesce
+SELECT id, coalesce(amount, 0) AS amount, coalesce(state, 'none') AS state FROM orders;
+
+-- name: nullif
+SELECT id, nullif(quantity, 2) AS q, nullif(state, 'open') AS s FROM orders;
+
+-- name: in_list
+SELECT id FROM orders WHERE state IN ('open', 'paid') AND quantity NOT IN (1, 2);
+
+-- name: between
+SELECT id FROM orders WHERE amount BETWEEN 10 AND 60;
+
+-- name: text_order
+SELECT id FROM orders WHERE state >= 'o' AND state < 'p';
+
+-- name: text_functions
+SELECT id, name || '/' || coalesce(region, '') AS label, length(name) FROM customer;
+
+-- name: like
+SELECT id FROM customer WHERE name LIKE 'a%' OR name NOT LIKE '%\_%';
+
+-- name: char_n
+SELECT id, code, code = 'ab' AS ab, length(code), code::text || '.' AS dotted FROM customer;
+
+-- name: dates
+SELECT id, placed FROM orders WHERE placed >= '2024-01-01' AND delivered < '2024-06-01 12:00';
+
+-- name: date_arithmetic
+SELECT id, born, delivered::date - born AS days FROM customer JOIN orders USING (id);
+
+-- name: uuid_and_json
+SELECT id, tag, notes, wealth, score FROM customer WHERE tag IS NOT NULL AND score > '0.5';
+
+-- name: domain_column
+SELECT id, cost, cost + 1 AS more FROM orders WHERE cost > 2;
+
+-- name: join_on
+SELECT c.id, c.name, o.amount FROM customer c JOIN orders o ON o.customer_id = c.id;
+
+-- name: join_using
+SELECT id, name, amount FROM customer JOIN orders USING (id);
+
+-- name: join_natural
+SELECT * FROM line NATURAL JOIN (SELECT id AS order_id, state FROM orders) o;
+
+-- name: join_comma
+SELECT c.name, o.id FROM customer c, orders o WHERE c.id = o.customer_id AND o.amount > 20 AND c.vip;
+
+-- name: join_residual
+SELECT c.id, o.id AS oid
+FROM customer c
+JOIN orders o ON c.id = o.customer_id AND c.credit > o.amount;
+
+-- name: join_range_only
+SELECT c.id, l.event FROM customer c JOIN log l ON c.id > l.customer_id;
+
+-- name: join_cross
+SELECT a.event, b.weight FROM log a CROSS JOIN log b;
+
+-- name: join_expressions
+SELECT o.id, l.number FROM orders o, line l WHERE o.amount = l.units AND o.state = l.sku;
+
+-- name: join_three
+SELECT c.name, o.id, l.sku
+FROM line l, customer c, orders o
+WHERE o.customer_id = c.id AND l.order_id = o.id;
+
+-- name: join_raising
+SELECT c.id
+FROM customer c
+JOIN orders o ON c.id = o.customer_id
+WHERE 100 / nullif(o.quantity, 0) > 20;
+
+-- name: self_join
+SELECT a.customer_id, a.event, b.event AS other
+FROM log a
+JOIN log b ON a.customer_id = b.customer_id;
+
+-- name: count_all
+SELECT count(*) FROM orders;
+
+-- name: sums
+SELECT sum(quantity) AS q, sum(amount) AS a, sum(id) AS i, count(state) AS s FROM orders;
+
+-- name: sum_bigint
+SELECT customer_id, sum(weight) FROM log GROUP BY customer_id;
+
+-- name: group_by
+SELECT customer_id, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer_id;
+
+-- name: group_only
+SELECT region FROM customer GROUP BY region;
+
+-- name: group_expression
+SELECT quantity % 2 AS odd, quantity % 2 + 1 AS more, count(*) FROM orders GROUP BY quantity % 2;
+
+-- name: group_hidden
+SELECT count(*) FROM orders GROUP BY state;
+
+-- name: group_char_n
+SELECT code, count(*) FROM customer GROUP BY code;
+
+-- name: group_types
+SELECT vip, born, credit, tag, count(*) FROM customer GROUP BY vip, born, credit, tag;
+
+-- name: group_key_covers
+SELECT c.id, c.name, c.region, count(*)
+FROM customer c
+JOIN log l ON l.customer_id = c.id
+GROUP BY c.id;
+
+-- name: having
+SELECT state, sum(amount) AS total
+FROM orders
+GROUP BY state
+HAVING count(*) > 1 AND sum(amount) > 10;
+
+-- name: having_alone
+SELECT count(*) AS n FROM orders HAVING sum(quantity) > 0;
+
+-- name: aggregate_arithmetic
+SELECT customer_id, sum(amount) + 1 AS a, sum(amount * quantity) AS b, 2 * count(*) AS c
+FROM orders
+GROUP BY customer_id;
+
+-- name: coalesced_sum
+SELECT customer_id, coalesce(sum(amount), 0) AS total FROM orders GROUP BY customer_id;
+
+-- name: join_group
+SELECT c.region, count(*) AS n, sum(o.amount) AS total
+FROM customer c
+JOIN orders o ON o.customer_id = c.id
+WHERE o.state = 'open'
+GROUP BY c.region;
+
+-- name: subquery
+SELECT s.q + 1 AS r
+FROM (SELECT quantity * 2 AS q, state FROM orders WHERE amount > 10) s
+WHERE s.q > 2;
+
+-- name: subquery_group
+SELECT n, count(*)
+FROM (SELECT customer_id, count(*) AS n FROM orders GROUP BY customer_id) t
+GROUP BY n;
+
+-- name: join_aggregate
+SELECT c.name, t.total
+FROM customer c
+JOIN (SELECT customer_id, sum(amount) AS total FROM orders GROUP BY customer_id) t ON t.customer_id = c.id;
+
+-- name: view
+SELECT id, amount FROM open_orders WHERE amount > 10;
+
+-- name: view_of_view
+SELECT c.name, t.total, t.n FROM customer c JOIN open_totals t ON t.customer_id = c.id;
+
+-- name: view_pruned
+SELECT customer_id FROM open_totals;
+
+-- name: partitioned
+SELECT place, sum(value) FROM measure WHERE day >= '2019-01-01' GROUP BY place;
+
+-- name: order_by_ignored
+SELECT id, name FROM customer ORDER BY name, id DESC;
+
+-- name: only_parent
+SELECT id FROM ONLY parent;

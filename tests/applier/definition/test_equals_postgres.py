@@ -1,0 +1,116 @@
+"""Each taken query over random small tables: Spark's snapshot of the plan equals PostgreSQL as a multiset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from applier.definition import define
+from applier.plan.nodes import Scan, fields, row_key, scans
+from tests.applier.definition.queries import TAKEN
+from tests.applier.definition.shop import SCHEMA
+from tests.applier.expressions.frames import collect, fetch, frame, multiset
+from tests.applier.plan.evaluate import evaluate
+
+SEEDS = (1, 2, 3)
+_WORDS = ["", "a", "ab", "Abe", "b_c", "é", "open", "paid"]
+
+
+def _rows(random: Random) -> dict[str, list[tuple[Any, ...]]]:
+    """Few distinct values, many NULLs and duplicates: joins meet and groups fill."""
+
+    def maybe(value: Any) -> Any:
+        return None if random.random() < 0.2 else value
+
+    def day() -> str:
+        return f"20{random.randrange(18, 26)}-{random.randrange(1, 13):02}-{random.randrange(1, 29):02}"
+
+    def cents(top: int) -> str:
+        return f"{random.randrange(-top, top) / 100:.2f}"
+
+    customers = [
+        (i, random.choice(_WORDS), maybe(random.choice(["ab", "ab  ", "", "abcd"])), maybe(random.choice("NS")),
+         maybe(random.random() < 0.5), maybe(day()), maybe(cents(20000)), maybe(random.choice([0.5, 0.75, -0.0])),
+         maybe(f"00000000-0000-0000-0000-00000000000{random.randrange(3)}"), maybe('{"b": 1, "a": 1.0}'),
+         maybe(random.choice(["1.0", "1.00", "1e50", "NaN"])))
+        for i in range(random.randrange(8))
+    ]  # fmt: skip
+    orders = [
+        (i, random.randrange(6), maybe(cents(10000)), maybe(random.randrange(5)), maybe(f"{day()} 10:00:00.123456+02"),
+         maybe(f"{day()} 23:59:59.999999"), maybe(random.choice(_WORDS)), maybe(cents(1000)))
+        for i in range(random.randrange(25))
+    ]  # fmt: skip
+    logs = [
+        (maybe(random.randrange(5)), maybe(random.choice(_WORDS)), maybe(random.choice([1, 2**62, -(2**62)])))
+        for _ in range(random.randrange(12))
+    ]
+    lines = [(i % 6, i, maybe(random.choice(_WORDS)), maybe(random.randrange(4))) for i in range(random.randrange(15))]
+    measures = [(f"20{15 + i}-01-01", random.randrange(3), maybe(random.randrange(9))) for i in range(10)]
+    return {
+        "customer": customers, "orders": orders, "log": logs, "line": lines, "measure": measures,
+        "parent": [(1,), (1,)], "child": [(2,)],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: Any) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres.url, autocommit=True, options="-c TimeZone=UTC") as connection:
+        connection.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute("SET search_path = shop")
+        connection.execute(SCHEMA)
+        yield connection
+        connection.execute("DROP SCHEMA shop CASCADE")
+
+
+def _load(connection: psycopg.Connection[Any], seed: int) -> None:
+    for table, rows in _rows(Random(seed)).items():
+        name = sql.Identifier(table)
+        connection.execute(sql.SQL("TRUNCATE ONLY {}" if table == "parent" else "TRUNCATE {}").format(name))
+        with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(name)) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def _scanned(connection: psycopg.Connection[Any], scan: Scan) -> list[tuple[Any, ...]]:
+    columns = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
+    only = sql.SQL("ONLY {}") if scan.table.name == "parent" else sql.SQL("{}")
+    return fetch(connection, only.format(sql.Identifier(scan.table.schema, scan.table.name)), columns)
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], spark: SparkSession, seed: int) -> None:
+    _load(shop, seed)
+    wrong = []
+    for name, query in TAKEN.items():
+        definition = define(shop, query, "shop")
+        root = definition.plan.root
+        tables = {s: frame(spark, _scanned(shop, s), [f.type.spark for f in s.fields]) for s in scans(root)}
+        result = evaluate(root, tables)
+        typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))
+        inner = definition.canonical.rstrip().removesuffix(";")
+        expected = fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)
+        ours = collect(result)
+        if [f.dataType.simpleString() for f in result.schema.fields] != [f.type.spark for f in fields(root)]:
+            wrong.append(f"{name}: carriers {result.schema.simpleString()}")
+        if multiset(ours) != multiset(expected):
+            wrong.append(f"{name}: Spark {ours[:5]}, PostgreSQL {expected[:5]}")
+        wrong += _broken_promises(name, root, expected)
+    assert not wrong, "\n".join(wrong)
+
+
+def _broken_promises(name: str, root: Any, rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    """The row key must identify rows, and what is declared not null must not be NULL."""
+    key = row_key(root)
+    if key is not None and len({tuple(row[i] for i in key) for row in rows}) != len(rows):
+        yield f"{name}: key {key} repeats"
+    for i, field in enumerate(fields(root)):
+        if not field.nullable and any(row[i] is None for row in rows):
+            yield f"{name}: column {i} is NULL"

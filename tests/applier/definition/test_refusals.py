@@ -1,0 +1,124 @@
+"""What is refused, why, and what the message says: all of it in one golden file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from applier.definition import DefinitionError, Reason, Refused, define
+from applier.definition.catalog import catalog_of
+from tests.applier.definition.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
+from tests.applier.definition.shop import SCHEMA
+from tests.applier.plan.golden_file import check_golden
+
+
+@pytest.fixture
+def shop(database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute("SET search_path = shop")
+        connection.execute(SCHEMA)
+        yield connection
+
+
+def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
+    with pytest.raises(Refused) as caught:
+        define(connection, query, "shop")
+    return caught.value
+
+
+def test_refusals_are_as_reviewed(shop: psycopg.Connection[Any]) -> None:
+    lines = []
+    for name, query in REFUSED.items():
+        refused = _refusal(shop, query)
+        assert refused.hint
+        full = "can" if refused.full_in_postgres else "cannot"
+        lines.append(f"{name}: {' '.join(query.split())}")
+        lines.append(f"    [{refused.reason.value}] {refused.construct}")
+        lines.append(f"    hint: {refused.hint}; FULL mode {full} take it")
+    for name, query in NOT_ACCEPTED_BY_POSTGRES.items():
+        with pytest.raises(DefinitionError) as caught:
+            define(shop, query, "shop")
+        lines.append(f"{name}: {' '.join(query.split())}")
+        lines.append(f"    [{caught.value.sqlstate}] {caught.value.problem}")
+        lines.append(f"    hint: {caught.value.hint}")
+    check_golden("refusals", "\n".join(lines) + "\n")
+
+
+def test_every_reason_is_shown(shop: psycopg.Connection[Any]) -> None:
+    shown = {_refusal(shop, query).reason for query in REFUSED.values()}
+    # Unknown trees and collations need a server the tests cannot have; they have tests of their own.
+    assert shown == set(Reason) - {Reason.UNKNOWN_TREE, Reason.COLLATION}
+
+
+@pytest.mark.parametrize(
+    ("query", "line", "column"),
+    [
+        ("SELECT id,\n  upper(name) FROM customer", 2, 3),
+        ("SELECT id FROM customer\nWHERE name ~ 'a'", 2, 12),
+        ("SELECT 'é', random() AS r FROM customer", 1, 13),
+        ("SELECT region, avg(credit) FROM customer GROUP BY region", 1, 16),
+        ("SELECT id FROM customer WHERE born > 'yesterday'", 1, 38),
+    ],
+)
+def test_a_refusal_knows_its_place(shop: psycopg.Connection[Any], query: str, line: int, column: int) -> None:
+    place = _refusal(shop, query).place
+    assert place is not None
+    assert (place.line, place.column) == (line, column)
+    assert query[place.offset :].startswith(query.split("\n")[line - 1][column - 1 :])
+
+
+def test_an_error_of_postgres_knows_its_place(shop: psycopg.Connection[Any]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        define(shop, "SELECT id,\n       'é' || nope FROM customer", "shop")
+    assert caught.value.place is not None
+    assert (caught.value.place.line, caught.value.place.column) == (2, 15)
+    assert caught.value.sqlstate == "42703"
+
+
+def test_after_an_error_the_connection_is_usable(shop: psycopg.Connection[Any]) -> None:
+    for query in ("SELECT nope", "SELECT now() FROM customer"):
+        with pytest.raises((DefinitionError, Refused)):
+            define(shop, query, "shop")
+    assert define(shop, "SELECT id FROM customer", "shop").plan.names == ("id",)
+
+
+def test_a_literal_that_only_looks_like_today_is_taken(shop: psycopg.Connection[Any]) -> None:
+    define(shop, "SELECT id FROM customer WHERE name = 'today' AND born > '2001-01-01'", "shop")
+    day = shop.execute("SELECT current_date::text").fetchone()
+    define(shop, f"SELECT id FROM customer WHERE name = 'tomorrowland' AND born > '{(day or ('',))[0]}'", "shop")
+
+
+@pytest.mark.parametrize(
+    ("query", "needs"),
+    [
+        ("SELECT id FROM customer WHERE name = 'a'", "equality"),
+        ("SELECT name, count(*) FROM customer GROUP BY name", "equality"),
+        ("SELECT a.id FROM customer a JOIN customer b ON a.name = b.name", "equality"),
+        ("SELECT id FROM customer WHERE name LIKE 'a%'", "equality"),
+        ("SELECT id FROM customer WHERE name < 'a'", "order"),
+    ],
+)
+def test_collations_decide(shop: psycopg.Connection[Any], query: str, needs: str) -> None:
+    catalog = catalog_of(shop)
+    default = catalog.collation(100)
+    known = catalog._collations
+    known[100] = replace(default, byte_order=True, deterministic=True)
+    define(shop, query, "shop")
+    known[100] = replace(default, byte_order=False, deterministic=True)
+    if needs == "order":
+        assert _refusal(shop, query).reason is Reason.COLLATION
+    else:
+        define(shop, query, "shop")
+    known[100] = replace(default, byte_order=False, deterministic=False)
+    assert _refusal(shop, query).reason is Reason.COLLATION
+
+
+def test_a_plain_column_may_have_any_collation(shop: psycopg.Connection[Any]) -> None:
+    catalog = catalog_of(shop)
+    catalog._collations[100] = replace(catalog.collation(100), byte_order=False, deterministic=False)
+    define(shop, "SELECT id, name || region AS both FROM customer", "shop")

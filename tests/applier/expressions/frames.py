@@ -1,0 +1,98 @@
+"""Values between PostgreSQL, Spark and Python without losing a bit: every column in its carrier, through Arrow."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.plan.expr import ValueType
+from shared_schema.pg_types import Carrier
+
+Row = tuple[Any, ...]
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+    "string": pa.string(),
+}
+
+
+def arrow_type(spark: str) -> Any:
+    """The Arrow type of a carrier."""
+    size = re.fullmatch(r"decimal\((\d+),(\d+)\)", spark)
+    return pa.decimal128(int(size[1]), int(size[2])) if size else _ARROW[spark]
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], carriers: Sequence[str]) -> DataFrame:
+    """Rows as a DataFrame c0..cn-1; without columns it still has its rows."""
+    if not carriers:
+        return spark.range(len(rows)).select()
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(carriers)
+    arrays = [pa.array(list(c), arrow_type(t)) for c, t in zip(columns, carriers, strict=True)]
+    table = pa.table(arrays, names=[f"c{i}" for i in range(len(carriers))])
+    return spark.createDataFrame(table)
+
+
+def fetch(
+    connection: psycopg.Connection[Any], source: sql.Composable, columns: Sequence[tuple[str, ValueType]]
+) -> list[Row]:
+    """All rows of a FROM item, each column as its carrier: text where that is the carrier, char(n) trimmed."""
+    if not columns:
+        return [()] * len(connection.execute(sql.SQL("SELECT FROM {}").format(source)).fetchall())
+    names = [
+        sql.SQL("{}::text").format(sql.Identifier(name))
+        if type_.pg.carrier is Carrier.TEXT and type_.spark == "string"
+        else sql.Identifier(name)
+        for name, type_ in columns
+    ]
+    return connection.execute(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(names), source)).fetchall()
+
+
+def collect(result: DataFrame) -> list[Row]:
+    """The rows of a DataFrame as Python values."""
+    if not result.columns:
+        return [()] * result.count()
+    table = result.toArrow()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_rows else []
+
+
+def exact(value: Any) -> Any:
+    """A value that is equal to another only if both mean the same in the same type, display scale included."""
+    match value:
+        case Decimal():
+            return "decimal", str(value) if value else str(abs(value))
+        case float():
+            return "float", "0.0" if value == 0 else repr(value)
+        case datetime.datetime() if value.tzinfo is not None:
+            return "timestamptz", value.astimezone(datetime.UTC).isoformat()
+        case _:
+            return type(value).__name__, value
+
+
+def by_value(value: Any) -> Any:
+    """Like exact, but 1.0 and 1.00 are the same numeric, as they are to PostgreSQL's `=`."""
+    if isinstance(value, Decimal):
+        return "decimal", str(value.normalize()) if value else "0"
+    return exact(value)
+
+
+def multiset(rows: Sequence[Row]) -> Counter[Row]:
+    """Rows with their multiplicities."""
+    return Counter(tuple(by_value(v) for v in row) for row in rows)

@@ -1,0 +1,68 @@
+"""Plans of all taken queries as text. `GOLDEN=rewrite` writes the files anew; review them as a diff."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import psycopg
+
+from applier.definition import define
+from applier.plan.explain import explain
+from tests.applier.definition.queries import TAKEN
+from tests.applier.definition.shop import SCHEMA
+from tests.applier.plan.golden_file import FOLDER, check_golden
+
+MEDIAN_MS = 20
+
+
+def _shop(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("CREATE SCHEMA shop")
+    connection.execute("SET search_path = shop")
+    connection.execute(SCHEMA)
+
+
+def test_plans_are_as_reviewed(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        _shop(connection)
+        for name, query in TAKEN.items():
+            check_golden(name, f"{query}\n\n{explain(define(connection, query, 'shop').plan)}")
+    files = {path.stem for path in FOLDER.glob("*.txt")} - {"refusals"}
+    assert files == set(TAKEN), "a golden file without its query"
+
+
+def test_a_plan_is_made_within_twenty_milliseconds(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        _shop(connection)
+        define(connection, "SELECT id FROM customer", "shop")
+        taken_ms = []
+        for query in TAKEN.values():
+            start = time.perf_counter()
+            define(connection, query, "shop")
+            taken_ms.append((time.perf_counter() - start) * 1000)
+    assert statistics.median(taken_ms) < MEDIAN_MS
+
+
+def test_a_definition_leaves_nothing_behind(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        _shop(connection)
+        before = connection.execute("SHOW search_path").fetchone()
+        define(connection, "SELECT id FROM customer", "shop")
+        assert connection.execute("SHOW search_path").fetchone() == before
+        assert connection.execute("SHOW TimeZone").fetchone() != ("",)
+        row = connection.execute("SELECT count(*) FROM pg_class WHERE relname = 'pgtrickle_definition'").fetchone()
+        assert row == (0,)
+        assert connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+
+def test_the_canonical_text_does_not_need_the_search_path(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        _shop(connection)
+        for query in TAKEN.values():
+            first = define(connection, query, "shop")
+            again = define(connection, first.canonical, "pg_catalog")
+            assert again.plan == first.plan
+            assert again.canonical == first.canonical
+            assert again.columns == first.columns
+            assert again.sources == first.sources
