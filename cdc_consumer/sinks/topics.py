@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -19,6 +21,15 @@ ADMIN_TIMEOUT_S = 20.0
 
 PROGRESS_COMPACTION_LAG_MS = 600_000
 """A reader that lags by less than this still sees every progress record."""
+
+
+_REFUSED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+}
+"""Asking again cannot help."""
 
 
 def client_options(settings: ConsumerSettings) -> dict[str, str | int | float | bool]:
@@ -63,22 +74,37 @@ class Topics:
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset the partition's next record will get, uncommitted ones counted."""
         place, latest = TopicPartition(topic, partition), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        answer = self._admin.list_offsets({place: latest}, request_timeout=ADMIN_TIMEOUT_S)
-        try:
+
+        def ask() -> int:
+            answer = self._admin.list_offsets({place: latest}, request_timeout=ADMIN_TIMEOUT_S)
             return int(answer[place].result(ADMIN_TIMEOUT_S + 5).offset)
-        except KafkaException as exception:
-            raise diagnose(kafka_error(exception), f"looking at topic {topic}") from exception
+
+        return self._patiently(ask, f"looking at topic {topic}")
 
     def used(self, topic: str) -> bool:
         """Whether anything was ever written to the topic."""
         return any(self.end_offset(topic, partition) for partition in range(self.partitions(topic)))
 
     def _count(self, topic: str) -> int:
-        try:
+        def ask() -> int:
             found = self._admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic]
-        except KafkaException as exception:
-            raise diagnose(kafka_error(exception), f"looking at topic {topic}") from exception
-        return max(1, len(found.partitions))
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return len(found.partitions)
+
+        return self._patiently(ask, f"looking at topic {topic}")
+
+    def _patiently(self, ask: Callable[[], int], doing: str) -> int:
+        """Ask until there is an answer: a topic that was just made has no leader for a moment, and many errors say so."""
+        deadline = time.monotonic() + ADMIN_TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if error.code() in _REFUSED or time.monotonic() >= deadline:
+                    raise diagnose(error, doing) from exception
+                time.sleep(0.02)
 
     def _create(self, name: str, partitions: int, config: dict[str, str]) -> None:
         if name in self._partitions:

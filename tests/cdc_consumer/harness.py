@@ -1,0 +1,174 @@
+"""A real `pg-trickle-cdc run` process, and the comparison of its topics with the tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from deploy.local.process import free_port
+from tests.cdc_consumer.topic_reader import (
+    Content,
+    Image,
+    Row,
+    check_order,
+    float_text,
+    position,
+    read_topics,
+    replay,
+)
+
+PRINTED = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex -c timezone=UTC"
+LIMIT_S = 60.0
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(url: str) -> Connection:
+    return psycopg.connect(url, autocommit=True, options=PRINTED)
+
+
+class Consumer:
+    """One consumer of one slot: started, killed and started again."""
+
+    def __init__(self, url: str, bootstrap: str, prefix: str, folder: Path, **settings: object) -> None:
+        self.url = url
+        self.bootstrap = bootstrap
+        self.prefix = prefix
+        self.log = folder / f"{prefix}.log"
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.environment = {
+            "PG_TRICKLE_DATABASE_URL": url,
+            "PG_TRICKLE_KAFKA_BOOTSTRAP": bootstrap,
+            "PG_TRICKLE_TOPIC_PREFIX": prefix,
+            "PG_TRICKLE_SLOT": prefix,
+            "PG_TRICKLE_METRICS_PORT": str(self._port),
+            **{f"PG_TRICKLE_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another command, to its end."""
+        line = [str(Path(sys.executable).with_name("pg-trickle-cdc")), *arguments]
+        environment = os.environ | self.environment
+        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def start(self, *, wait: bool = True) -> None:
+        line = [str(Path(sys.executable).with_name("pg-trickle-cdc")), "run"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(line, env=os.environ | self.environment, stdout=log, stderr=log)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        until(lambda: self.get("/readyz")[0] == 200 or self.process.poll() is not None, "ready")
+        assert self.process.poll() is None, self.log.read_text()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """An answer of the metrics server; status 0 when nobody listens."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, ""
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str) -> float:
+        lines = [line for line in self.get("/metrics")[1].splitlines() if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM -> exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+    def end(self) -> None:
+        """Whatever state it is in; for the end of a test."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def caught_up(self) -> Content:
+        """The topics, once they hold everything committed before this call."""
+        with connect(self.url) as connection:
+            target = flushed_message(connection)
+        content = Content()
+
+        def reached() -> bool:
+            nonlocal content
+            assert self.process.poll() is None, self.log.read_text()
+            content = read_topics(self.bootstrap, self.prefix)
+            return content.frontier >= target
+
+        until(reached, f"frontier {target:X}")
+        return content
+
+
+def flushed_message(connection: Connection) -> int:
+    """A wake-up in the log -> its position; flushed by a commit, which older servers do not do for messages."""
+    row = connection.execute("SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake')::text").fetchone()
+    connection.execute("SELECT pg_logical_emit_message(true, 'test', '')")
+    assert row is not None
+    return position(row[0])
+
+
+def until(condition: Any, what: str, limit_s: float = LIMIT_S) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {limit_s:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def table_now(connection: Connection, table: str) -> Counter[Image]:
+    """What PostgreSQL prints for every row of the table."""
+    bases = {
+        name: base
+        for name, base in connection.execute(
+            "SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+            "WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            (table,),
+        )
+    }
+    columns = list(bases.values())
+    content: Counter[Image] = Counter()
+    with connection.cursor() as cursor, cursor.copy(f"COPY (SELECT * FROM {table}) TO STDOUT".encode()) as copy:
+        for row in copy.rows():
+            content[tuple(_normal(base, text) for base, text in zip(columns, row, strict=True))] += 1
+    return content
+
+
+def _normal(base: str, text: str | None) -> str | None:
+    return float_text(base, float(text)) if text is not None and base in ("float4", "float8") else text
+
+
+def check(consumer: Consumer, tables: list[str]) -> Content:
+    """The topics replay to exactly the tables, and every row is there once and in order."""
+    content = consumer.caught_up()
+    with connect(consumer.url) as connection:
+        for table in tables:
+            rows = content.rows[table]
+            check_order(rows)
+            assert replay(by_stamp(rows)) == table_now(connection, table), table
+    return content
+
+
+def by_stamp(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.lsn, row.seq))

@@ -1,0 +1,233 @@
+"""An independent reader of the topics: plain fastavro, read_committed, nothing of the product's own decoding.
+
+It knows only the documented contract: header, schema by fingerprint, envelope fields, bitmasks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import struct
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+Text = str | None
+Image = tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A change row with its values as PostgreSQL would print them."""
+
+    op: str
+    lsn: int
+    seq: int
+    values: Image
+    columns: tuple[str, ...]
+    unknown: frozenset[int]
+    changed: frozenset[int] | None
+    snapshot: bool
+    key: bytes | None
+    partition: int
+    offset: int
+    commit_ts: int
+
+
+@dataclass
+class Content:
+    """Everything committed under a prefix."""
+
+    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    captures: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def frontier(self) -> int:
+        return position(self.progress[-1]["frontier"]) if self.progress else 0
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """What the progress records say about a topic's partitions."""
+        ends: dict[int, int] = {}
+        for record in self.progress:
+            for partition, end in record["end_offsets"].get(topic, {}).items():
+                ends[int(partition)] = max(end, ends.get(int(partition), 0))
+        return ends
+
+
+def position(text: str) -> int:
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def read_topics(bootstrap: str, prefix: str) -> Content:
+    """Read every topic of the prefix from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "independent-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 10,
+            "log_level": 2,
+        }
+    )
+    try:
+        found = {t: m for t, m in consumer.list_topics(timeout=20).topics.items() if t.startswith(f"{prefix}.")}
+        content, schemas = Content(), dict[str, dict[str, Any]]()
+        # Progress first: its end offsets say how far the other topics must be read to match it.
+        order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
+        for topic in sorted(found, key=lambda t: order.get(t, 2)):
+            for message in _drain(consumer, topic, list(found[topic].partitions), content.ends(topic)):
+                _take(content, schemas, prefix, message)
+    finally:
+        consumer.close()
+    return content
+
+
+def _drain(consumer: Consumer, topic: str, partitions: list[int], ends: dict[int, int]) -> list[Any]:
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    messages, ended, deadline = [], set[int](), time.monotonic() + 60
+    reached = dict.fromkeys(partitions, 0)
+    while len(ended) < len(partitions):
+        assert time.monotonic() < deadline, f"{topic} did not end"
+        message: Any = consumer.poll(1.0)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            # The end for now: the transaction's marker may not have come to this partition yet.
+            if reached[message.partition()] >= ends.get(message.partition(), 0):
+                ended.add(message.partition())
+        else:
+            messages.append(message)
+            reached[message.partition()] = message.offset() + 1
+    return messages
+
+
+def _take(content: Content, schemas: dict[str, dict[str, Any]], prefix: str, message: Any) -> None:
+    topic, value = message.topic(), message.value()
+    if topic == f"{prefix}.schemas":
+        schemas[message.key().decode()] = json.loads(value)
+    elif topic == f"{prefix}.progress":
+        if value is not None:
+            record = json.loads(value)
+            (content.progress if record["kind"] == "progress" else content.captures).append(record)
+    else:
+        content.rows[topic.removeprefix(f"{prefix}.")].append(_row(schemas, message))
+
+
+def _row(schemas: dict[str, dict[str, Any]], message: Any) -> Row:
+    value: bytes = message.value()
+    assert value[:2] == b"T\x01"
+    schema = schemas[value[2:10].hex()]
+    body = io.BytesIO(value[10:])
+    record: Any = fastavro.schemaless_reader(body, fastavro.parse_schema(schema), None)
+    assert body.read() == b""
+    fields = schema["fields"][-1]["type"][1]["fields"]
+    image = record["row"]
+    values = () if image is None else tuple(pg_text(f["pg_base"], image[f["name"]]) for f in fields)
+    return Row(
+        record["op"],
+        record["lsn"],
+        record["seq"],
+        values,
+        tuple(f["pg_name"] for f in fields),
+        _columns(record["partial"]) or frozenset(),
+        _columns(record["changed_cols"]),
+        record["snapshot"],
+        message.key(),
+        message.partition(),
+        message.offset(),
+        record["commit_ts"],
+    )
+
+
+def _columns(mask: bytes | None) -> frozenset[int] | None:
+    if mask is None:
+        return None
+    bits = int.from_bytes(mask, "little")
+    return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+
+def pg_text(base: str, value: Any) -> Text:
+    """A value read back -> the text PostgreSQL prints, floats normalised by float_text."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "t" if value else "f"
+        case float():
+            return float_text(base, value)
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return "\\x" + value.hex()
+        case datetime.datetime():
+            text = f"{value.year:04}-{value:%m-%d %H:%M:%S}"
+            text += f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+            return text + ("+00" if value.tzinfo else "")
+        case datetime.date():
+            return f"{value.year:04}-{value:%m-%d}"
+        case str():
+            return value
+        case _:
+            raise AssertionError(f"{base} came as {type(value)}")
+
+
+def float_text(base: str, value: float) -> str:
+    """The bits, because PostgreSQL and Python print the same float differently."""
+    return struct.pack(">f" if base == "float4" else ">d", value).hex()
+
+
+def replay(rows: list[Row]) -> Counter[Image]:
+    """Change rows in stamp order -> the table. Partial images are completed from the row they replace."""
+    state: Counter[Image] = Counter()
+    removed: Image = ()
+    for row in rows:
+        match row.op:
+            case "T":
+                state.clear()
+            case "D":
+                removed = _matching(state, row)
+                state[removed] -= 1
+                state += Counter()
+            case "I":
+                state[tuple(removed[i] if i in row.unknown else v for i, v in enumerate(row.values))] += 1
+            case _:
+                raise AssertionError(row.op)
+    return state
+
+
+def _matching(state: Counter[Image], row: Row) -> Image:
+    if not row.unknown:
+        assert state[row.values] > 0, f"a row that is not there is deleted at {row.lsn:X}/{row.seq}"
+        return row.values
+    known = [i for i in range(len(row.values)) if i not in row.unknown]
+    found = [image for image in state if all(image[i] == row.values[i] for i in known)]
+    assert len(found) == 1, f"{len(found)} rows match the key deleted at {row.lsn:X}/{row.seq}"
+    return found[0]
+
+
+def check_order(rows: list[Row]) -> None:
+    """Per partition stamps only grow, no stamp twice, and an UPDATE's halves are neighbours."""
+    stamps = [(row.lsn, row.seq) for row in rows]
+    assert len(set(stamps)) == len(stamps), "a change row is on the topic twice"
+    for partition in {row.partition for row in rows}:
+        own = [(row.lsn, row.seq) for row in rows if row.partition == partition]
+        assert own == sorted(own), "change rows are out of order"
+    by_stamp = {(row.lsn, row.seq): row for row in rows}
+    for row in rows:
+        if row.op == "D" and row.changed is not None:
+            other = by_stamp[row.lsn, row.seq + 1]
+            assert other.op == "I" and other.changed == row.changed
