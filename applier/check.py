@@ -47,7 +47,8 @@ def check(connection: psycopg.Connection[tuple[object, ...]], table: TableId) ->
     with connection.transaction():
         stored = connection.execute(
             "SELECT s.defining_query,"
-            " array_agg(format('%%I.%%I', d.source_schema, d.source_name) ORDER BY d.source_relid) FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_dependencies d USING (pgt_id)"
+            " array_agg(format('%%I.%%I', d.source_schema, d.source_name) ORDER BY d.source_relid)"
+            " FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_dependencies d USING (pgt_id)"
             " WHERE s.pgt_schema = %s AND s.pgt_name = %s GROUP BY s.pgt_id",
             (table.schema, table.name),
         ).fetchone()

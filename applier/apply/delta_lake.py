@@ -15,9 +15,11 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from applier import metrics
 from applier.apply.net_delta import net_rows
 from applier.plan.nodes import fields
 from applier.stream_table import StreamTable, TableDelta
@@ -79,7 +81,14 @@ class DeltaSink:
             queued = {k: list(v) for k, v in self._pending.items() if v}
         for table_id, deltas in queued.items():
             table = deltas[-1][0]
-            self._write(table, [delta for _, delta in deltas])
+            try:
+                self._write(table, [delta for _, delta in deltas])
+            except PySparkException as error:
+                # The rows stay queued and no checkpoint passes them, so a later attempt finds everything.
+                problem = (error.getMessage() or str(error)).splitlines()[0]
+                log.exception("delta could not be written", extra={"table": str(table), "problem": problem[:300]})
+                metrics.DELTA_FAILURES.inc()
+                continue
             with self._lock:
                 del self._pending[table_id][: len(deltas)]
 
@@ -173,4 +182,6 @@ class DeltaSink:
         counted = joined.groupBy(
             *[F.col(f"d.{n}").alias(n) for n in names], F.col(f"d.{WEIGHT}").alias("__change")
         ).agg(F.count(F.col("h.__here")).alias("__held"))
-        return counted.select(*names, (F.col("__held") + F.col("__change")).alias(WEIGHT))
+        final = counted.select(*names, (F.col("__held") + F.col("__change")).alias(WEIGHT))
+        # Collected: a MERGE whose source reads its own target cannot be planned.
+        return touched.sparkSession.createDataFrame(final.toArrow(), final.schema)

@@ -105,7 +105,7 @@ def _touched(node: Aggregate, before: DataFrame, delta: DataFrame, *, small: boo
     if not node.keys:
         return before
     names = [f"__k{i}" for i in range(len(node.keys))]
-    touched = delta.select(*[emit(e).alias(n) for e, n in zip(node.keys, names, strict=True)]).distinct()
+    touched = delta.select(*[emit(e).alias(n) for e, n in zip(node.keys, names, strict=True)])
     same = [emit(e).eqNullSafe(F.col(n)) for e, n in zip(node.keys, names, strict=True)]
     return before.join(F.broadcast(touched) if small else touched, reduce(Column.__and__, same), "left_semi")
 

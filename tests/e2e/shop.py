@@ -27,7 +27,7 @@ STREAM_TABLES = {
 
 @dataclass
 class Shop:
-    """Writes random transactions: inserts, updates of values and of keys, deletes, rollbacks, a TRUNCATE now and then."""
+    """Writes random transactions: inserts, updates of values and of keys, deletes, rollbacks."""
 
     connection: psycopg.Connection[tuple[object, ...]]
     random: random.Random
@@ -63,7 +63,8 @@ class Shop:
             r.choice([None, "", "x", "ünïcode \\ tab\t"]),
         )
         self.connection.execute(
-            "INSERT INTO orders VALUES (%s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET customer = excluded.customer,"
+            "INSERT INTO orders VALUES (%s, %s, %s, %s, %s) ON CONFLICT (id)"
+            " DO UPDATE SET customer = excluded.customer,"
             " amount = excluded.amount, quantity = excluded.quantity, note = excluded.note",
             values,
         )

@@ -1,4 +1,4 @@
-"""The whole pipeline: random changes in PostgreSQL, equality in all three sinks, also after everything was restarted."""
+"""The whole pipeline: random changes in PostgreSQL, equality in all three sinks, also after parts were killed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def predicates(draw: st.DrawFn, node: Node) -> Expr:
     if not columns:
         return NullTest(Col(0, fields(node)[0].type), draw(st.booleans()), BOOL)
     column = draw(st.sampled_from(columns))
-    simple: Expr = less(column, draw(st.sampled_from([*columns, Const(draw(st.integers(0, 3)), INT)])))
+    others: list[Expr] = [*columns, Const(draw(st.integers(0, 3)), INT)]
+    simple = less(column, draw(st.sampled_from(others)))
     match draw(st.integers(0, 3)):
         case 0:
             return simple

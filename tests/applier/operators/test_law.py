@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from applier.operators import aggregate, incrementalize, inner_join
 from applier.operators.inputs import Side
@@ -212,7 +212,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
                 ),
             )
         case "aggregate":
-            monkeypatch.setattr(aggregate, "_exists", lambda node, side: aggregate.F.lit(True))
+            monkeypatch.setattr(aggregate, "_exists", lambda node, side: functions.lit(True))
         case _:
             monkeypatch.setattr(incrementalize, "apply_filter", lambda node, zset: zset)
     broken = 0

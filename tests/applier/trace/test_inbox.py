@@ -113,12 +113,12 @@ def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
                 inbox.add_row(at(source), offset, row)
         if data.draw(st.booleans()):
             frontier = inbox.advance()
-            for table, rows in inbox.take().items():
+            for taken, rows in inbox.take().items():
                 assert all(r.row.stamp.lsn < frontier for r in rows)
-                got[table.name] += [r.row.stamp for r in rows]
+                got[taken.name] += [r.row.stamp for r in rows]
     inbox.advance()
-    for table, rows in inbox.take().items():
-        got[table.name] += [r.row.stamp for r in rows]
+    for taken, rows in inbox.take().items():
+        got[taken.name] += [r.row.stamp for r in rows]
     assert got == {t: [a.row.stamp for _, a in queue] for t, queue in queues.items()}
 
 
