@@ -12,6 +12,7 @@ from applier.definition.refusal import Reason, Refused
 _SELECT = 1
 _RELATION, _SUBQUERY, _JOIN, _GROUP = 0, 1, 2, 9
 _GROUP_ENTRY_SINCE = 18
+_PERMISSIONS_APART_SINCE = 16
 
 
 def read_query(text: str, major: int) -> query_tree.Query:
@@ -39,6 +40,10 @@ def _query(node: Node, major: int) -> query_tree.Query:
     if fields.integer("commandType") != _SELECT:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
     fields.harmless("setOperations", "groupingSets")
+    if major >= _PERMISSIONS_APART_SINCE:
+        _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
+    # A stream table is a multiset, so an order without a limit says nothing about it.
+    _skip(fields.nodes("sortClause"), "SORTGROUPCLAUSE", major)
     items, where = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
@@ -75,6 +80,7 @@ def _item(node: Node, major: int) -> query_tree.FromItem:
         raise unknown(f"a {node.kind} node in FROM")
     _inner_only(fields.integer("jointype"))
     fields.integer("rtindex")
+    _skip_aliases(fields, ("alias", "join_using_alias"), major)
     quals = fields.optional("quals")
     join = query_tree.InnerJoin(
         left=_item(fields.node("larg"), major),
@@ -102,6 +108,7 @@ def _entry(node: Node, major: int) -> query_tree.RangeEntry:
         construct, hint = RANGE_KINDS[kind]
         raise Refused(Reason.CONSTRUCT, construct, hint=hint)
     name = _alias(fields.node("eref"), major)
+    _skip_aliases(fields, ("alias", "join_using_alias") if kind == _JOIN else ("alias",), major)
     entry = _entry_of_kind(kind, name, fields, major)
     fields.done()
     return entry
@@ -119,6 +126,23 @@ def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tr
     if kind == _GROUP and major >= _GROUP_ENTRY_SINCE:
         return query_tree.GroupEntry(tuple(read_expression(n, major) for n in fields.nodes("groupexprs")))
     raise unknown(f"a range-table entry of kind {kind}")
+
+
+def _skip(nodes: tuple[Node, ...], kind: str, major: int) -> None:
+    """Nodes that mean nothing to the result; still each must be one we know."""
+    for node in nodes:
+        if node.kind != kind:
+            raise unknown(f"a {node.kind} node in place of {kind}")
+        fields = Fields(node, major)
+        if kind == "ALIAS":
+            fields.text("aliasname")
+        fields.done()
+
+
+def _skip_aliases(fields: Fields, names: tuple[str, ...], major: int) -> None:
+    for name in names:
+        alias = fields.optional(name)
+        _skip(() if alias is None else (alias,), "ALIAS", major)
 
 
 def _alias(node: Node, major: int) -> str:

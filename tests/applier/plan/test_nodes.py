@@ -1,0 +1,95 @@
+"""Row keys and nullability, node by node."""
+
+from __future__ import annotations
+
+from applier.plan.expr import (
+    AggregateCall,
+    AggregateKind,
+    BoolOp,
+    Call,
+    Case,
+    Coalesce,
+    Col,
+    Const,
+    Expr,
+    Logic,
+    NullTest,
+    ValueType,
+    Widen,
+    columns_read,
+    nullable,
+    shift,
+)
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, fields, row_key
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import TableId
+
+INT = ValueType(PgType(23, -1, "int4", "integer"), "int")
+LONG = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
+BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
+
+
+def _scan(*not_null: bool, key: tuple[int, ...] | None) -> Scan:
+    columns = tuple(f"a{i}" for i in range(len(not_null)))
+    return Scan(TableId("s", "t"), 1, columns, tuple(Field(INT, not n) for n in not_null), key)
+
+
+def _col(ordinal: int, can_be_null: bool = True) -> Col:
+    return Col(ordinal, INT, can_be_null)
+
+
+KEYED = _scan(True, False, key=(0,))
+BAG = _scan(True, False, key=None)
+
+
+def _joined(left: Node, right: Node, *pairs: tuple[Expr, Expr]) -> tuple[int, ...] | None:
+    return row_key(Join(left, right, pairs, None))
+
+
+def test_a_filter_keeps_the_key_and_a_projection_keeps_what_it_shows() -> None:
+    true = Const(True, BOOL)
+    assert row_key(Filter(KEYED, true)) == (0,)
+    assert row_key(Project(KEYED, (_col(1), _col(0)))) == (1,)
+    assert row_key(Project(KEYED, (_col(0), _col(0)))) == (0,)
+    assert row_key(Project(KEYED, (_col(1),))) is None
+    assert row_key(Project(KEYED, (Widen(_col(0), LONG),))) is None
+
+
+def test_a_join_needs_both_keys_unless_a_side_is_looked_up() -> None:
+    assert _joined(KEYED, KEYED) == (0, 2)
+    assert _joined(KEYED, BAG) is None
+    assert _joined(KEYED, KEYED, (_col(1), _col(1))) == (0, 2)
+    assert _joined(KEYED, KEYED, (_col(1), _col(0))) == (0,)
+    assert _joined(KEYED, KEYED, (_col(0), _col(1))) == (2,)
+    assert _joined(KEYED, KEYED, (Widen(_col(1), LONG), Widen(_col(0), LONG))) == (0,)
+    assert _joined(KEYED, KEYED, (_col(1), Call("int4um(int4)", (_col(0),), INT))) == (0, 2)
+
+
+def test_an_aggregate_is_keyed_by_its_groups() -> None:
+    count = AggregateCall(AggregateKind.COUNT_ROWS, None, LONG)
+    total = AggregateCall(AggregateKind.SUM, _col(1), LONG)
+    grouped = Aggregate(BAG, (_col(0, False), _col(1)), (count, total))
+    assert row_key(grouped) == (0, 1)
+    assert [f.nullable for f in fields(grouped)] == [False, True, False, True]
+    assert row_key(Aggregate(BAG, (), (count,))) == ()
+
+
+def test_what_may_be_null() -> None:
+    null, one, maybe = Const(None, INT), Const(1, INT), _col(0)
+    true = Const(True, BOOL)
+    assert not nullable(NullTest(maybe, False, BOOL))
+    assert not nullable(Coalesce((maybe, one), INT))
+    assert nullable(Coalesce((maybe, null), INT))
+    assert nullable(Case(((true, one),), null, INT))
+    assert not nullable(Case(((NullTest(maybe, True, BOOL), one),), one, INT))
+    assert nullable(Widen(maybe, LONG))
+    assert nullable(BoolOp(Logic.AND, (true, Col(0, BOOL)), BOOL))
+
+
+def test_shift_moves_every_column() -> None:
+    expr = Case(
+        ((NullTest(_col(0), False, BOOL), Coalesce((_col(1), Const(1, INT)), INT)),), Widen(_col(2), LONG), LONG
+    )
+    assert sorted(columns_read(expr)) == [0, 1, 2]
+    assert sorted(columns_read(shift(expr, 3))) == [3, 4, 5]
+    assert shift(shift(expr, 3), -3) == expr
