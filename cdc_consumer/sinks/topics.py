@@ -6,8 +6,8 @@ import concurrent.futures
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import BrokerUnavailable
@@ -18,6 +18,9 @@ from shared_schema.topics import progress_topic, schemas_topic, table_topic
 
 ADMIN_TIMEOUT_S = 20.0
 """Longer than a broker election, shorter than anybody's patience."""
+
+ASK_TIMEOUT_S = 5.0
+"""For one question of several tries."""
 
 PROGRESS_COMPACTION_LAG_MS = 600_000
 """A reader that lags by less than this still sees every progress record."""
@@ -48,7 +51,11 @@ class Topics:
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._admin = AdminClient(client_options(settings))
+        reading = {"group.id": f"pg-trickle-cdc-{settings.slot}", "isolation.level": "read_uncommitted"}
+        self._reader = Consumer({**client_options(settings), **reading})
         self._partitions: dict[str, int] = {}
+        self._made: set[str] = set()
+        """Topics this object created, until somebody asked whether they are used."""
 
     def ensure_control(self) -> None:
         """The progress and the schemas topic."""
@@ -73,16 +80,23 @@ class Topics:
 
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset the partition's next record will get, uncommitted ones counted."""
-        place, latest = TopicPartition(topic, partition), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
         def ask() -> int:
-            answer = self._admin.list_offsets({place: latest}, request_timeout=ADMIN_TIMEOUT_S)
-            return int(answer[place].result(ADMIN_TIMEOUT_S + 5).offset)
+            # Not the admin client's list_offsets: it may fail for good right after a topic's leader was elected.
+            # And what this client believes about the topic may be older than its leader too.
+            self._reader.list_topics(topic, timeout=ASK_TIMEOUT_S)
+            found = self._reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_TIMEOUT_S)
+            if found is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return found[1]
 
         return self._patiently(ask, f"looking at topic {topic}")
 
     def used(self, topic: str) -> bool:
-        """Whether anything was ever written to the topic."""
+        """Whether anything was ever written to the topic; asked before the first row goes there."""
+        if topic in self._made:
+            self._made.remove(topic)
+            return False
         return any(self.end_offset(topic, partition) for partition in range(self.partitions(topic)))
 
     def _count(self, topic: str) -> int:
@@ -95,7 +109,7 @@ class Topics:
         return self._patiently(ask, f"looking at topic {topic}")
 
     def _patiently(self, ask: Callable[[], int], doing: str) -> int:
-        """Ask until there is an answer: a topic that was just made has no leader for a moment, and many errors say so."""
+        """Ask until there is an answer: a topic that was just made has no leader for a moment."""
         deadline = time.monotonic() + ADMIN_TIMEOUT_S
         while True:
             try:
@@ -122,3 +136,4 @@ class Topics:
             raise BrokerUnavailable(f"no Kafka broker answered while creating topic {name}") from error
         else:
             self._partitions[name] = partitions
+            self._made.add(name)
