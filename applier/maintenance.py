@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
 
-IDLE_PER_WORK = 4
-"""MERGEs take at most a fifth of the time: they share the cores with the ticks people wait for."""
+IDLE_PER_WORK = 2
+"""MERGEs take at most a third of the time: they share the cores with the ticks people wait for."""
 
 
 @dataclass

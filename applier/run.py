@@ -137,7 +137,7 @@ class Applier:
             traces=Traces(spark, store.load(manifest)),
             postgres=PostgresSink(self._connect(), settings.pipeline_batch_size),
             publisher=publisher,
-            delta_sink=DeltaSink(spark, settings.delta_root) if settings.delta_sink else None,
+            delta_sink=DeltaSink(settings.delta_root) if settings.delta_sink else None,
             manifest=manifest,
         )
         maintenance = Maintenance(

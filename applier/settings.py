@@ -42,7 +42,7 @@ class ApplierSettings(SharedSettings):
         description="rows a trace holds in memory before they go to its Delta table",
     )
     delta_interval_ms: int = Field(
-        default=5_000, ge=100, le=3_600_000, description="least time between two MERGEs into a Delta stream table"
+        default=1_000, ge=100, le=3_600_000, description="least time between two MERGEs into a Delta stream table"
     )
     delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")

@@ -1,27 +1,24 @@
 """The Delta sink: many ticks of a stream table in one MERGE, off the tick's path.
 
-The frontier lies in the commit itself: as the transaction version (a repeated write changes nothing) and, for people
-and for time travel, in the commit's metadata as `pgtrickle_lsn`.
+Written with delta-rs: the rows are on the driver anyway, and a MERGE of a few rows costs it a tenth of a Spark job.
+The frontier lies in the commit itself: as the transaction version and, for people and for time travel, in the commit's
+metadata as `pgtrickle_lsn`. A MERGE says how many rows it removed and added; another number than expected means that
+somebody else wrote to the Delta table, and is logged and counted.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
 
 import pyarrow as pa
-from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from applier import metrics
-from applier.apply.net_delta import net_rows
-from applier.plan.nodes import fields
+from applier.apply.net_delta import Row, identity, net_rows, row_tuples
 from applier.stream_table import StreamTable, TableDelta
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -30,17 +27,12 @@ from shared_schema.topics import escape_name
 log = logging.getLogger(__name__)
 
 _ACT = "__act"
-_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
-_TXN = "spark.databricks.delta.write.txn"
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class DeltaSink:
     """Keeps stream tables below one folder or URI: `<root>/<schema>/<name>`."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        # A session of its own: the transaction version is a session setting.
-        self._spark = spark.newSession()
+    def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
         self._pending: dict[int, list[tuple[StreamTable, TableDelta]]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -57,13 +49,11 @@ class DeltaSink:
         return self._durable[table.id]
 
     def _read_frontier(self, table: StreamTable) -> Lsn:
-        path = self.path(table)
-        if not DeltaTable.isDeltaTable(self._spark, path):
+        if not DeltaTable.is_deltatable(self.path(table)):
             return ORIGIN
-        history = self._spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("userMetadata").collect()
-        notes = [json.loads(row[0]) for row in history if row[0] and "pgtrickle_lsn" in row[0]]
-        # A folder left behind by a dropped stream table of the same name holds nothing of ours.
-        return Lsn.parse(notes[0]["pgtrickle_lsn"]) if notes and notes[0]["pgt_id"] == table.id else ORIGIN
+        # A folder left behind by a dropped stream table of the same name has another application id.
+        version = DeltaTable(self.path(table)).transaction_version(_application(table))
+        return ORIGIN if version is None else Lsn(version)
 
     def add(self, table: StreamTable, delta: TableDelta) -> None:
         """Queue a delta; it must begin where the last one queued ended."""
@@ -75,6 +65,11 @@ class DeltaSink:
         with self._lock:
             return not self._pending.get(table_id)
 
+    def forget(self, table_id: int) -> None:
+        """A stream table was dropped."""
+        with self._lock:
+            self._pending.pop(table_id, None)
+
     def flush(self) -> None:
         """Write everything queued, one commit per stream table."""
         with self._lock:
@@ -83,105 +78,111 @@ class DeltaSink:
             table = deltas[-1][0]
             try:
                 self._write(table, [delta for _, delta in deltas])
-            except PySparkException as error:
+            except (DeltaError, OSError) as error:
                 # The rows stay queued and no checkpoint passes them, so a later attempt finds everything.
-                problem = (error.getMessage() or str(error)).splitlines()[0]
-                log.exception("delta could not be written", extra={"table": str(table), "problem": problem[:300]})
+                log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
                 metrics.DELTA_FAILURES.inc()
                 continue
             with self._lock:
                 del self._pending[table_id][: len(deltas)]
 
-    def forget(self, table_id: int) -> None:
-        """A stream table was dropped."""
-        with self._lock:
-            self._pending.pop(table_id, None)
-
     def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
         window = Window(deltas[0].window.old, deltas[-1].window.new)
         rows = net_rows(pa.concat_tables([d.rows for d in deltas]), len(table.columns))
-        with self._commit(table, window.new):
-            if not window.old:
-                self._fill(table, rows)
-            elif rows.num_rows:
-                self._merge(table, rows)
-        if rows.num_rows or not window.old:
-            self._durable[table.id] = window.new
-        log.info("delta written", extra={"table": str(table), "frontier": str(window.new), "rows": rows.num_rows})
+        if not window.old:
+            self._fill(table, rows, window.new)
+        elif rows.num_rows:
+            self._merge(table, rows, window.new)
+        else:
+            return
+        self._durable[table.id] = window.new
+        log.debug("delta written", extra={"table": str(table), "frontier": str(window.new), "rows": rows.num_rows})
 
-    @contextmanager
-    def _commit(self, table: StreamTable, frontier: Lsn) -> Iterator[None]:
-        conf = self._spark.conf
-        conf.set(f"{_TXN}AppId", f"pgtrickle-{table.id}")
-        conf.set(f"{_TXN}Version", str(frontier.value))
-        conf.set(_METADATA, json.dumps({"pgt_id": table.id, "pgtrickle_lsn": str(frontier)}))
-        try:
-            yield
-        finally:
-            for name in (f"{_TXN}AppId", f"{_TXN}Version", _METADATA):
-                conf.unset(name)
-
-    def _frame(self, table: StreamTable, rows: pa.Table) -> DataFrame:
-        """The rows under positional names in the types the Delta table has."""
-        frame = self._spark.createDataFrame(rows)
-        types = [field.type.spark for field in fields(table.plan.root)]
-        columns = [F.col(column_name(i)).cast(t).alias(column_name(i)) for i, t in enumerate(types)]
-        return frame.select(*columns, WEIGHT)
-
-    def _copies(self, frame: DataFrame, width: int) -> DataFrame:
-        """Each row as often as its weight says."""
-        return (
-            frame.where(F.col(WEIGHT) > 0)
-            .select(*column_names(width), F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(WEIGHT))).alias(_ACT))
-            .drop(_ACT)
+    def _fill(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
+        named = _copies(rows, len(table.columns)).rename_columns([c.name for c in table.columns])
+        write_deltalake(
+            self.path(table),
+            named,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=_commit(table, frontier),
         )
 
-    def _fill(self, table: StreamTable, rows: pa.Table) -> None:
+    def _merge(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
+        target = DeltaTable(self.path(table))
         width = len(table.columns)
-        named = self._copies(self._frame(table, rows), width).toDF(*[c.name for c in table.columns])
-        writer = named.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        if any(_NEEDS_MAPPING.intersection(c.name) for c in table.columns):
-            # Not every reader understands column mapping, so only names that Parquet refuses ask for it.
-            writer = writer.option("delta.columnMapping.mode", "name")
-        writer.save(self.path(table))
-
-    def _merge(self, table: StreamTable, rows: pa.Table) -> None:
-        width = len(table.columns)
-        target = DeltaTable.forPath(self._spark, self.path(table))
-        touched = self._frame(table, rows)
-        names = [c.name for c in table.columns]
-        if table.key is None:
-            touched = self._with_final_counts(target.toDF().toDF(*column_names(width)), touched, width)
-        leaving = touched.select(*column_names(width), F.lit("D").alias(_ACT))
-        if table.key is not None:
-            leaving = touched.where(F.col(WEIGHT) < 0).select(*column_names(width), F.lit("D").alias(_ACT))
-        arriving = self._copies(touched, width).select(*column_names(width), F.lit("I").alias(_ACT))
-        # An arriving row never matches, so it is inserted; a leaving one removes every copy there is.
-        quoted = [f"t.`{n.replace('`', '``')}` <=> s.{column_name(i)}" for i, n in enumerate(names)]
-        condition = f"s.{_ACT} = 'D' AND " + " AND ".join(quoted)
-        values: dict[str, str | Column] = {
-            f"`{n.replace('`', '``')}`": F.col(f"s.{column_name(i)}") for i, n in enumerate(names)
-        }
-        (
-            target.alias("t")
-            .merge(leaving.unionAll(arriving).alias("s"), condition)
-            .whenMatchedDelete()
-            .whenNotMatchedInsert(condition=f"s.{_ACT} = 'I'", values=values)
+        held = Counter[Row]() if table.key is not None else _held(target, rows, width)
+        leaving = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
+        arriving = rows if table.key is not None else _with_final_counts(rows, held)
+        acts = pa.concat_tables([_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(_copies(arriving, width), "I")])
+        removed = leaving.num_rows if table.key is not None else sum(held.values())
+        added = acts.num_rows - leaving.num_rows
+        names = [_quoted(column.name) for column in table.columns]
+        # Every copy of a leaving row goes; an arriving row never matches, so it is inserted.
+        same = " AND ".join(f"(t.{name} IS NOT DISTINCT FROM s.{column_name(i)})" for i, name in enumerate(names))
+        outcome = (
+            target.merge(
+                acts,
+                predicate=f"s.{_ACT} = 'D' AND {same}",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=_commit(table, frontier),
+            )
+            .when_matched_delete()
+            .when_not_matched_insert(
+                {name: f"s.{column_name(i)}" for i, name in enumerate(names)}, predicate=f"s.{_ACT} = 'I'"
+            )
             .execute()
         )
+        if (outcome["num_target_rows_deleted"], outcome["num_target_rows_inserted"]) != (removed, added):
+            log.error(
+                "delta table held other rows than it should",
+                extra={"table": str(table), "expected": (removed, added), "outcome": outcome},
+            )
+            metrics.DELTA_DIVERGED.inc()
 
-    @staticmethod
-    def _with_final_counts(held: DataFrame, touched: DataFrame, width: int) -> DataFrame:
-        """For rows that may repeat: the weight becomes how many copies there must be afterwards."""
-        names = column_names(width)
-        same = [F.col(f"h.{n}").eqNullSafe(F.col(f"d.{n}")) for n in names]
-        condition = same[0]
-        for more in same[1:]:
-            condition = condition & more
-        joined = touched.alias("d").join(held.withColumn("__here", F.lit(1)).alias("h"), condition, "left")
-        counted = joined.groupBy(
-            *[F.col(f"d.{n}").alias(n) for n in names], F.col(f"d.{WEIGHT}").alias("__change")
-        ).agg(F.count(F.col("h.__here")).alias("__held"))
-        final = counted.select(*names, (F.col("__held") + F.col("__change")).alias(WEIGHT))
-        # Collected: a MERGE whose source reads its own target cannot be planned.
-        return touched.sparkSession.createDataFrame(final.toArrow(), final.schema)
+
+def _application(table: StreamTable) -> str:
+    return f"pgtrickle-{table.id}"
+
+
+def _commit(table: StreamTable, frontier: Lsn) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata={"pgtrickle_lsn": str(frontier)},
+        app_transactions=[Transaction(_application(table), frontier.value)],
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _acting(rows: pa.Table, act: str) -> pa.Table:
+    return rows.append_column(_ACT, pa.array([act] * rows.num_rows, pa.string()))
+
+
+def _copies(rows: pa.Table, width: int) -> pa.Table:
+    """Each row with a positive weight as often as it says."""
+    counts = rows[WEIGHT].to_pylist()
+    places = [place for place, n in enumerate(counts) for _ in range(max(0, n))]
+    return rows.select(column_names(width)).take(pa.array(places, pa.int64()))
+
+
+def _held(target: DeltaTable, rows: pa.Table, width: int) -> Counter[Row]:
+    """How many copies of each touched row there are now."""
+    touched = {identity(row[:-1]) for row in row_tuples(rows)}
+    first = rows[column_name(0)].combine_chunks()
+    held: Counter[Row] = Counter()
+    for batch in target.to_pyarrow_dataset().to_batches():
+        part = pa.Table.from_batches([batch]).rename_columns(column_names(width))
+        near = part.filter(pc.is_in(part[column_name(0)], value_set=first.cast(part.schema.field(0).type)))
+        for row in zip(*[column.to_pylist() for column in near.columns], strict=True):
+            if (same := identity(row)) in touched:
+                held[same] += 1
+    return held
+
+
+def _with_final_counts(rows: pa.Table, held: Counter[Row]) -> pa.Table:
+    """The weight becomes how many copies there must be afterwards."""
+    final = [held[identity(row[:-1])] + row[-1] for row in row_tuples(rows)]
+    return rows.set_column(rows.num_columns - 1, WEIGHT, pa.array(final, pa.int64()))

@@ -47,6 +47,7 @@ class Publisher:
         self._frontiers: dict[str, Lsn] = {}
         self._captured: dict[TableId, int] = {}
         self._ends: Offsets = defaultdict(dict)
+        self._undelivered: KafkaError | None = None
         self._ensure(progress_topic(prefix), COMPACTED)
         self._ensure(schemas_topic(prefix), COMPACTED)
         self._producer = Producer(
@@ -122,6 +123,8 @@ class Publisher:
             rows = [self._produce(table, delta, ends) for table, delta in deltas]
             if self._producer.flush(WAIT_S):
                 raise Infrastructure("the broker did not take the publication in time")
+            if self._undelivered is not None:
+                raise Infrastructure(f"the broker refused the publication: {self._undelivered.str()}")
             records = [r for (t, d), n in zip(deltas, rows, strict=True) for r in self._records(t, d, n, ends)]
             for record in records:
                 self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
@@ -138,6 +141,7 @@ class Publisher:
     def _abort(self) -> None:
         # What the aborted transaction registered is not there.
         self._schemas.clear()
+        self._undelivered = None
         try:
             self._producer.abort_transaction(WAIT_S)
         except KafkaException as error:
@@ -159,9 +163,10 @@ class Publisher:
 
     def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None and ends is not None:
-                partition, offset = message.partition() or 0, message.offset() or 0
-                ends[topic][partition] = max(ends[topic].get(partition, 0), offset + 1)
+            if error is not None:
+                self._undelivered = error
+            elif ends is not None:
+                ends[topic][0] = self._after(topic, message.offset())
 
         while True:
             try:
@@ -170,6 +175,17 @@ class Publisher:
             except BufferError:
                 self._producer.poll(0.1)
         self._producer.poll(0)
+
+    def _after(self, topic: str, offset: int | None) -> int:
+        """The offset after a delivered row; a repeated batch is confirmed without one: ask."""
+        if offset is not None and offset >= 0:
+            return offset + 1
+        consumer = Consumer(self._client | {"group.id": "pg-trickle-publisher"})
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
+            return int(end)
+        finally:
+            consumer.close()
 
     def _records(self, table: StreamTable, delta: TableDelta, rows: int, ends: Offsets) -> list[Progress | Capture]:
         topic = table_topic(self._prefix, table.table)

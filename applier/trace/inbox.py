@@ -59,7 +59,7 @@ class Inbox:
 
     def add_row(self, at: TopicPartition, offset: int, arrival: Arrival) -> None:
         """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
-        self._seen(at, offset)
+        self.seen(at, offset)
         stamp = arrival.row.stamp
         self._marks[at].add(stamp.lsn.value, offset)
         if stamp.lsn >= self._start:
@@ -67,7 +67,7 @@ class Inbox:
 
     def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
         """A progress or capture record arrived."""
-        self._seen(at, offset)
+        self.seen(at, offset)
         self._record_partitions.add(at)
         match record:
             case Progress():
@@ -75,7 +75,8 @@ class Inbox:
             case Capture():
                 self.captures[record.table] = record
 
-    def _seen(self, at: TopicPartition, offset: int) -> None:
+    def seen(self, at: TopicPartition, offset: int) -> None:
+        """A message arrived that says nothing."""
         self._next[at] = max(self._next.get(at, 0), offset + 1)
 
     def advance(self) -> Lsn:

@@ -103,13 +103,18 @@ class Ingest:
         with self._lock:
             for message, content in decoded:
                 at = (message.topic, message.partition)
-                if isinstance(content, Arrival):
-                    self._inbox.add_row(at, message.offset, content)
-                else:
-                    self._inbox.add_record(at, message.offset, content)
+                match content:
+                    case None:
+                        self._inbox.seen(at, message.offset)
+                    case Arrival():
+                        self._inbox.add_row(at, message.offset, content)
+                    case _:
+                        self._inbox.add_record(at, message.offset, content)
             self._lock.notify_all()
 
-    def _decode(self, message: stream.Message) -> Arrival | progress.Progress | progress.Capture:
+    def _decode(self, message: stream.Message) -> Arrival | progress.Progress | progress.Capture | None:
+        if message.value is None:
+            return None
         if message.topic == self._progress_topic:
             return progress.decode(message.value)
         codec = self._schemas.codec(message.value)

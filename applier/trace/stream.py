@@ -37,7 +37,8 @@ class Message:
     topic: str
     partition: int
     offset: int
-    value: bytes
+    value: bytes | None
+    """None for a tombstone: the record of that key was taken back."""
 
 
 ClientOptions = dict[str, str | int | float | bool]

@@ -1,0 +1,108 @@
+"""The Delta sink alone: any split of the same changes into deltas and flushes gives the same table and one frontier."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from applier.apply.delta_lake import DeltaSink
+from applier.plan.expr import ValueType
+from applier.plan.nodes import Field, Scan, StreamPlan
+from applier.stream_table import StreamTable, TableDelta
+from applier.zset import WEIGHT
+from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, TableId
+
+INT = PgType(23, -1, "int4", "integer")
+FLOAT = PgType(701, -1, "float8", "double precision")
+Bag = Counter[tuple[int | None, float | None]]
+
+
+def stream_table(key: tuple[int, ...] | None, number: int = 1) -> StreamTable:
+    columns = (Column("a", INT), Column('we"ird, name', FLOAT))
+    fields = tuple(Field(ValueType.of_column(c.type), True) for c in columns)
+    scan = Scan(TableId("public", "t"), 1, ("a", "b"), fields, key)
+    return StreamTable(number, TableId("public", "st"), 9, columns, StreamPlan(scan, tuple(c.name for c in columns)))
+
+
+def delta(old: Bag, new: Bag, window: Window) -> TableDelta:
+    weights = Counter(new)
+    weights.subtract(old)
+    rows = [(row, n) for row, n in weights.items() if n]
+    table = pa.table(
+        {
+            "c0": pa.array([r[0] for r, _ in rows], pa.int32()),
+            "c1": pa.array([r[1] for r, _ in rows], pa.float64()),
+            WEIGHT: pa.array([n for _, n in rows], pa.int64()),
+        }
+    )
+    return TableDelta(window, table)
+
+
+def stored(root: Path) -> Bag:
+    table = DeltaTable(str(root / "public" / "st")).to_pyarrow_table()
+    return Counter(zip(*[column.to_pylist() for column in table.columns], strict=True))
+
+
+rows = st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.one_of(st.none(), st.sampled_from([0.5, -1.0])))
+bags = st.lists(rows, max_size=5).map(Counter)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(states=st.lists(bags, min_size=1, max_size=4), flushes=st.lists(st.booleans(), min_size=4, max_size=4))
+def test_rows_that_may_repeat(tmp_path_factory: pytest.TempPathFactory, states: list[Bag], flushes: list[bool]) -> None:
+    root = tmp_path_factory.mktemp("delta")
+    sink, table = DeltaSink(str(root)), stream_table(None)
+    before: Bag = Counter()
+    for number, (after, flush) in enumerate(zip(states, flushes, strict=False)):
+        old = Lsn(number * 10) if number else ORIGIN
+        sink.add(table, delta(before, after, Window(old, Lsn(number * 10 + 10))))
+        if flush:
+            sink.flush()
+        before = after
+    sink.flush()
+    assert stored(root) == before
+    assert sink.idle(table.id)
+    assert DeltaSink(str(root)).frontier(table) <= Lsn(len(states) * 10)
+
+
+def test_keyed_rows_and_the_frontier_in_the_commit(tmp_path: Path) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
+    first: Bag = Counter({(1, 0.5): 1, (2, None): 1})
+    second: Bag = Counter({(1, 1.5): 1, (3, None): 1})
+    sink.add(table, delta(Counter(), first, Window(ORIGIN, Lsn(10))))
+    sink.flush()
+    sink.add(table, delta(first, second, Window(Lsn(10), Lsn(30))))
+    sink.flush()
+    assert stored(tmp_path) == second
+    assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(30)
+    assert DeltaTable(sink.path(table)).history(1)[0]["pgtrickle_lsn"] == "0/1E"
+
+
+def test_one_of_two_equal_nan_rows_leaves(tmp_path: Path) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table(None)
+    nan = float("nan")
+    sink.add(table, delta(Counter(), Counter({(1, nan): 2}), Window(ORIGIN, Lsn(10))))
+    sink.flush()
+    sink.add(table, delta(Counter({(1, nan): 1}), Counter(), Window(Lsn(10), Lsn(20))))
+    sink.flush()
+    assert [(a, math.isnan(b)) for a, b in stored(tmp_path).elements() if b is not None] == [(1, True)]
+
+
+def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) -> None:
+    sink = DeltaSink(str(tmp_path))
+    sink.add(stream_table((0,), 1), delta(Counter(), Counter({(1, 0.5): 1}), Window(ORIGIN, Lsn(10))))
+    sink.flush()
+    successor = stream_table((0,), 2)
+    assert DeltaSink(str(tmp_path)).frontier(successor) == ORIGIN
+    sink.add(successor, delta(Counter(), Counter({(7, None): 1}), Window(ORIGIN, Lsn(20))))
+    sink.flush()
+    assert stored(tmp_path) == Counter({(7, None): 1})
