@@ -31,7 +31,7 @@ OTHERS_SHARE_MAX = 0.10
 OTHERS_S_MIN = 0.05
 """Less CPU time than this is not counted against a short round: the kernel counts in steps of 10 ms per process."""
 
-ATTEMPTS = 3
+ATTEMPTS = 2
 """Rounds tried per round wanted."""
 
 REFUSED = 3
@@ -119,7 +119,8 @@ def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, A
     rounds: list[dict[str, Measures]] = []
     shares: list[float] = []
     while len(rounds) < repeats:
-        if len(shares) == repeats * ATTEMPTS:
+        if len(rounds) + repeats * ATTEMPTS - len(shares) < repeats:
+            # Even if all the rounds that are left were quiet, there would be too few.
             raise TooBusy(
                 f"{benchmark.name}: others used {statistics.median(shares):.0%} of this machine, "
                 f"{len(rounds)} of {len(shares)} rounds were quiet and {repeats} are needed",
