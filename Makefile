@@ -9,7 +9,7 @@ PACKAGES = @command -v python3 >/dev/null || { echo "Python 3.11 or newer is nee
 	python3 deploy/local/bootstrap.py
 SETUP = $(PACKAGES) --java
 
-.PHONY: help demo test check up down psql bench lock
+.PHONY: help demo test check up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -50,6 +50,10 @@ check: ## formatting, lint, types, layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+docs: ## write the generated pages of docs/ anew
+	$(PACKAGES)
+	@$(BIN)/python -m deploy.settings_page
 
 lock: ## write the lock files anew: Python packages and jars
 	$(SETUP)
