@@ -1,8 +1,7 @@
-"""The settings classes -> docs/settings.md. `python -m deploy.settings_page` writes it; a test checks that it is current."""
+"""The settings classes -> docs/settings.md."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -11,8 +10,6 @@ from pydantic_core import PydanticUndefined
 from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
 from shared_schema.settings import ENV_PREFIX, SharedSettings
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 HEAD = """# Settings
 
@@ -70,7 +67,3 @@ def page() -> str:
         }
         sections.append(f"## {title}\n\n" + table_of(own))
     return "\n\n".join(section.rstrip("\n") for section in sections) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

@@ -1,0 +1,50 @@
+"""The allow-list -> docs/sql.md."""
+
+from __future__ import annotations
+
+from applier.expressions.allow_list import AGGREGATES, ENTRIES
+from applier.expressions.entry import CollationNeed, Entry
+
+HEAD = """# SQL that can be kept
+
+PostgreSQL analyses every query; what reaches the plan is resolved by the real thing. A query is accepted when each
+part of it is known to mean the same in Spark as in PostgreSQL, and refused otherwise, with a reason code, the place in
+the query and a hint. This page is generated from the code (`make docs`).
+
+## Constructs
+
+| accepted | notes |
+|---|---|
+| `SELECT` of expressions | any column type passes through unchanged |
+| `FROM` tables, views, subqueries | views and subqueries are inlined; partitioned tables are one source |
+| `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
+| `WHERE`, `HAVING` | three-valued, as in SQL |
+| `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
+| `count(*)`, `count(x)`, `sum(x)` | exact accumulators |
+| `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
+
+Outer joins, `DISTINCT`, set operations, window functions, `LIMIT`, CTEs, correlated subqueries and other aggregates are
+refused today.
+"""
+
+
+def _collation(entry: Entry) -> str:
+    match entry.collation:
+        case CollationNeed.NONE:
+            return ""
+        case CollationNeed.EQUALITY:
+            return "any deterministic collation"
+        case CollationNeed.ORDER:
+            return "C, POSIX or C.UTF-8 collation only"
+
+
+def page() -> str:
+    """The whole page."""
+    aggregates = ", ".join(f"`{name.replace('()', '(*)')}`" for name in AGGREGATES)
+    lines = [HEAD, "## Aggregates\n", aggregates, "\n## Functions and operators\n"]
+    lines.append("By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests.\n")
+    lines += ["| function | raises | collation |", "|---|---|---|"]
+    for signature, entry in sorted(ENTRIES.items()):
+        raises = "as PostgreSQL does" if entry.raises else ""
+        lines.append(f"| `{signature}` | {raises} | {_collation(entry)} |")
+    return "\n".join(lines) + "\n"
