@@ -51,9 +51,9 @@ check: ## formatting, lint, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-docs: ## write the generated pages of docs/ anew
+docs: ## write the generated pages anew: settings and SQL
 	$(PACKAGES)
-	@$(BIN)/python -m deploy.settings_page
+	@$(BIN)/python -m deploy.pages
 
 lock: ## write the lock files anew: Python packages and jars
 	$(SETUP)
