@@ -24,7 +24,8 @@ _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
 _PIN: LiteralString = (
     "SELECT set_config('search_path', %s, true), set_config('TimeZone', 'UTC', true), "
     "set_config('DateStyle', 'ISO, MDY', true), set_config('IntervalStyle', 'postgres', true), "
-    "set_config('transform_null_equals', 'off', true), set_config('standard_conforming_strings', 'on', true)"
+    "set_config('transform_null_equals', 'off', true), set_config('standard_conforming_strings', 'on', true), "
+    "set_config('extra_float_digits', '1', true), set_config('bytea_output', 'hex', true)"
 )
 _FIND: LiteralString = (
     # An empty search path makes the canonical text name every schema.
@@ -132,6 +133,8 @@ def _definition_error(error: psycopg.Error, query: str) -> DefinitionError:
     hint = diagnostic.message_hint or diagnostic.message_detail or "the query must run in PostgreSQL as it is"
     if isinstance(error, psycopg.errors.SyntaxError) and "multiple commands" in message:
         message, hint = "the query is more than one statement", "write one SELECT"
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        hint = "queries are analysed where a temporary view can be made: on the primary, in a session that may write"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         hint = "the applier's role needs TEMPORARY on the database and SELECT on the tables"
     return DefinitionError(message, hint=hint, sqlstate=diagnostic.sqlstate or "", place=place)

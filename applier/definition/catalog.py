@@ -99,6 +99,8 @@ class RelationInfo:
     is_partitioned: bool
     replica_identity: ReplicaIdentity
     security_barrier: bool
+    silent_partition: str | None
+    """A partition whose changes are not logged: a foreign or unlogged table."""
     rule: str | None
 
     def column(self, number: int) -> ColumnInfo | None:
@@ -187,7 +189,8 @@ class Catalog:
                 is_partitioned=row[3] == "p",
                 replica_identity=ReplicaIdentity(row[9]),
                 security_barrier=row[10],
-                rule=row[11],
+                silent_partition=row[11],
+                rule=row[12],
             )
             for row in self._rows(_RELATIONS, [wanted])
         }
@@ -295,6 +298,8 @@ _RELATIONS: LiteralString = (
     "c.relreplident::text, "
     "EXISTS (SELECT 1 FROM pg_options_to_table(c.reloptions) "
     "WHERE option_name = 'security_barrier' AND option_value::bool), "
+    "(SELECT p.oid::regclass::text FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid "
+    "WHERE c.relkind = 'p' AND (p.relkind = 'f' OR p.relpersistence <> 'p') LIMIT 1), "
     "(SELECT r.ev_action::text FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.rulename = '_RETURN' "
     "AND c.relkind = 'v') "
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::int8[]::oid[])"

@@ -18,7 +18,7 @@ from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Entry, Unfit
+from applier.expressions.entry import CollationNeed, Entry, Unfit, io_cast
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 from shared_schema.pg_types import PgType
 
@@ -69,6 +69,8 @@ class Compiler:
                 return self._call(args, expression)
             case tree.Relabel():
                 return self._relabel(expression)
+            case tree.ViaText():
+                return self._via_text(expression)
             case tree.DistinctFrom():
                 return self._distinct(expression)
             case tree.NullIf():
@@ -179,6 +181,20 @@ class Compiler:
             construct = f"the cast from {arg.type.pg.display} to {pg.display}"
             raise Refused(Reason.CARRIER, construct, hint="cast to another type", token=relabel.at)
         return replace(arg, type=ValueType(pg, arg.type.spark))
+
+    def _via_text(self, cast: tree.ViaText) -> Expr:
+        arg = self.compile(cast.arg)
+        pg = self._catalog.pg_type(cast.type, -1)
+        target = "text" if pg.name in _SAME_TEXT else pg.name
+        entry = ENTRIES.get(io_cast(arg.type.pg.name, target))
+        if entry is None or pg.oid != self._catalog.type(cast.type).base:
+            construct = f"the cast from {arg.type.pg.display} to {pg.display}"
+            raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
+        try:
+            return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
+        except Unfit as error:
+            construct = f"the cast from {arg.type.pg.display} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=cast.at) from error
 
     def _distinct(self, expression: tree.DistinctFrom) -> Expr:
         # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.

@@ -32,6 +32,13 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return _function(fields, major)
         case "RELABELTYPE":
             return _relabel(fields, major)
+        case "COERCEVIAIO":
+            return tree.ViaText(
+                arg=read_expression(fields.node("arg"), major),
+                type=fields.integer("resulttype"),
+                collation=fields.integer("resultcollid"),
+                at=fields.location(),
+            )
         case "BOOLEXPR":
             return _connected(fields, major)
         case "NULLTEST":

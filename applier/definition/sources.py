@@ -107,6 +107,9 @@ def check(relation: RelationInfo, with_children: bool) -> None:
         raise _refused(f"the single partition {relation.table}", "read the partitioned table and filter")
     if relation.kind == "p" and not with_children:
         raise _refused(f"ONLY {relation.table}", "leave ONLY out: a partitioned table has no rows of its own")
+    if relation.silent_partition is not None:
+        construct = f"the partition {relation.silent_partition} of {relation.table}"
+        raise _refused(construct, "its changes are not logged; make it a plain table")
     if relation.kind == "r" and relation.has_children and with_children:
         raise _refused(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")
 

@@ -76,6 +76,16 @@ class Relabel:
     at: int | None = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ViaText:
+    """A cast without a function: the output function of one type, then the input function of the other."""
+
+    arg: Expression
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
 class Connective(Enum):
     """The values are outfuncs.c's."""
 
@@ -180,6 +190,7 @@ Expression = (
     | DistinctFrom
     | NullIf
     | Relabel
+    | ViaText
     | Connected
     | IsNull
     | IsTruth
@@ -200,7 +211,7 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return args
         case DistinctFrom(equality=equality) | NullIf(equality=equality):
             return equality.args
-        case Relabel(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
+        case Relabel(arg=arg) | ViaText(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
             return (arg,)
         case CaseOf(subject=subject, branches=branches, default=default):
             whens = tuple(part for branch in branches for part in branch)
@@ -221,7 +232,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
         case DistinctFrom() | NullIf():
             args = tuple(change(arg) for arg in expression.equality.args)
             return replace(expression, equality=replace(expression.equality, args=args))
-        case Relabel() | IsNull() | IsTruth():
+        case Relabel() | ViaText() | IsNull() | IsTruth():
             return replace(expression, arg=change(expression.arg))
         case CaseOf():
             return replace(
@@ -240,7 +251,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
 def collation(expression: Expression) -> int:
     """The collation of the value, 0 for types without one."""
     match expression:
-        case Var() | Constant() | Apply() | Relabel() | CaseOf() | FirstNotNull():
+        case Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull():
             return expression.collation
         case NullIf():
             return collation(expression.equality.args[0])

@@ -61,11 +61,20 @@ class Entry:
     raises: bool = False
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
+    cast_to: str = ""
+    """The target type of a cast that has no function (see io_cast)."""
 
     @property
-    def function(self) -> str:
-        """The function's name."""
-        return self.signature.partition("(")[0]
+    def written(self) -> str:
+        """How PostgreSQL is asked for it: a format with {all} or {0} for the arguments."""
+        if self.cast_to:
+            return f"({{0}})::{self.cast_to}"
+        return f'pg_catalog."{self.signature.partition("(")[0]}"({{all}})'
+
+
+def io_cast(source: str, target: str) -> str:
+    """The name under which a cast through text (output function, then input function) stands in the allow-list."""
+    return f"io_cast_{target}({source})"
 
 
 def fixed_carrier(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:

@@ -33,7 +33,9 @@ def literal(const: Const) -> str:
             return f"({value})" if value > -(1 << 31) else f"CAST({value}L AS int)"
         case int():
             return f"CAST('{value}' AS {spark})"
-        case float() | Decimal():
+        case Decimal():
+            return f"CAST('{value:f}' AS {spark})"
+        case float():
             return f"CAST('{value}' AS {spark})"
         case datetime.datetime() if spark == "timestamp":
             return f"TIMESTAMP_LTZ'{_stamp(value)}+00:00'"

@@ -133,6 +133,41 @@ def _cast_to_size(args: tuple[Expr, ...]) -> str:
     return decimal(*size)
 
 
+def _remainder_carrier(args: tuple[Expr, ...]) -> str:
+    sizes = [decimal_of(arg) for arg in args]
+    scale = max(s for _, s in sizes)
+    return _sized(min(p - s for p, s in sizes) + scale, scale, sizes)
+
+
+def _remainders() -> Iterator[Entry]:
+    for function in ("numeric_mod", "mod"):
+        yield Entry(
+            signature=f"{function}(numeric,numeric)",
+            carrier=_remainder_carrier,
+            sql=template("CAST(({0} % {1}) AS {type})"),
+            fuzz=_FUZZ_PAIRS,
+            raises=True,
+        )
+    yield Entry(
+        signature="sign(numeric)",
+        carrier=_sign_carrier,
+        sql=template("CAST(sign({0}) AS {type})"),
+        fuzz=_FUZZ_SINGLE,
+    )
+    yield Entry(
+        signature="trunc(numeric)",
+        carrier=_whole,
+        # What is left of a division by one, taken away; Spark's own casts would round.
+        sql=template("CAST(({0} - ({0} % CAST(1 AS decimal(1,0)))) AS {type})"),
+        fuzz=_FUZZ_SINGLE,
+    )
+
+
+def _sign_carrier(args: tuple[Expr, ...]) -> str:
+    decimal_of(args[0])
+    return decimal(1, 0)
+
+
 def _typmod(precision: int, scale: int) -> Fixed:
     return Fixed(str((precision << 16 | scale) + VARHDRSZ))
 
@@ -183,4 +218,4 @@ def _casts() -> Iterator[Entry]:
         )
 
 
-ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_arithmetic(), *_roundings(), *_casts())
+ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_arithmetic(), *_remainders(), *_roundings(), *_casts())

@@ -1,10 +1,14 @@
-"""bool and float8: comparisons. NaN equals itself and is the largest, -0 equals 0, in both engines."""
+"""bool and float8, and casts to text whose spelling both engines share.
+
+NaN equals itself and is the largest, -0 equals 0, in both engines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applier.expressions.entry import Entry, fixed_carrier, template
+from applier.expressions.entry import Entry, fixed_carrier, io_cast, template
+from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.integers import COMPARISONS
 
 
@@ -30,4 +34,30 @@ def _floats() -> Iterator[Entry]:
         )
 
 
-ENTRIES: tuple[Entry, ...] = (*_bools(), *_floats())
+def _casts() -> Iterator[Entry]:
+    for signature, arguments, result, form, fuzz in (
+        ("int4(bool)", "boolean", "int", "CAST({0} AS int)", "bool"),
+        ("bool(int4)", "int", "boolean", "({0} <> 0)", "int4"),
+        ("text(bool)", "boolean", "string", "CAST({0} AS string)", "bool"),
+    ):
+        yield Entry(
+            signature=signature, carrier=fixed_carrier([arguments], result), sql=template(form), fuzz=((fuzz,),)
+        )
+    for name, spark in (*INTEGERS.items(), ("uuid", "string")):
+        yield Entry(
+            signature=io_cast(name, "text"),
+            carrier=fixed_carrier([spark], "string"),
+            sql=template("CAST({0} AS string)"),
+            fuzz=((name,),),
+            cast_to="text",
+        )
+    for name, spark in (("int2", "smallint"), ("int4", "int")):
+        yield Entry(
+            signature=f"float8({name})",
+            carrier=fixed_carrier([spark], "double"),
+            sql=template("CAST({0} AS double)"),
+            fuzz=((name,),),
+        )
+
+
+ENTRIES: tuple[Entry, ...] = (*_bools(), *_floats(), *_casts())

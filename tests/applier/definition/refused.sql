@@ -140,7 +140,10 @@ SELECT twice(id) FROM customer;
 SELECT int4pl(name, name) FROM customer;
 
 -- name: cast_to_text
-SELECT id::text FROM customer;
+SELECT amount::text FROM orders;
+
+-- name: cast_from_text
+SELECT name::int AS n FROM customer;
 
 -- name: cast_text_to_char
 SELECT name::char(3) FROM customer;
@@ -162,6 +165,9 @@ SELECT ROW(id, name) IS NULL AS n FROM customer;
 
 -- name: greatest
 SELECT greatest(id, 1) FROM customer;
+
+-- name: extract_epoch
+SELECT id, extract(epoch FROM delivered) AS e FROM orders;
 
 -- name: jsonb_operator
 SELECT notes ->> 'a' AS a FROM customer;
@@ -237,6 +243,9 @@ SELECT id FROM parent;
 
 -- name: partition
 SELECT value FROM measure_old;
+
+-- name: unlogged_partition
+SELECT id FROM spread;
 
 -- name: only_partitioned
 SELECT value FROM ONLY measure;

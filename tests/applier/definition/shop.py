@@ -29,6 +29,8 @@ ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
 CREATE TABLE parent (id int);
 CREATE TABLE child () INHERITS (parent);
 CREATE UNLOGGED TABLE scratch (id int);
+CREATE TABLE spread (id int) PARTITION BY LIST (id);
+CREATE UNLOGGED TABLE spread_1 PARTITION OF spread FOR VALUES IN (1);
 CREATE MATERIALIZED VIEW stored AS SELECT 1 AS one;
 CREATE VIEW barrier WITH (security_barrier) AS SELECT id FROM customer;
 CREATE VIEW drawn AS SELECT id, random() AS luck FROM customer;

@@ -222,3 +222,33 @@ SELECT id, name FROM customer ORDER BY name, id DESC;
 
 -- name: only_parent
 SELECT id FROM ONLY parent;
+
+-- name: case_guards_twice
+SELECT id, CASE WHEN quantity <> 0 THEN 100 / quantity END + CASE WHEN quantity <> 0 THEN 100 / quantity END AS v
+FROM orders;
+
+-- name: where_guards_division
+SELECT id FROM orders WHERE quantity <> 0 AND 100 / quantity > 20;
+
+-- name: subquery_guards_division
+SELECT id, x FROM (SELECT id, 100 / quantity AS x FROM orders WHERE quantity <> 0) s WHERE x > 20;
+
+-- name: string_functions
+SELECT id, substr(name, 2) AS s, substring(name FROM 0 FOR 3) AS w, left(name, -1) AS l, right(name, 2) AS r,
+       strpos(name, 'b') AS p, replace(name, 'a', 'xy') AS x, trim(name) AS t, md5(name) AS m
+FROM customer;
+
+-- name: text_of_numbers
+SELECT id::text || '-' || quantity::text AS label, vip::text AS yes, tag::text AS tag
+FROM orders JOIN customer USING (id);
+
+-- name: calendar
+SELECT date_trunc('month', delivered) AS month, extract(year FROM born) AS y, extract(dow FROM born) AS d, count(*)
+FROM orders JOIN customer ON customer.id = orders.customer_id
+GROUP BY date_trunc('month', delivered), extract(year FROM born), extract(dow FROM born);
+
+-- name: per_day_in_utc
+SELECT (placed AT TIME ZONE 'UTC')::date AS day, count(*), sum(amount) FROM orders GROUP BY 1;
+
+-- name: numeric_remainders
+SELECT id, amount % 3 AS rest, trunc(amount) AS whole, sign(amount) AS side FROM orders;

@@ -1,0 +1,94 @@
+"""Functions that cut, search and pad text. Positions count characters (code points) in both engines.
+
+PostgreSQL's substring is a window that may begin before the first character, Spark's counts such positions from the
+end; left and right with a negative number drop characters instead of taking them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from applier.expressions.entry import CollationNeed, Entry, Fixed, FuzzArg, fixed_carrier, template
+
+_TEXT = "string"
+
+# Written for arguments that are not NULL: greatest and least would skip a NULL.
+_SUBSTRING = "substring({0}, greatest({1}, 1))"
+_WINDOW = (
+    "CASE WHEN {2} < 0 THEN CAST(raise_error('negative substring length not allowed') AS string) "
+    "ELSE substring({0}, greatest({1}, 1), CAST(greatest(least(CAST({1} AS bigint) + {2}, 2147483647L) "
+    "- greatest({1}, 1), 0L) AS int)) END"
+)
+_LEFT = (
+    "CASE WHEN {1} >= 0 THEN substring({0}, 1, {1}) "
+    "ELSE substring({0}, 1, CAST(greatest(CAST(char_length({0}) AS bigint) + {1}, 0L) AS int)) END"
+)
+_RIGHT = (
+    # PostgreSQL cannot negate the smallest integer and then drops nothing.
+    "CASE WHEN {1} = CAST(-2147483648L AS int) THEN {0} "
+    "WHEN {1} >= 0 THEN substring({0}, CAST(greatest(CAST(char_length({0}) AS bigint) - {1}, 0L) + 1L AS int)) "
+    "ELSE substring({0}, CAST(least(- CAST({1} AS bigint), 2147483646L) + 1L AS int)) END"
+)
+
+
+def _strict(form: str, width: int) -> str:
+    given = " AND ".join(f"{{{i}}} IS NOT NULL" for i in range(width))
+    return f"(CASE WHEN {given} THEN {form} END)"
+
+
+def _entry(signature: str, carriers: str, result: str, form: str, *fuzz: tuple[FuzzArg, ...], **more: bool) -> Entry:
+    return Entry(
+        signature=signature,
+        carrier=fixed_carrier(carriers.split(), result),
+        sql=template(form),
+        fuzz=fuzz,
+        raises=more.get("raises", False),
+        collation=CollationNeed.EQUALITY if more.get("compares", False) else CollationNeed.NONE,
+    )
+
+
+def _cutting() -> Iterator[Entry]:
+    small: tuple[FuzzArg, ...] = tuple(Fixed(str(n)) for n in (-2, 0, 1, 3))
+    for function in ("substr", "substring"):
+        yield _entry(
+            f"{function}(text,int4)", "string int", _TEXT, _strict(_SUBSTRING, 2), ("text", "int4"), ("text", small[1])
+        )
+        windows = [("text", "int4", "int4"), ("text", small[0], "int4"), ("text", small[0], small[3])]
+        yield _entry(f"{function}(text,int4,int4)", "string int int", _TEXT, _strict(_WINDOW, 3), *windows, raises=True)
+    for function, form in (("left", _LEFT), ("right", _RIGHT)):
+        calls = [("text", "int4"), *(("text", n) for n in small)]
+        yield _entry(f"{function}(text,int4)", "string int", _TEXT, _strict(form, 2), *calls)
+    yield _entry("reverse(text)", "string", _TEXT, "reverse({0})", ("text",))
+
+
+def _searching() -> Iterator[Entry]:
+    for function in ("strpos", "position"):
+        yield _entry(
+            f"{function}(text,text)", "string string", "int", "instr({0}, {1})", ("text", "text"), compares=True
+        )
+    yield _entry(
+        "replace(text,text,text)",
+        "string string string",
+        _TEXT,
+        "replace({0}, {1}, {2})",
+        ("text", "text", "text"),
+        ("text", Fixed("'a'"), Fixed("'xy'")),
+        compares=True,
+    )
+    yield _entry("md5(text)", "string", _TEXT, "md5(CAST({0} AS binary))", ("text",))
+
+
+def _trimming() -> Iterator[Entry]:
+    for function, side in (("btrim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
+        yield _entry(f"{function}(text)", "string", _TEXT, f"trim({side} ' ' FROM {{0}})", ("text",))
+        yield _entry(
+            f"{function}(text,text)",
+            "string string",
+            _TEXT,
+            f"trim({side} {{1}} FROM {{0}})",
+            ("text", "text"),
+            ("text", Fixed("'ab'")),
+        )
+
+
+ENTRIES: tuple[Entry, ...] = (*_cutting(), *_searching(), *_trimming())
