@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure; how long a test may take is pytest-timeout's business.
+settings.register_profile("test", deadline=None, print_blob=True)
+settings.register_profile("deep", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 pytest_plugins = ("tests.fixtures.postgres", "tests.fixtures.kafka", "tests.fixtures.spark", "tests.fixtures.stack")
 
