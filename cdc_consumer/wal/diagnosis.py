@@ -50,6 +50,9 @@ def diagnose(sqlstate: str, message: str) -> SourceError:
             return ConnectionLost(f"PostgreSQL closed the connection: {said}", hint="is the server restarting?")
         case "55P03" | "57014" | "40001" | "40P01" | "42P01":
             return CaptureFailed(f"PostgreSQL did not let us in yet: {said}", hint="it is tried again")
+        case "XX000" if "could not open relation" in said or "cache lookup failed" in said:
+            # The catalog's own functions do not expect that a table is dropped while they look at it.
+            return CaptureFailed(f"a table vanished while it was looked at: {said}", hint="it is tried again")
         case _:
             return SourceError(f"PostgreSQL reported {sqlstate}: {said}", hint="see the server's log")
 

@@ -22,9 +22,11 @@ from tests.cdc_consumer.topic_reader import (
     Row,
     check_order,
     float_text,
+    open_reader,
     position,
     read_topics,
     replay,
+    wait_for_frontier,
 )
 
 PRINTED = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex -c timezone=UTC"
@@ -110,16 +112,17 @@ class Consumer:
         """The topics, once they hold everything committed before this call."""
         with connect(self.url) as connection:
             target = flushed_message(connection)
-        content = Content()
+        deadline, reader = time.monotonic() + LIMIT_S, open_reader(self.bootstrap)
 
-        def reached() -> bool:
-            nonlocal content
+        def still() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            content = read_topics(self.bootstrap, self.prefix)
-            return content.frontier >= target
+            return time.monotonic() < deadline
 
-        until(reached, f"frontier {target:X}")
-        return content
+        try:
+            wait_for_frontier(reader, self.prefix, target, still)
+            return read_topics(reader, self.prefix)
+        finally:
+            reader.close()
 
 
 def flushed_message(connection: Connection) -> int:

@@ -11,6 +11,7 @@ import json
 import struct
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -61,14 +62,33 @@ class Content:
         return ends
 
 
+@dataclass(frozen=True)
+class Schema:
+    """A schema version, parsed once."""
+
+    parsed: Any
+    fields: tuple[tuple[str, str], ...]
+    """(Avro name, PostgreSQL base type)"""
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: dict[str, Any]) -> Schema:
+        fields = schema["fields"][-1]["type"][1]["fields"]
+        return cls(
+            fastavro.parse_schema(schema),
+            tuple((f["name"], f["pg_base"]) for f in fields),
+            tuple(f["pg_name"] for f in fields),
+        )
+
+
 def position(text: str) -> int:
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)
 
 
-def read_topics(bootstrap: str, prefix: str) -> Content:
-    """Read every topic of the prefix from its beginning to its end."""
-    consumer = Consumer(
+def open_reader(bootstrap: str) -> Consumer:
+    """Committed records only, and a sign at the end of each partition."""
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "independent-reader",
@@ -80,16 +100,34 @@ def read_topics(bootstrap: str, prefix: str) -> Content:
             "log_level": 2,
         }
     )
-    try:
-        found = {t: m for t, m in consumer.list_topics(timeout=20).topics.items() if t.startswith(f"{prefix}.")}
-        content, schemas = Content(), dict[str, dict[str, Any]]()
-        # Progress first: its end offsets say how far the other topics must be read to match it.
-        order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
-        for topic in sorted(found, key=lambda t: order.get(t, 2)):
-            for message in _drain(consumer, topic, list(found[topic].partitions), content.ends(topic)):
-                _take(content, schemas, prefix, message)
-    finally:
-        consumer.close()
+
+
+def wait_for_frontier(consumer: Consumer, prefix: str, target: int, still: Callable[[], bool]) -> None:
+    """Follow the progress topic until its frontier is there, for as long as `still` says that it may come."""
+    topic = f"{prefix}.progress"
+    while topic not in consumer.list_topics(timeout=20).topics:
+        assert still()
+        time.sleep(0.05)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    while True:
+        message: Any = consumer.poll(0.2)
+        if message is not None and message.error() is None and message.value() is not None:
+            record = json.loads(message.value())
+            if record["kind"] == "progress" and position(record["frontier"]) >= target:
+                return
+        else:
+            assert still(), f"the frontier did not reach {target:X}"
+
+
+def read_topics(consumer: Consumer, prefix: str) -> Content:
+    """Read every topic of the prefix from its beginning to its end."""
+    found = {t: m for t, m in consumer.list_topics(timeout=20).topics.items() if t.startswith(f"{prefix}.")}
+    content, schemas = Content(), dict[str, Schema]()
+    # Progress first: its end offsets say how far the other topics must be read to match it.
+    order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
+    for topic in sorted(found, key=lambda t: order.get(t, 2)):
+        for message in _drain(consumer, topic, list(found[topic].partitions), content.ends(topic)):
+            _take(content, schemas, prefix, message)
     return content
 
 
@@ -113,10 +151,10 @@ def _drain(consumer: Consumer, topic: str, partitions: list[int], ends: dict[int
     return messages
 
 
-def _take(content: Content, schemas: dict[str, dict[str, Any]], prefix: str, message: Any) -> None:
+def _take(content: Content, schemas: dict[str, Schema], prefix: str, message: Any) -> None:
     topic, value = message.topic(), message.value()
     if topic == f"{prefix}.schemas":
-        schemas[message.key().decode()] = json.loads(value)
+        schemas[message.key().decode()] = Schema.of(json.loads(value))
     elif topic == f"{prefix}.progress":
         if value is not None:
             record = json.loads(value)
@@ -125,22 +163,21 @@ def _take(content: Content, schemas: dict[str, dict[str, Any]], prefix: str, mes
         content.rows[topic.removeprefix(f"{prefix}.")].append(_row(schemas, message))
 
 
-def _row(schemas: dict[str, dict[str, Any]], message: Any) -> Row:
+def _row(schemas: dict[str, Schema], message: Any) -> Row:
     value: bytes = message.value()
     assert value[:2] == b"T\x01"
     schema = schemas[value[2:10].hex()]
     body = io.BytesIO(value[10:])
-    record: Any = fastavro.schemaless_reader(body, fastavro.parse_schema(schema), None)
+    record: Any = fastavro.schemaless_reader(body, schema.parsed, None)
     assert body.read() == b""
-    fields = schema["fields"][-1]["type"][1]["fields"]
     image = record["row"]
-    values = () if image is None else tuple(pg_text(f["pg_base"], image[f["name"]]) for f in fields)
+    values = () if image is None else tuple(pg_text(base, image[name]) for name, base in schema.fields)
     return Row(
         record["op"],
         record["lsn"],
         record["seq"],
         values,
-        tuple(f["pg_name"] for f in fields),
+        schema.columns,
         _columns(record["partial"]) or frozenset(),
         _columns(record["changed_cols"]),
         record["snapshot"],

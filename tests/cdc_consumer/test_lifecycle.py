@@ -1,0 +1,206 @@
+"""Starting, stopping, standing by, and every refusal that needs a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import psycopg
+import pytest
+
+from tests.cdc_consumer.conftest import MakeConsumer
+from tests.cdc_consumer.harness import Connection, Consumer, check, until
+from tests.cdc_consumer.history import SCHEMA, TABLES
+from tests.fixtures.postgres import PostgresServer
+
+
+def refused(consumer: Consumer) -> str:
+    """Start, expect exit code 1 and a message without a traceback -> the message."""
+    consumer.start(wait=False)
+    assert consumer.process.wait(30) == 1
+    text = consumer.log.read_text()
+    assert "Traceback" not in text
+    assert "\nerror: " in f"\n{text}" and "\nhint: " in text
+    return text
+
+
+def test_sigterm_ends_in_seconds_and_loses_nothing(consumer: Consumer, db: Connection) -> None:
+    db.execute(SCHEMA)
+    consumer.start()
+    db.execute("INSERT INTO full_key SELECT g, 'x', g FROM generate_series(1, 10000) g")
+    time.sleep(0.3)  # inside the transaction, most likely
+    began = time.monotonic()
+    assert consumer.stop() == 0
+    assert time.monotonic() - began < 6
+    assert consumer.get("/healthz")[0] == 0
+    consumer.start()
+    db.execute("DELETE FROM full_key WHERE id % 2 = 0")
+    check(consumer, TABLES)
+    assert consumer.stop() == 0
+    row = db.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (consumer.prefix,)).fetchone()
+    assert row == (False,)
+
+
+def test_idle_positions_are_acknowledged(make_consumer: MakeConsumer, db: Connection) -> None:
+    """Writes to tables nobody captures must not hold the server's log back."""
+    consumer = make_consumer(heartbeat_ms=200)
+    db.execute("CREATE TABLE elsewhere (a int)")
+    consumer.start()
+    db.execute("INSERT INTO elsewhere SELECT g FROM generate_series(1, 1000) g")
+    row = db.execute("SELECT pg_current_wal_lsn()").fetchone()
+    assert row is not None
+
+    def acknowledged() -> bool:
+        query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        return db.execute(query, (row[0], consumer.prefix)).fetchone() == (True,)
+
+    until(acknowledged, "the slot follows", 10)
+    # Persisted before it was acknowledged.
+    assert consumer.caught_up().progress
+
+
+def test_the_server_can_shut_down_while_we_are_idle(make_consumer: MakeConsumer, postgres: PostgresServer) -> None:
+    consumer = make_consumer(heartbeat_ms=600_000)
+    consumer.start()
+    with psycopg.connect(consumer.url, autocommit=True) as other:
+        other.execute("CREATE TABLE unpublished AS SELECT generate_series(1, 1000)")
+    began = time.monotonic()
+    postgres.restart()
+    assert time.monotonic() - began < 15
+    until(lambda: consumer.metric("pg_trickle_cdc_reconnects_total") >= 1, "noticed")
+    until(lambda: consumer.get("/readyz")[0] == 200, "ready again")
+
+
+def test_a_standby_waits_and_takes_over(make_consumer: MakeConsumer, db: Connection) -> None:
+    first, second = make_consumer(), make_consumer()
+    db.execute(SCHEMA)
+    first.start()
+    second.start(wait=False)
+    until(lambda: "standing by" in second.log.read_text(), "standing by")
+    db.execute("INSERT INTO full_key VALUES (1, 'first', 1)")
+    check(first, TABLES)
+    assert second.get("/readyz")[0] == 503 and second.get("/healthz")[0] == 200
+    first.kill()
+    began = time.monotonic()
+    second.wait_ready()
+    assert time.monotonic() - began < 10
+    db.execute("INSERT INTO full_key VALUES (2, 'second', 2)")
+    check(second, TABLES)
+
+
+def test_a_standby_gives_up_after_its_limit(make_consumer: MakeConsumer, db: Connection) -> None:
+    first, second = make_consumer(), make_consumer(slot_wait_s=1)
+    first.start()
+    assert "is active" in refused(second)
+    db.execute("CREATE TABLE t (a int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE t")
+    first.caught_up()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_slot_dropped_behind_our_back(consumer: Consumer, db: Connection, again: bool) -> None:
+    db.execute(SCHEMA)
+    db.execute("INSERT INTO full_key VALUES (1, 'a', 1)")
+    consumer.start()
+    consumer.caught_up()
+    assert consumer.stop() == 0
+    db.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
+    db.execute("UPDATE full_key SET v = 'missed'")
+    if again:
+        db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
+    text = refused(consumer)
+    assert consumer.prefix in text and "drop-slot" in text
+    # The repair it names works, and the rows that were missed are right again.
+    assert consumer.command("drop-slot").returncode == 0
+    consumer.start()
+    db.execute("INSERT INTO full_key VALUES (2, 'b', 2)")
+    check(consumer, TABLES)
+
+
+def test_a_slot_of_somebody_else(consumer: Consumer, db: Connection, postgres: PostgresServer) -> None:
+    db.execute("SELECT pg_create_physical_replication_slot(%s)", (consumer.prefix,))
+    try:
+        assert "belongs to" in refused(consumer)
+    finally:
+        db.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
+    with psycopg.connect(postgres.url, autocommit=True) as elsewhere:
+        elsewhere.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
+        try:
+            assert "in database postgres" in refused(consumer)
+        finally:
+            elsewhere.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
+
+
+def test_progress_of_another_server(consumer: Consumer) -> None:
+    from confluent_kafka import Producer
+
+    consumer.start()
+    content = consumer.caught_up()
+    assert consumer.stop() == 0
+    foreign = content.progress[-1] | {"system_id": "1"}
+    producer = Producer({"bootstrap.servers": consumer.bootstrap})
+    producer.produce(f"{consumer.prefix}.progress", json.dumps(foreign).encode(), consumer.prefix.encode())
+    producer.flush(10)
+    assert "written from server 1," in refused(consumer)
+
+
+def test_missing_rights(consumer: Consumer, db: Connection) -> None:
+    db.execute("DROP ROLE IF EXISTS weak")
+    db.execute("CREATE ROLE weak LOGIN PASSWORD 'weak'")
+    try:
+        consumer.environment["PG_TRICKLE_DATABASE_URL"] = psycopg.conninfo.make_conninfo(
+            consumer.url, user="weak", password="weak"
+        )
+        assert "REPLICATION" in refused(consumer)
+    finally:
+        db.execute("DROP ROLE weak")
+
+
+def test_no_server_and_no_such_slot_name(consumer: Consumer) -> None:
+    good = dict(consumer.environment)
+    consumer.environment["PG_TRICKLE_DATABASE_URL"] = "host=127.0.0.1 port=1 dbname=x"
+    assert "connection" in refused(consumer)
+    consumer.environment = good | {"PG_TRICKLE_SLOT": "NO"}
+    assert "slot" in refused(consumer)
+
+
+def test_a_row_larger_than_the_broker_takes(consumer: Consumer, db: Connection) -> None:
+    db.execute(SCHEMA)
+    consumer.start()
+    db.execute("INSERT INTO keyless VALUES (1, repeat('x', 2000000))")
+    assert consumer.process.wait(30) == 1
+    text = consumer.log.read_text()
+    assert "public.keyless" in text and "message.max.bytes" in text and "Traceback" not in text
+
+
+def test_a_publication_dropped_while_streaming(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(heartbeat_ms=200)
+    db.execute(SCHEMA)
+    consumer.start()
+    db.execute("DROP PUBLICATION pg_trickle")
+    assert consumer.process.wait(30) == 1
+    assert "publication" in consumer.log.read_text()
+
+
+def test_status(consumer: Consumer, db: Connection) -> None:
+    answer = consumer.command("status", "--json")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["slot_exists"] is False
+    db.execute(SCHEMA)
+    consumer.start()
+    consumer.caught_up()
+    report = json.loads(consumer.command("status", "--json").stdout)
+    assert report["active"] and report["frontier"] and report["lag_bytes"] >= 0
+    assert [t["table"] for t in report["tables"]] == sorted(TABLES)
+    assert "public.full_key" in consumer.command("status").stdout
+    refused_drop = consumer.command("drop-slot")
+    assert refused_drop.returncode == 1 and "hint:" in refused_drop.stderr
+
+
+def test_help_needs_nothing() -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PG_TRICKLE_")}
+    line = [sys.executable, "-c", "from cdc_consumer.cli import main; main()", "run", "--help"]
+    answer = subprocess.run(line, env=environment, capture_output=True, text=True, check=True, timeout=20)
+    assert "--database-url" in answer.stdout
