@@ -63,7 +63,10 @@ class Publisher:
         self._produce(topic, codec.encode(row), key, partition)
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """End the transaction with its captures and its progress record; returns when it is committed."""
+        """End the transaction with its captures and its progress record; returns when it is committed.
+
+        Without progress its end offsets go into the next record: a reader learns from there how far to read.
+        """
         self._begin()
         self._drain()
         records: list[Capture | Progress] = [*captures]
@@ -72,7 +75,9 @@ class Publisher:
         for record in records:
             self._produce(self._progress_topic, record.encode(), record.key, 0)
         self._repeat(self._producer.commit_transaction, "committing a transaction")
-        self._open, self._offsets = False, {}
+        self._open = False
+        if progress is not None:
+            self._offsets = {}
 
     def erase(self, keys: list[bytes]) -> None:
         """Delete progress records by their keys, in one transaction."""

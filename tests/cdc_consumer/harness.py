@@ -165,12 +165,32 @@ def _normal(base: str, text: str | None) -> str | None:
 def check(consumer: Consumer, tables: list[str]) -> Content:
     """The topics replay to exactly the tables, and every row is there once and in order."""
     content = consumer.caught_up()
+    check_frontiers(content, consumer.prefix)
     with connect(consumer.url) as connection:
         for table in tables:
             rows = content.rows[table]
             check_order(rows)
             assert replay(by_stamp(rows)) == table_now(connection, table), table
     return content
+
+
+def check_frontiers(content: Content, prefix: str) -> None:
+    """Frontiers only grow, and each is true when it appears: no row from before it comes in a later transaction."""
+    reached, frontier = dict[tuple[str, int], int](), 0
+    for record in content.progress:
+        for topic, partitions in record["end_offsets"].items():
+            table = topic.removeprefix(f"{prefix}.")
+            for partition, end in ((int(p), e) for p, e in partitions.items()):
+                begin = reached.get((table, partition), 0)
+                rows = [r for r in content.rows[table] if r.partition == partition and begin <= r.offset < end]
+                assert rows, f"a progress record speaks of rows of {table} that are not there"
+                assert all(r.lsn >= frontier for r in rows), f"a row of {table} is late"
+                assert all(r.snapshot or r.lsn < position(record["frontier"]) for r in rows)
+                reached[table, partition] = end
+        assert position(record["frontier"]) >= frontier
+        frontier = position(record["frontier"])
+    for table, rows in content.rows.items():
+        assert all(r.offset < reached.get((table, r.partition), 0) for r in rows), "rows without a progress record"
 
 
 def by_stamp(rows: list[Row]) -> list[Row]:
