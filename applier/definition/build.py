@@ -14,12 +14,12 @@ from applier.definition import query_tree, tree
 from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
-from applier.definition.grouping import Grouped, group
+from applier.definition.grouping import Grouped, distinct, group
 from applier.definition.joins import Frame, Member, conditions, from_members, join
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
 from applier.plan.expr import Col, Expr, ValueType
-from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields
+from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,22 @@ class _Builder:
 
     def query(self, query: query_tree.Query, needed: Sequence[int]) -> Built:
         """One query level; `needed` are the visible targets somebody reads."""
+        if not query.distinct:
+            return self._select(query, needed)
+        visible = [t for t in query.targets if not t.hidden]
+        everything = self._select(query, range(len(visible)))
+        node = projected(everything.node, everything.exprs)
+        if row_key(node) is None:
+            flat = _Flattener(query.entries)
+            equalities = {item.reference: item for item in query.distinct}
+            keys = [
+                (flat(t.expression), equalities[t.group_reference]) for t in visible if t.group_reference in equalities
+            ]
+            node = distinct(everything.node, everything.exprs, keys, self._catalog)
+        output = fields(node)
+        return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
+
+    def _select(self, query: query_tree.Query, needed: Sequence[int]) -> Built:
         flat = _Flattener(query.entries)
         visible = [t for t in query.targets if not t.hidden]
         targets = [flat(visible[i].expression) for i in needed]

@@ -18,7 +18,7 @@ from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Entry, Unfit, io_cast
+from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 from shared_schema.pg_types import PgType
 
@@ -95,6 +95,8 @@ class Compiler:
                 args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
                 pg = self._catalog.pg_type(expression.type, -1)
                 return Coalesce(args, ValueType(pg, args[0].type.spark))
+            case tree.Extreme():
+                return self._extreme(expression)
             case tree.AnyOf():
                 return self._any_of(expression)
             case _:
@@ -161,7 +163,7 @@ class Compiler:
             return f"the function {info.signature}"
         return f"the operator {self._catalog.operator(origin.operator).name} ({info.signature})"
 
-    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf) -> None:
+    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf | tree.Extreme) -> None:
         if entry.collation is CollationNeed.NONE:
             return
         collation = self._catalog.collation(origin.input_collation)
@@ -238,6 +240,26 @@ class Compiler:
         self._subjects.append(self.compile(subject))
         yield
         self._subjects.pop()
+
+    def _extreme(self, expression: tree.Extreme) -> Expr:
+        pg = self._catalog.pg_type(expression.type, -1)
+        function = "GREATEST" if expression.largest else "LEAST"
+        entry = ENTRIES.get(extreme(function, "text" if pg.name in _SAME_TEXT else pg.name))
+        if entry is None:
+            construct = f"{function} of values of type {pg.display}"
+            hint = "it is not yet proven equal in Spark; write CASE, with a branch for NULL"
+            raise Refused(Reason.FUNCTION, construct, hint=hint, token=expression.at)
+        self._check_collation(entry, expression)
+        first, *rest = self._unified([self.compile(arg) for arg in expression.args], expression.at)
+        for arg in rest:
+            try:
+                carrier = entry.carrier((first, arg))
+            except Unfit as error:
+                construct = f"{function} on {error.problem}"
+                hint = error.hint or _OTHER_TYPE
+                raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
+            first = Call(entry.signature, (first, arg), ValueType(pg, carrier))
+        return first
 
     def _any_of(self, expression: tree.AnyOf) -> Expr:
         subject = self.compile(expression.subject)

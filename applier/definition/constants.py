@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+import uuid
 from decimal import Decimal
 
 from applier.definition.refusal import Reason, Refused
@@ -47,6 +48,10 @@ def _decode(name: str, datum: bytes) -> Value:
             return _body(datum).decode()
         case "bpchar":
             return _body(datum).decode().rstrip(" ")
+        case "bytea":
+            return _body(datum)
+        case "uuid" if len(datum) == 16:
+            return str(uuid.UUID(bytes=datum))
         case "numeric":
             return numeric(_body(datum))
         case "date":

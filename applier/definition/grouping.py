@@ -88,12 +88,28 @@ def group(
     )
 
 
+def distinct(
+    node: Node, exprs: Sequence[Expr], keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]], catalog: Catalog
+) -> Aggregate:
+    """SELECT DISTINCT: one row per combination of all columns."""
+    if len(keys) != len(exprs):
+        raise unknown("a DISTINCT that does not name every column")
+    for expr, (expression, item) in zip(exprs, keys, strict=True):
+        _check_key(expr, expression, _equality(item, catalog), catalog)
+    return Aggregate(node, tuple(exprs), ())
+
+
 def _equality(item: query_tree.GroupItem, catalog: Catalog) -> str:
     return catalog.function(catalog.operator(item.equality).function).signature
 
 
 def _key(expression: tree.Expression, equality: str, below: Compiler, catalog: Catalog) -> Expr:
     compiled = below.compile(expression)
+    _check_key(compiled, expression, equality, catalog)
+    return compiled
+
+
+def _check_key(compiled: Expr, expression: tree.Expression, equality: str, catalog: Catalog) -> None:
     entry = ENTRIES.get(equality)
     at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
     hint = "group by integers, numeric(p,s), text, dates or booleans; cast or store the key as one of those"
@@ -102,13 +118,12 @@ def _key(expression: tree.Expression, equality: str, below: Compiler, catalog: C
             raise Unfit(f"values of type {compiled.type.pg.display}")
         entry.carrier((compiled, compiled))
     except Unfit as error:
-        raise Refused(Reason.GROUPING, f"GROUP BY on {error.problem}", hint=hint, token=at) from error
+        raise Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
         collation = catalog.collation(tree.collation(expression))
         if not collation.deterministic:
-            construct = f"GROUP BY under the nondeterministic collation {collation.name}"
+            construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
             raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=at)
-    return compiled
 
 
 def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Iterator[tree.Var]:

@@ -85,7 +85,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
         "groupingSets": _only("<>", means="GROUPING SETS, CUBE or ROLLUP", hint="make one stream table per grouping"),
         "windowClause": _only("<>", means="a window", hint="group the rows instead"),
-        "distinctClause": _only("<>", means="SELECT DISTINCT", hint="write GROUP BY with all columns"),
         "limitOffset": _only("<>", means="OFFSET", hint="apply it when reading the stream table"),
         "limitCount": _only("<>", means="LIMIT", hint="apply it when reading the stream table"),
         "limitOption": _any(),
@@ -162,6 +161,7 @@ SPARE: dict[str, dict[str, Spare]] = {
     "CASEWHEN": {"location": _any()},
     "CASETESTEXPR": {"collation": _any()},
     "COALESCEEXPR": {},
+    "MINMAXEXPR": {},
     "SCALARARRAYOPEXPR": {"hashfuncid": _only("0"), "negfuncid": _only("0")},
     "ARRAYEXPR": {
         "array_typeid": _any(),
@@ -200,7 +200,6 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
     "ROWEXPR": ("a row constructor", "list the columns"),
     "ROWCOMPAREEXPR": ("a row comparison", "compare the columns one by one"),
-    "MINMAXEXPR": ("GREATEST or LEAST", "write CASE, with a branch for NULL"),
     "SUBSCRIPTINGREF": ("an array subscript", "store the element in a column"),
     "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),

@@ -88,6 +88,7 @@ class Query:
     where: Expression | None
     groups: tuple[GroupItem, ...]
     having: Expression | None
+    distinct: tuple[GroupItem, ...]
     has_aggregates: bool
 
     @property

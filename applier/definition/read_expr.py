@@ -60,6 +60,8 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
                 collation=fields.integer("coalescecollid"),
                 at=fields.location(),
             )
+        case "MINMAXEXPR":
+            return _extreme(fields, major)
         case "SCALARARRAYOPEXPR":
             return _any_of(fields, major)
         case "AGGREF":
@@ -173,6 +175,20 @@ def _branch(node: Node, major: int) -> tuple[tree.Expression, tree.Expression]:
     branch = read_expression(fields.node("expr"), major), read_expression(fields.node("result"), major)
     fields.done()
     return branch
+
+
+def _extreme(fields: Fields, major: int) -> tree.Extreme:
+    largest = {0: True, 1: False}.get(fields.integer("op"))
+    if largest is None:
+        raise unknown("an extreme that is neither GREATEST nor LEAST")
+    return tree.Extreme(
+        largest=largest,
+        args=_expressions(fields, "args", major),
+        type=fields.integer("minmaxtype"),
+        collation=fields.integer("minmaxcollid"),
+        input_collation=fields.integer("inputcollid"),
+        at=fields.location(),
+    )
 
 
 def _any_of(fields: Fields, major: int) -> tree.AnyOf:

@@ -39,7 +39,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
     fields = Fields(node, major)
     if fields.integer("commandType") != _SELECT:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
-    fields.harmless("setOperations", "groupingSets")
+    fields.harmless("setOperations", "groupingSets", "hasDistinctOn")
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     # A stream table is a multiset, so an order without a limit says nothing about it.
@@ -53,6 +53,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         targets=tuple(_target(n, major) for n in fields.nodes("targetList")),
         groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
         having=None if having is None else read_expression(having, major),
+        distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
         has_aggregates=fields.flag("hasAggs"),
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.

@@ -160,6 +160,18 @@ class FirstNotNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Extreme:
+    """GREATEST, or LEAST when not `largest`."""
+
+    largest: bool
+    args: tuple[Expression, ...]
+    type: int
+    collation: int
+    input_collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AnyOf:
     """`subject op ANY (elements)`, or ALL when `every`."""
 
@@ -197,6 +209,7 @@ Expression = (
     | CaseOf
     | CaseSubject
     | FirstNotNull
+    | Extreme
     | AnyOf
     | AggregateOf
 )
@@ -207,7 +220,13 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Var() | Constant() | CaseSubject():
             return ()
-        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | AggregateOf(args=args):
+        case (
+            Apply(args=args)
+            | Connected(args=args)
+            | FirstNotNull(args=args)
+            | Extreme(args=args)
+            | AggregateOf(args=args)
+        ):
             return args
         case DistinctFrom(equality=equality) | NullIf(equality=equality):
             return equality.args
@@ -227,7 +246,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Var() | Constant() | CaseSubject():
             return expression
-        case Apply() | Connected() | FirstNotNull() | AggregateOf():
+        case Apply() | Connected() | FirstNotNull() | Extreme() | AggregateOf():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
         case DistinctFrom() | NullIf():
             args = tuple(change(arg) for arg in expression.equality.args)
@@ -251,7 +270,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
 def collation(expression: Expression) -> int:
     """The collation of the value, 0 for types without one."""
     match expression:
-        case Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull():
+        case Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme():
             return expression.collation
         case NullIf():
             return collation(expression.equality.args[0])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from applier.expressions import calendar, datetimes, integers, numerics, plain, strings, text
+from applier.expressions import calendar, datetimes, extremes, integers, numerics, plain, strings, text
 from applier.expressions.entry import Entry, Unfit, decimal, decimal_of
 from applier.plan.expr import AggregateKind, Expr
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 
 ENTRIES: dict[str, Entry] = {}
-for _family in (integers, numerics, text, strings, datetimes, calendar, plain):
+for _family in (integers, numerics, text, strings, datetimes, calendar, plain, extremes):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:
             raise AssertionError(f"{_entry.signature} is listed twice")

@@ -1,7 +1,8 @@
 """What the allow-list says about one PostgreSQL function.
 
 An entry names the exact pg_proc signature, the carriers it is proven for, its Spark SQL and how the fuzz tests call
-it. Every listed function is strict (NULL in, NULL out) and returns NULL for nothing else.
+it. Every listed function is strict (NULL in, NULL out) and returns NULL for nothing else; only GREATEST and LEAST
+skip NULLs.
 """
 
 from __future__ import annotations
@@ -61,20 +62,23 @@ class Entry:
     raises: bool = False
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
-    cast_to: str = ""
-    """The target type of a cast that has no function (see io_cast)."""
+    spelling: str = ""
+    """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
 
     @property
     def written(self) -> str:
         """How PostgreSQL is asked for it: a format with {all} or {0} for the arguments."""
-        if self.cast_to:
-            return f"({{0}})::{self.cast_to}"
-        return f'pg_catalog."{self.signature.partition("(")[0]}"({{all}})'
+        return self.spelling or f'pg_catalog."{self.signature.partition("(")[0]}"({{all}})'
 
 
 def io_cast(source: str, target: str) -> str:
     """The name under which a cast through text (output function, then input function) stands in the allow-list."""
     return f"io_cast_{target}({source})"
+
+
+def extreme(function: str, name: str) -> str:
+    """The name under which GREATEST or LEAST of two values of a type stands in the allow-list; it skips NULLs."""
+    return f"{function.lower()}_of({name},{name})"
 
 
 def fixed_carrier(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:

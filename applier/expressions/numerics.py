@@ -196,7 +196,7 @@ def _roundings() -> Iterator[Entry]:
     )
 
 
-def _integer(spark: str, args: tuple[Expr, ...]) -> str:
+def _other(spark: str, args: tuple[Expr, ...]) -> str:
     decimal_of(args[0])
     return spark
 
@@ -211,11 +211,17 @@ def _casts() -> Iterator[Entry]:
         )
         yield Entry(
             signature=f"{name}(numeric)",
-            carrier=partial(_integer, spark),
+            carrier=partial(_other, spark),
             sql=template("CAST(round({0}, 0) AS {type})"),
             fuzz=_FUZZ_SINGLE,
             raises=True,
         )
+    yield Entry(
+        signature="float8(numeric)",
+        carrier=partial(_other, "double"),
+        sql=template("CAST({0} AS double)"),
+        fuzz=_FUZZ_SINGLE,
+    )
 
 
 ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_arithmetic(), *_remainders(), *_roundings(), *_casts())

@@ -1,4 +1,4 @@
-"""bool and float8, and casts to text whose spelling both engines share.
+"""bool, float8 and bytea, and casts to text whose spelling both engines share.
 
 NaN equals itself and is the largest, -0 equals 0, in both engines.
 """
@@ -49,15 +49,58 @@ def _casts() -> Iterator[Entry]:
             carrier=fixed_carrier([spark], "string"),
             sql=template("CAST({0} AS string)"),
             fuzz=((name,),),
-            cast_to="text",
+            spelling="({0})::text",
         )
-    for name, spark in (("int2", "smallint"), ("int4", "int")):
+
+
+def _float_functions() -> Iterator[Entry]:
+    for name, spark in (*INTEGERS.items(), ("float4", "float")):
         yield Entry(
             signature=f"float8({name})",
             carrier=fixed_carrier([spark], "double"),
             sql=template("CAST({0} AS double)"),
             fuzz=((name,),),
         )
+    for name, spark in INTEGERS.items():
+        yield Entry(
+            signature=f"{name}(float8)",
+            carrier=fixed_carrier(["double"], spark),
+            # PostgreSQL takes halves to the even neighbour, Spark's cast would cut them off.
+            sql=template("CAST(rint({0}) AS {type})"),
+            fuzz=(("float8",),),
+            raises=True,
+        )
+    for function, form in (
+        ("float8um", "(- {0})"),
+        ("float8up", "{0}"),
+        ("float8abs", "abs({0})"),
+        ("abs", "abs({0})"),
+        ("round", "rint({0})"),
+        ("dround", "rint({0})"),
+    ):
+        yield Entry(
+            signature=f"{function}(float8)",
+            carrier=fixed_carrier(["double"], "double"),
+            sql=template(form),
+            fuzz=(("float8",),),
+        )
 
 
-ENTRIES: tuple[Entry, ...] = (*_bools(), *_floats(), *_casts())
+def _bytes() -> Iterator[Entry]:
+    for suffix, sign in COMPARISONS.items():
+        yield Entry(
+            signature=f"bytea{suffix}(bytea,bytea)",
+            carrier=fixed_carrier(["binary", "binary"], "boolean"),
+            sql=template(f"({{0}} {sign} {{1}})"),
+            fuzz=(("bytea", "bytea"),),
+        )
+    for function in ("length", "octet_length"):
+        yield Entry(
+            signature=f"{function}(bytea)",
+            carrier=fixed_carrier(["binary"], "int"),
+            sql=template("octet_length({0})"),
+            fuzz=(("bytea",),),
+        )
+
+
+ENTRIES: tuple[Entry, ...] = (*_bools(), *_floats(), *_casts(), *_float_functions(), *_bytes())

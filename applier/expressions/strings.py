@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applier.expressions.entry import CollationNeed, Entry, Fixed, FuzzArg, fixed_carrier, template
+from applier.expressions.entry import CollationNeed, Entry, Fixed, FuzzArg, Unfit, fixed_carrier, literal_int, template
+from applier.plan.expr import Expr
 
 _TEXT = "string"
 
@@ -61,6 +62,13 @@ def _cutting() -> Iterator[Entry]:
     yield _entry("reverse(text)", "string", _TEXT, "reverse({0})", ("text",))
 
 
+def _part(args: tuple[Expr, ...]) -> str:
+    # Spark's own split_part breaks at the smallest integer, so that only sensible literals are taken.
+    if not 0 < abs(literal_int(args[2])) < 1 << 20:
+        raise Unfit("this number of a part", hint="number the parts from 1, or from -1 at the end")
+    return fixed_carrier([_TEXT, _TEXT, "int"], _TEXT)(args)
+
+
 def _searching() -> Iterator[Entry]:
     for function in ("strpos", "position"):
         yield _entry(
@@ -74,6 +82,21 @@ def _searching() -> Iterator[Entry]:
         ("text", "text", "text"),
         ("text", Fixed("'a'"), Fixed("'xy'")),
         compares=True,
+    )
+    yield _entry(
+        "translate(text,text,text)",
+        "string string string",
+        _TEXT,
+        "translate({0}, {1}, {2})",
+        ("text", "text", "text"),
+        ("text", Fixed("'ab'"), Fixed("'x'")),
+    )
+    yield Entry(
+        signature="split_part(text,text,int4)",
+        carrier=_part,
+        sql=template("split_part({0}, {1}, {2})"),
+        fuzz=tuple(("text", second, Fixed(n)) for second in ("text", Fixed("'a'")) for n in ("1", "2", "-1", "-3")),
+        collation=CollationNeed.EQUALITY,
     )
     yield _entry("md5(text)", "string", _TEXT, "md5(CAST({0} AS binary))", ("text",))
 

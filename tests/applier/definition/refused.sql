@@ -12,8 +12,8 @@ SELECT o.id FROM customer c FULL JOIN orders o ON o.customer_id = c.id;
 -- name: union
 SELECT id FROM customer UNION ALL SELECT id FROM orders;
 
--- name: distinct
-SELECT DISTINCT region FROM customer;
+-- name: distinct_jsonb
+SELECT DISTINCT notes FROM customer;
 
 -- name: distinct_on
 SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, id;
@@ -131,7 +131,7 @@ SELECT id FROM customer WHERE name ~ '^a';
 SELECT id, amount / 3 AS third FROM orders;
 
 -- name: float_arithmetic
-SELECT score + 1 AS more FROM customer;
+SELECT score + 1.5 AS more FROM customer;
 
 -- name: user_function
 SELECT twice(id) FROM customer;
@@ -164,7 +164,7 @@ SELECT id FROM customer WHERE (id, name) < (1, 'a');
 SELECT ROW(id, name) IS NULL AS n FROM customer;
 
 -- name: greatest
-SELECT greatest(id, 1) FROM customer;
+SELECT greatest(wealth, 1) FROM customer;
 
 -- name: extract_epoch
 SELECT id, extract(epoch FROM delivered) AS e FROM orders;

@@ -252,3 +252,31 @@ SELECT (placed AT TIME ZONE 'UTC')::date AS day, count(*), sum(amount) FROM orde
 
 -- name: numeric_remainders
 SELECT id, amount % 3 AS rest, trunc(amount) AS whole, sign(amount) AS side FROM orders;
+
+-- name: extremes
+SELECT id, greatest(amount, 10, quantity) AS g, least(id, 3) AS l, greatest(state, 'm') AS s, least(placed, NULL) AS p
+FROM orders;
+
+-- name: floats
+SELECT id, score > 0 AS positive, round(score) AS r, score::int AS i, credit::float8 AS f, id::float8 AS d FROM customer;
+
+-- name: uuid_literal
+SELECT id FROM customer WHERE tag = '00000000-0000-0000-0000-000000000001';
+
+-- name: more_strings
+SELECT id, split_part(name, 'b', 1) AS first, translate(name, 'ab', 'x') AS t FROM customer;
+
+-- name: distinct
+SELECT DISTINCT region, vip, code FROM customer;
+
+-- name: distinct_expression
+SELECT DISTINCT quantity % 2 AS odd, state || '!' AS s FROM orders ORDER BY 1;
+
+-- name: distinct_of_keyed_rows
+SELECT DISTINCT id, name FROM customer;
+
+-- name: distinct_groups
+SELECT DISTINCT count(*) AS n FROM orders GROUP BY customer_id;
+
+-- name: distinct_subquery
+SELECT count(*) AS n FROM (SELECT DISTINCT region, vip FROM customer) s;

@@ -47,7 +47,8 @@ def frame(spark: SparkSession, rows: Sequence[Row], carriers: Sequence[str]) -> 
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(carriers)
     arrays = [pa.array(list(c), arrow_type(t)) for c, t in zip(columns, carriers, strict=True)]
     table = pa.table(arrays, names=[f"c{i}" for i in range(len(carriers))])
-    return spark.createDataFrame(table)
+    # Without a schema Spark would read local times as instants.
+    return spark.createDataFrame(table, ", ".join(f"c{i} {spark_type}" for i, spark_type in enumerate(carriers)))
 
 
 def fetch(

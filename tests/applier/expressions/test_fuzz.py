@@ -291,7 +291,7 @@ def test_every_entry_is_a_strict_immutable_function(database: str) -> None:
         from applier.definition.catalog import Volatility, catalog_of
 
         known = {f.signature: f for f in catalog_of(connection).built_in_functions()}
-    for signature in (s for s, entry in ENTRIES.items() if not entry.cast_to):
+    for signature in (s for s, entry in ENTRIES.items() if not entry.spelling):
         assert known[signature].volatility is Volatility.IMMUTABLE, signature
         assert known[signature].strict, signature
 

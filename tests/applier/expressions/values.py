@@ -66,6 +66,10 @@ def _edges(type_name: str) -> list[str]:
             return [f"{d} {t}" for d, t in zip(_DATES, _TIMES, strict=True)]
         case "float8":
             return _FLOATS
+        case "float4":
+            return [f.replace("e-324", "e-45").replace("1.7976931348623157e308", "3.4028235e38") for f in _FLOATS]
+        case "bytea":
+            return [f"\\x{h}" for h in ("", "00", "0000", "01", "7f", "80", "ff", "ff00", "61", "6162", "c3a9")]
         case "uuid":
             return [str(uuid.UUID(int=i * (1 << 128) // 11 + i)) for i in range(11)]
         case _:
