@@ -34,7 +34,7 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _connection(settings: ApplierSettings) -> psycopg.Connection[tuple[object, ...]]:
-    from applier.registry import connect
+    from applier.database import connect
 
     return connect(settings.database_url.get_secret_value())
 

@@ -13,7 +13,7 @@ from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.compute import compute
-from applier.errors import AnotherApplier
+from applier.errors import AnotherApplier, Infrastructure
 from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
 from applier.stream_table import Status, StreamTable, TableDelta
@@ -41,11 +41,13 @@ class Engine:
     schema_of: Callable[[TableId], TableSchema]
     traces: Traces
     postgres: PostgresSink
-    publisher: Publisher | None
+    open_publisher: Callable[[], Publisher] | None
+    """None when nothing is to be published."""
     delta_sink: DeltaSink | None
     manifest: Manifest
     frontier: Lsn = ORIGIN
     """Of the last whole tick."""
+    publisher: Publisher | None = None
     defined: dict[int, StreamTable] = field(default_factory=dict)
     caught_up: set[int] = field(default_factory=set)
     unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
@@ -87,10 +89,7 @@ class Engine:
     def _forget_dropped(self, existing: set[int]) -> None:
         for gone in self.defined.keys() - existing:
             del self.defined[gone]
-            self.caught_up.discard(gone)
-            self.unpublished = [(t, d) for t, d in self.unpublished if t.id != gone]
-            if self.delta_sink:
-                self.delta_sink.forget(gone)
+            self._ask_again(gone)
 
     def ready(self, table: StreamTable, frontier: Lsn) -> bool:
         """Whether every source is known as of the frontier."""
@@ -100,7 +99,9 @@ class Engine:
         """Give the topic and Delta what they missed when the last run ended."""
         if table.id in self.caught_up:
             return
-        if self.publisher and (missed := self._missed(table, "topic", self.publisher.frontier(table), at)):
+        if (publisher := self.current_publisher()) and (
+            missed := self._missed(table, "topic", publisher.frontier(table), at)
+        ):
             self.unpublished.append((table, missed))
         if self.delta_sink and (missed := self._missed(table, "delta", self.delta_sink.frontier(table), at)):
             self.delta_sink.add(table, missed)
@@ -130,10 +131,15 @@ class Engine:
     def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
         """PostgreSQL first: from its commit on the delta is owed to the others."""
         started = time.monotonic()
-        self.postgres.apply(table, delta, as_of, "fill" if delta.is_fill else "changes")
+        try:
+            self.postgres.apply(table, delta, as_of, "fill" if delta.is_fill else "changes")
+        except Infrastructure:
+            # The commit may have arrived: the next tick asks the sinks themselves where they stand.
+            self._ask_again(table.id)
+            raise
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         metrics.ROWS_OUT.labels(str(table)).inc(delta.rows.num_rows)
-        if self.publisher:
+        if self.open_publisher:
             self.unpublished.append((table, delta))
         if self.delta_sink:
             self.delta_sink.add(table, delta)
@@ -147,9 +153,28 @@ class Engine:
 
     def publish(self) -> None:
         """One Kafka transaction; what could not be published stays owed."""
-        if self.publisher and self.unpublished:
-            self.publisher.publish(self.unpublished)
+        if not self.unpublished or (publisher := self.current_publisher()) is None:
+            return
+        owed = [(t, d) for t, d in self.unpublished if publisher.frontier(t) < d.window.new]
+        try:
+            publisher.publish(owed)
+        except Infrastructure:
+            # A new one finds out whether the transaction was committed after all.
+            self.publisher = None
+            raise
         self.unpublished.clear()
+
+    def current_publisher(self) -> Publisher | None:
+        """The publisher in use, opened again after it failed; None when nothing is to be published."""
+        if self.publisher is None and self.open_publisher is not None:
+            self.publisher = self.open_publisher()
+        return self.publisher
+
+    def _ask_again(self, table_id: int) -> None:
+        self.caught_up.discard(table_id)
+        self.unpublished = [(t, d) for t, d in self.unpublished if t.id != table_id]
+        if self.delta_sink:
+            self.delta_sink.forget(table_id)
 
     def suspend(self, table: Registered, error: TrickleError) -> None:
         """Out of service, with the reason where people look."""

@@ -8,8 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
+from pyspark.errors import PySparkException
+
 from applier import metrics
 from applier.engine import Engine
+from applier.errors import Infrastructure
 from applier.registry import Registry
 from applier.stream_table import StreamTable
 from applier.trace.store import Manifest, TraceStore
@@ -18,6 +22,8 @@ from shared_schema.lsn import Lsn
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
+
+CHECKPOINT_RETRY_S = 5.0
 
 IDLE_PER_WORK = 2
 """MERGEs take at most a third of the time: they share the cores with the ticks people wait for."""
@@ -47,10 +53,18 @@ class Maintenance:
                     took = time.monotonic() - began
                     next_flush = time.monotonic() + max(self.delta_interval_s, took * IDLE_PER_WORK)
                 if any(trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces):
-                    self.checkpoint()
+                    self._try_checkpoint(stopping)
         except BaseException as error:
             self.failed(error)
             raise
+
+    def _try_checkpoint(self, stopping: threading.Event) -> None:
+        try:
+            self.checkpoint()
+        except (Infrastructure, psycopg.OperationalError, PySparkException) as error:
+            # Nothing refers to what was written: the manifest comes last.
+            log.exception("checkpoint failed, it will be tried again", extra={"error": str(error)[:300]})
+            stopping.wait(CHECKPOINT_RETRY_S)
 
     def flush_delta(self) -> None:
         """MERGE what is queued."""
@@ -91,8 +105,8 @@ class Maintenance:
 
     def _durable(self, table: StreamTable) -> dict[str, str]:
         sinks: dict[str, str] = {}
-        if self.engine.publisher:
-            sinks["topic"] = str(self.engine.publisher.frontier(table))
+        if publisher := self.engine.current_publisher():
+            sinks["topic"] = str(publisher.frontier(table))
         if self.engine.delta_sink:
             sinks["delta"] = str(self.engine.delta_sink.frontier(table))
         return sinks

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import psycopg
 from psycopg.rows import class_row, dict_row
 
-from applier.errors import AnotherApplier, Infrastructure
+from applier.database import Connection, Database
+from applier.errors import AnotherApplier
 from applier.stream_table import Status
 from applier.trace.store import EMPTY_MANIFEST, Manifest
 from shared_schema.errors import TrickleError
@@ -17,19 +18,6 @@ from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.table_schema import TableId
 
 ALERT_CHANNEL = "pg_trickle_alert"
-
-
-def connect(url: str) -> psycopg.Connection[tuple[object, ...]]:
-    """A connection in autocommit mode whose times are in UTC; a server that is away is an Infrastructure error."""
-    try:
-        connection = psycopg.connect(url, autocommit=True, application_name="pg-trickle-applier")
-    except psycopg.OperationalError as error:
-        raise Infrastructure(
-            f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
-            hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
-        ) from None
-    connection.execute("SET timezone = 'UTC'")
-    return connection
 
 
 @dataclass(frozen=True)
@@ -76,8 +64,12 @@ class Refresh:
 class Registry:
     """Reads and writes the catalog; every method is one transaction unless it says otherwise."""
 
-    def __init__(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def _connection(self) -> Connection:
+        return self._database.connection
 
     def stream_tables(self) -> list[Registered]:
         """Every stream table, oldest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import psycopg
@@ -12,13 +13,14 @@ import psycopg
 from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
+from applier.database import Connection, Database
 from applier.definition.define import define
 from applier.engine import Engine
 from applier.errors import AnotherApplier, Infrastructure, InstallError
 from applier.jars import SPARK_JARS, ensure
 from applier.maintenance import Maintenance
 from applier.publish.topic import Publisher
-from applier.registry import Registered, Registry, connect
+from applier.registry import Registered, Registry
 from applier.session import spark_session
 from applier.settings import ApplierSettings
 from applier.stream_table import StreamTable
@@ -64,9 +66,9 @@ class Applier:
         with self._cleanup:
             status = StatusServer(self.settings.metrics_host, self.settings.metrics_port)
             self._cleanup.enter_context(status)
-            registry_connection = self._connect()
-            self._lock_out_others(registry_connection)
-            engine, maintenance, ingest = self._wire(registry_connection)
+            registry = Registry(self._database(self._lock_out_others))
+            registry.stream_tables()
+            engine, maintenance, ingest = self._wire(registry)
             self._cleanup.callback(ingest.stop)
             ingest.start()
             background = threading.Thread(target=maintenance.run, args=(self.stopping,), name="maintenance")
@@ -79,12 +81,13 @@ class Applier:
             maintenance.checkpoint()
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
 
-    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        connection = connect(self.settings.database_url.get_secret_value())
-        self._cleanup.callback(connection.close)
-        return connection
+    def _database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
+        database = Database(self.settings.database_url.get_secret_value(), prepare)
+        self._cleanup.callback(database.close)
+        return database
 
-    def _lock_out_others(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _lock_out_others(self, connection: Connection) -> None:
+        """Held as long as the connection: it guards the stream tables, so it is the registry's."""
         installed = connection.execute("SELECT to_regclass('pgtrickle.pgt_checkpoints') IS NOT NULL").fetchone()
         if installed != (True,):
             raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
@@ -96,7 +99,7 @@ class Applier:
                 f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
             )
 
-    def _wire(self, connection: psycopg.Connection[tuple[object, ...]]) -> tuple[Engine, Maintenance, Ingest]:
+    def _wire(self, registry: Registry) -> tuple[Engine, Maintenance, Ingest]:
         settings = self.settings
         spark = spark_session(
             ensure(SPARK_JARS),
@@ -109,24 +112,22 @@ class Applier:
         self._wait_for_topics()
         schemas = SchemaReader(settings.topic_prefix, client)
         self._cleanup.callback(schemas.close)
-        registry = Registry(connection)
         manifest = registry.load_manifest(settings.slot)
         store = TraceStore(spark, settings.state_dir)
-        publisher = None
-        if settings.publish_sink:
-            publisher = Publisher(
+        definitions = self._database()
+
+        def definer(row: Registered) -> StreamTable:
+            definition = define(definitions.connection, row.defining_query, "pg_catalog")
+            columns = tuple(Column(name, kind) for name, kind in definition.columns)
+            return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
+
+        def open_publisher() -> Publisher:
+            return Publisher(
                 settings.publication_prefix,
                 client,
                 transactional_id=f"{settings.publication_prefix}-{settings.slot}",
                 replication_factor=settings.replication_factor,
             )
-            self._cleanup.callback(publisher.close)
-        definition_connection = self._connect()
-
-        def definer(row: Registered) -> StreamTable:
-            definition = define(definition_connection, row.defining_query, "pg_catalog")
-            columns = tuple(Column(name, kind) for name, kind in definition.columns)
-            return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
         engine = Engine(
             registry=registry,
@@ -135,15 +136,15 @@ class Applier:
             inbox_lock=self._inbox_lock,
             schema_of=schemas.latest,
             traces=Traces(spark, store.load(manifest)),
-            postgres=PostgresSink(self._connect(), settings.pipeline_batch_size),
-            publisher=publisher,
+            postgres=PostgresSink(self._database(), settings.pipeline_batch_size),
+            open_publisher=open_publisher if settings.publish_sink else None,
             delta_sink=DeltaSink(settings.delta_root) if settings.delta_sink else None,
             manifest=manifest,
         )
         maintenance = Maintenance(
             engine=engine,
             store=store,
-            registry=Registry(self._connect()),
+            registry=Registry(self._database()),
             applier=settings.slot,
             tick_lock=self._tick_lock,
             delta_interval_s=settings.delta_interval_ms / 1000,
@@ -177,19 +178,19 @@ class Applier:
                     IDLE_LOOK_S if not failures else 0.01,
                 )
                 moved = engine.inbox.frontier > engine.frontier
-            ingest.tend()
             if self.stopping.is_set() or not (moved or time.monotonic() - looked >= IDLE_LOOK_S):
                 continue
             looked = time.monotonic()
             try:
+                ingest.tend()
                 self._tick(engine)
                 failures = 0
                 status.ready()
-            except Infrastructure as error:
+            except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1
                 metrics.TICK_RETRIES.inc()
-                log.warning("tick will be repeated", extra={"error": error.problem, "after_s": pause})
+                log.warning("tick will be repeated", extra={"error": str(error).splitlines()[0], "after_s": pause})
                 self.stopping.wait(pause)
         if self._failure is not None:
             raise self._failure

@@ -13,6 +13,7 @@ from psycopg import errors, sql
 
 from applier.apply import merge_sql
 from applier.apply.net_delta import Action, keyed_changes, row_tuples
+from applier.database import Database
 from applier.errors import Infrastructure, TargetDiverged, TargetError
 from applier.plan.nodes import fields
 from applier.registry import Refresh, move_frontier, record_refresh
@@ -20,7 +21,6 @@ from applier.stream_table import StreamTable, TableDelta
 
 log = logging.getLogger(__name__)
 
-Connection = psycopg.Connection[tuple[object, ...]]
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
@@ -33,17 +33,20 @@ def _batches(rows: Sequence[Any] | Iterator[Any], size: int) -> Iterator[list[An
 class PostgresSink:
     """Writes stream tables back into PostgreSQL."""
 
-    def __init__(self, connection: Connection, pipeline_batch_size: int) -> None:
-        self._connection = connection
+    def __init__(self, database: Database, pipeline_batch_size: int) -> None:
+        self._database = database
         self._batch_size = pipeline_batch_size
-        self._server = connection.info.server_version
         self._comparable: dict[int, frozenset[int]] = {}
+
+    @property
+    def _server(self) -> int:
+        return self._database.connection.info.server_version
 
     def apply(self, table: StreamTable, delta: TableDelta, as_of: datetime, reason: str) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
         started = datetime.now(UTC)
         try:
-            with self._connection.transaction(), self._connection.cursor() as cursor:
+            with self._database.connection.transaction(), self._database.connection.cursor() as cursor:
                 inserted, deleted = self._write(cursor, table, delta)
                 move_frontier(cursor, table.id, delta.window.old, delta.window.new, as_of)
                 if inserted or deleted or delta.is_fill:
@@ -83,7 +86,7 @@ class PostgresSink:
 
     def _index(self, cursor: Cursor, table: StreamTable, key: tuple[int, ...]) -> None:
         try:
-            with self._connection.transaction():
+            with self._database.connection.transaction():
                 cursor.execute(merge_sql.key_index(table, key, self._server))
         except errors.ProgramLimitExceeded:
             # Values too long for an index entry: MERGE still finds its rows, only by scanning.

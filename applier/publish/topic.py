@@ -42,21 +42,25 @@ class Publisher:
         self._client = client
         self._replication = replication_factor
         self._admin = AdminClient(client)
-        self._topics: set[str] = set(self._admin.list_topics(timeout=WAIT_S).topics)
+        self._topics: set[str] = set()
         self._schemas: set[bytes] = set()
         self._frontiers: dict[str, Lsn] = {}
         self._captured: dict[TableId, int] = {}
         self._ends: Offsets = defaultdict(dict)
         self._undelivered: KafkaError | None = None
-        self._ensure(progress_topic(prefix), COMPACTED)
-        self._ensure(schemas_topic(prefix), COMPACTED)
         self._producer = Producer(
             client
             | {"transactional.id": transactional_id, "acks": "all", "linger.ms": 1, "transaction.timeout.ms": 600_000}
         )
-        # Waits for an unfinished transaction of a predecessor and fences it, so what is read next is final.
-        self._producer.init_transactions(WAIT_S)
-        self._read_progress()
+        try:
+            self._topics.update(self._admin.list_topics(timeout=WAIT_S).topics)
+            self._ensure(progress_topic(prefix), COMPACTED)
+            self._ensure(schemas_topic(prefix), COMPACTED)
+            # Waits for an unfinished transaction of a predecessor and fences it, so what is read next is final.
+            self._producer.init_transactions(WAIT_S)
+            self._read_progress()
+        except KafkaException as error:
+            raise Infrastructure(f"the publication could not be opened: {error.args[0].str()}") from error
 
     def frontier(self, table: StreamTable) -> Lsn:
         """Up to where the topic is complete; ORIGIN when nothing was ever published."""

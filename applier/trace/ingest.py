@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from applier.errors import Infrastructure
 from applier.settings import ApplierSettings
 from applier.trace import stream
 from applier.trace.inbox import Arrival, Inbox
@@ -96,8 +97,10 @@ class Ingest:
     def _receive(self, messages: list[stream.Message]) -> None:
         try:
             decoded = [(message, self._decode(message)) for message in messages]
+        except Infrastructure:
+            raise
         except Exception as error:
-            # The query's thread must not swallow it: the main loop looks here.
+            # Reading it again would not help, so it must not end with the query's thread: the main loop looks here.
             self._failure = error
             raise
         with self._lock:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from applier.errors import Infrastructure
 from shared_schema import avro
 from shared_schema.errors import ContractError
 from shared_schema.table_schema import TableId, TableSchema
@@ -22,6 +24,7 @@ class SchemaReader:
 
     def __init__(self, prefix: str, client: dict[str, str | int | float | bool]) -> None:
         self._topic = schemas_topic(prefix)
+        self._lock = threading.Lock()
         self._codecs: dict[bytes, avro.ChangeCodec] = {}
         self._latest: dict[TableId, TableSchema] = {}
         self._consumer = Consumer(
@@ -52,14 +55,18 @@ class SchemaReader:
 
     def _read_until(self, found: Callable[[], bool], problem: str) -> None:
         deadline = time.monotonic() + WAIT_S
-        while not found():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error():
-                raise KafkaException(message.error())
-            if message is not None and (value := message.value()) is not None:
-                self._add(value)
-            elif time.monotonic() > deadline:
-                raise ContractError(problem, hint="was the schemas topic deleted or its retention changed?")
+        # The query's thread and the tick's thread both come here.
+        with self._lock:
+            while not found():
+                message = self._consumer.poll(0.1)
+                if message is not None and (error := message.error()) is not None:
+                    # The client reconnects by itself; only its giving up is an error.
+                    if error.fatal() or time.monotonic() > deadline:
+                        raise Infrastructure(f"{self._topic} cannot be read: {error.str()}")
+                elif message is not None and (value := message.value()) is not None:
+                    self._add(value)
+                elif time.monotonic() > deadline:
+                    raise ContractError(problem, hint="was the schemas topic deleted or its retention changed?")
 
     def _add(self, text: bytes) -> None:
         schema = avro.table_schema(json.loads(text))

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from applier.errors import StreamLost
+from applier.errors import Infrastructure, StreamLost
 from applier.settings import ApplierSettings
 from shared_schema.progress import Offsets
 from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern, table_of_topic
@@ -49,9 +50,22 @@ def client_options(settings: ApplierSettings) -> ClientOptions:
     return {"bootstrap.servers": settings.kafka_bootstrap, **settings.kafka_options}
 
 
+@contextmanager
+def reaching_kafka() -> Iterator[None]:
+    """A broker that does not answer is an Infrastructure error."""
+    try:
+        yield
+    except KafkaException as error:
+        raise Infrastructure(
+            f"Kafka cannot be reached: {error.args[0].str()}",
+            hint="check PG_TRICKLE_KAFKA_BOOTSTRAP and that the broker is running",
+        ) from error
+
+
 def topics_ready(settings: ApplierSettings) -> bool:
     """Whether the consumer has created its topics."""
-    topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics
+    with reaching_kafka():
+        topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics
     return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
 
 
@@ -61,7 +75,7 @@ def starting_offsets(settings: ApplierSettings, positions: Offsets) -> str:
     admin = AdminClient(client_options(settings))
     consumer = Consumer(client_options(settings) | {"group.id": "pg-trickle-offsets"})
     offsets: dict[str, dict[str, int]] = {}
-    try:
+    with closing(consumer), reaching_kafka():
         for topic, metadata in admin.list_topics(timeout=30).topics.items():
             is_progress = topic == progress_topic(prefix)
             if not is_progress and table_of_topic(prefix, topic) is None:
@@ -80,8 +94,6 @@ def starting_offsets(settings: ApplierSettings, positions: Offsets) -> str:
                         "--topic-prefix to load the tables again",
                     )
                 offsets[topic][str(partition)] = wanted
-    finally:
-        consumer.close()
     return json.dumps(offsets)
 
 

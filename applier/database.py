@@ -1,0 +1,48 @@
+"""A connection to PostgreSQL that comes back: opened when first needed and again after it broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+
+from applier.errors import Infrastructure
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+def connect(url: str) -> Connection:
+    """A connection in autocommit mode whose times are in UTC; a server that is away is an Infrastructure error."""
+    try:
+        connection = psycopg.connect(url, autocommit=True, application_name="pg-trickle-applier")
+        connection.execute("SET timezone = 'UTC'")
+    except psycopg.OperationalError as error:
+        raise Infrastructure(
+            f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
+            hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
+        ) from None
+    return connection
+
+
+class Database:
+    """One connection at a time; `prepare` runs on each new one, before anybody else uses it."""
+
+    def __init__(self, url: str, prepare: Callable[[Connection], None] | None = None) -> None:
+        self._url = url
+        self._prepare = prepare
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection."""
+        if self._connection is None or self._connection.closed:
+            connection = connect(self._url)
+            if self._prepare is not None:
+                self._prepare(connection)
+            self._connection = connection
+        return self._connection
+
+    def close(self) -> None:
+        """Leave the server."""
+        if self._connection is not None:
+            self._connection.close()
