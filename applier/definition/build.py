@@ -21,6 +21,12 @@ from applier.definition.sources import Sources, check, inside_view
 from applier.plan.expr import Col, Expr, ValueType
 from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
 
+MOST_MEMBERS = 200
+"""A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
+
+Levels = tuple[query_tree.Query, ...]
+"""A query and those around it, the outermost first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Built:
@@ -35,7 +41,7 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
     visible = [t for t in query.targets if not t.hidden]
     if not visible:
         raise Refused(Reason.CONSTRUCT, "a query without columns", hint="select at least one column")
-    built = _Builder(catalog, sources).query(query, range(len(visible)))
+    built = _Builder(catalog, sources).query(query, range(len(visible)), ())
     return projected(built.node, built.exprs)
 
 
@@ -50,13 +56,15 @@ class _Builder:
     def __init__(self, catalog: Catalog, sources: Sources) -> None:
         self._catalog = catalog
         self._sources = sources
+        self._members = 0
 
-    def query(self, query: query_tree.Query, needed: Sequence[int]) -> Built:
-        """One query level; `needed` are the visible targets somebody reads."""
+    def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
+        """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
+        levels = (*outer, query)
         if not query.distinct:
-            return self._select(query, needed)
+            return self._select(query, needed, levels)
         visible = [t for t in query.targets if not t.hidden]
-        everything = self._select(query, range(len(visible)))
+        everything = self._select(query, range(len(visible)), levels)
         node = projected(everything.node, everything.exprs)
         if row_key(node) is None:
             flat = _Flattener(query.entries)
@@ -68,7 +76,7 @@ class _Builder:
         output = fields(node)
         return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
 
-    def _select(self, query: query_tree.Query, needed: Sequence[int]) -> Built:
+    def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
         flat = _Flattener(query.entries)
         visible = [t for t in query.targets if not t.hidden]
         targets = [flat(visible[i].expression) for i in needed]
@@ -76,7 +84,7 @@ class _Builder:
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conditions(query.items, query.where)]
         wanted = [*targets, *(key for key, _ in keys), *where, *(() if having is None else (having,))]
-        frame = self._from(query, wanted, where)
+        frame = self._from(levels, wanted, where)
         if not query.aggregates:
             compiler = self._compiler(frame)
             return Built(frame.node, tuple(compiler.compile(t) for t in targets))
@@ -95,35 +103,46 @@ class _Builder:
     def _compiler(self, frame: Frame) -> Compiler:
         return Compiler(self._catalog, lambda e: frame.column(e) if isinstance(e, tree.Var) else None)
 
-    def _from(
-        self, query: query_tree.Query, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]
-    ) -> Frame:
+    def _from(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
+        query = levels[-1]
         reads: dict[int, set[int]] = {}
         for expression in wanted:
             for var in tree.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
-        parts = [self._member(n, query.entries[n - 1], sorted(reads.get(n, ()))) for n in from_members(query)]
+        parts = [self._member(n, sorted(reads.get(n, ())), levels) for n in from_members(query)]
         return join(parts, where, lambda condition, frame: self._compiler(frame).compile(condition))
 
-    def _member(self, number: int, entry: query_tree.RangeEntry, reads: Sequence[int]) -> Member:
-        match entry:
-            case query_tree.TableEntry():
-                relation = self._sources.relations.get(entry.relation)
-                if relation is None:
-                    raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
-                check(relation, entry.with_children)
-                if relation.kind != "v":
-                    return _scan(number, relation, reads)
-                with inside_view(relation):
-                    return self._subquery(number, self._sources.views[relation.oid], reads)
-            case query_tree.SubqueryEntry():
-                return self._subquery(number, entry.query, reads)
+    def _member(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            hint = "store a part of it as a stream table of its own"
+            raise Refused(Reason.CONSTRUCT, f"a query with more than {MOST_MEMBERS} members of FROM", hint=hint)
+        match levels[-1].entries[number - 1]:
+            case query_tree.TableEntry() as entry:
+                return self._relation(number, entry, reads)
+            case query_tree.SubqueryEntry(query=query):
+                return self._subquery(number, query, reads, levels)
+            case query_tree.WithEntry(name=name, levels_up=up):
+                holders = levels[: len(levels) - up]
+                if not holders or name not in holders[-1].members:
+                    raise unknown("a name of no WITH")
+                return self._subquery(number, holders[-1].members[name], reads, holders)
             case _:
                 raise unknown("a member of FROM that is neither a relation nor a subquery")
 
-    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int]) -> Member:
-        built = self.query(query, [r - 1 for r in reads])
+    def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> Member:
+        relation = self._sources.relations.get(entry.relation)
+        if relation is None:
+            raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
+        check(relation, entry.with_children)
+        if relation.kind != "v":
+            return _scan(number, relation, reads)
+        with inside_view(relation):
+            return self._subquery(number, self._sources.views[relation.oid], reads, ())
+
+    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> Member:
+        built = self.query(query, [r - 1 for r in reads], outer)
         if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
             places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
             return Member(number, built.node, places)

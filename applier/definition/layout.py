@@ -72,7 +72,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "hasRowSecurity": _only("false", means="row-level security", hint="read a table without policies"),
         "hasGroupRTE": _any(since=18),
         "isReturn": _only("false"),
-        "cteList": _only("<>", means="WITH", hint="write the query as a subquery in FROM, or make it a view"),
         "mergeActionList": _only("<>", since=15),
         "mergeUseOuterJoin": _only("false", since=15, until=16),
         "mergeTargetRelation": _only("0", since=17),
@@ -105,6 +104,10 @@ SPARE: dict[str, dict[str, Spare]] = {
         "joinmergedcols": _any(),
         "joinleftcols": _any(),
         "joinrightcols": _any(),
+        "self_reference": _only("false", means="WITH RECURSIVE", hint="there is no other form yet"),
+        "coltypes": _any(),
+        "coltypmods": _any(),
+        "colcollations": _any(),
         # Of entries that are no relation; views are expanded after what is stored.
         "relid": _only("0", since=16),
         "relkind": _only("<>", since=16),
@@ -112,6 +115,20 @@ SPARE: dict[str, dict[str, Spare]] = {
         **_PERMISSIONS,
     },
     "ALIAS": {"colnames": _any()},
+    "COMMONTABLEEXPR": {
+        "aliascolnames": _any(),
+        # Whether PostgreSQL computes it apart is a matter of speed only.
+        "ctematerialized": _any(),
+        "search_clause": _only("<>", means="SEARCH", hint="there is no other form yet"),
+        "cycle_clause": _only("<>", means="CYCLE", hint="there is no other form yet"),
+        "location": _any(),
+        "cterecursive": _only("false", means="WITH RECURSIVE", hint="there is no other form yet"),
+        "cterefcount": _any(),
+        "ctecolnames": _any(),
+        "ctecoltypes": _any(),
+        "ctecoltypmods": _any(),
+        "ctecolcollations": _any(),
+    },
     "FROMEXPR": {},
     "RANGETBLREF": {},
     "JOINEXPR": {
@@ -215,7 +232,6 @@ RANGE_KINDS: dict[int, tuple[str, str]] = {
     3: ("a function in FROM", "store its rows in a table"),
     4: ("XMLTABLE or JSON_TABLE", "store its rows in a table"),
     5: ("VALUES", "store the rows in a table"),
-    6: ("WITH", "write the query as a subquery in FROM, or make it a view"),
     7: ("a transition table", "read a table"),
     8: ("an empty FROM", "read a table"),
 }

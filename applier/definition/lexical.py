@@ -118,6 +118,8 @@ def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
     expressions = [t.expression for t in query.targets] + [e for e in (query.where, query.having) if e is not None]
     for expression in [*expressions, *_join_conditions(query.items)]:
         yield from _constants_in(expression)
+    for member in query.members.values():
+        yield from _constants(member)
     for number in members(query.items):
         entry = query.entries[number - 1]
         if isinstance(entry, query_tree.SubqueryEntry):

@@ -25,6 +25,14 @@ class SubqueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class WithEntry:
+    """A reference to a member of WITH, by its name in the query `levels_up` queries outwards."""
+
+    name: str
+    levels_up: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinEntry:
     """The output of a join: what each of its columns stands for."""
 
@@ -38,7 +46,7 @@ class GroupEntry:
     columns: tuple[Expression, ...]
 
 
-RangeEntry = TableEntry | SubqueryEntry | JoinEntry | GroupEntry
+RangeEntry = TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,8 @@ class Query:
     groups: tuple[GroupItem, ...]
     having: Expression | None
     distinct: tuple[GroupItem, ...]
+    members: dict[str, Query]
+    """WITH: each query by its name."""
     has_aggregates: bool
 
     @property

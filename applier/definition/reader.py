@@ -10,7 +10,7 @@ from applier.definition.read_expr import read_expression
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
-_RELATION, _SUBQUERY, _JOIN, _GROUP = 0, 1, 2, 9
+_RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
 
@@ -44,6 +44,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     # A stream table is a multiset, so an order without a limit says nothing about it.
     _skip(fields.nodes("sortClause"), "SORTGROUPCLAUSE", major)
+    members = dict(_member(n, major) for n in fields.nodes("cteList"))
     items, where = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
@@ -54,11 +55,22 @@ def _query(node: Node, major: int) -> query_tree.Query:
         groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
+        members=members,
         has_aggregates=fields.flag("hasAggs"),
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
     fields.done()
     return query
+
+
+def _member(node: Node, major: int) -> tuple[str, query_tree.Query]:
+    if node.kind != "COMMONTABLEEXPR":
+        raise unknown(f"a {node.kind} node in WITH")
+    fields = Fields(node, major)
+    fields.harmless("cterecursive")
+    member = fields.text("ctename") or "", _query(fields.node("ctequery"), major)
+    fields.done()
+    return member
 
 
 def _from(node: Node, major: int) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None]:
@@ -121,6 +133,8 @@ def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tr
         return query_tree.TableEntry(name, fields.integer("relid"), fields.flag("inh"))
     if kind == _SUBQUERY:
         return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major))
+    if kind == _WITH:
+        return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"))
     if kind == _JOIN:
         _inner_only(fields.integer("jointype"))
         return query_tree.JoinEntry(tuple(read_expression(n, major) for n in fields.nodes("joinaliasvars")))

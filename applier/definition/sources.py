@@ -75,6 +75,8 @@ def members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
 
 
 def _relations(query: query_tree.Query) -> Iterator[int]:
+    for member in query.members.values():
+        yield from _relations(member)
     for number in members(query.items):
         match query.entries[number - 1]:
             case query_tree.TableEntry(relation=oid):

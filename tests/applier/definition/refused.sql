@@ -27,8 +27,9 @@ SELECT id FROM customer ORDER BY id OFFSET 3;
 -- name: with_ties
 SELECT id FROM customer ORDER BY id FETCH FIRST 3 ROWS WITH TIES;
 
--- name: cte
-WITH big AS (SELECT id FROM orders WHERE amount > 10) SELECT id FROM big;
+-- name: with_of_with
+WITH w0 AS (SELECT x.id FROM customer x, customer y), w1 AS (SELECT x.id FROM w0 x, w0 y), w2 AS (SELECT x.id FROM w1 x, w1 y), w3 AS (SELECT x.id FROM w2 x, w2 y), w4 AS (SELECT x.id FROM w3 x, w3 y), w5 AS (SELECT x.id FROM w4 x, w4 y), w6 AS (SELECT x.id FROM w5 x, w5 y), w7 AS (SELECT x.id FROM w6 x, w6 y)
+SELECT id FROM w7;
 
 -- name: recursive
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r;

@@ -280,3 +280,19 @@ SELECT DISTINCT count(*) AS n FROM orders GROUP BY customer_id;
 
 -- name: distinct_subquery
 SELECT count(*) AS n FROM (SELECT DISTINCT region, vip FROM customer) s;
+
+-- name: with_query
+WITH big AS (SELECT id, customer_id, amount FROM orders WHERE amount > 10) SELECT id, amount FROM big;
+
+-- name: with_twice
+WITH t AS (SELECT customer_id, sum(amount) AS total FROM orders GROUP BY customer_id)
+SELECT a.customer_id, b.customer_id AS other FROM t a JOIN t b ON a.total < b.total;
+
+-- name: with_of_with
+WITH big AS (SELECT * FROM orders WHERE amount > 10), per AS (SELECT customer_id, count(*) AS n FROM big GROUP BY 1)
+SELECT c.name, s.n FROM customer c JOIN (SELECT per.customer_id, n FROM per, LATERAL (SELECT 1 AS x FROM big) y) s
+  ON s.customer_id = c.id;
+
+-- name: with_shadowed
+WITH w AS (SELECT id FROM customer)
+SELECT id FROM w JOIN (WITH w AS (SELECT id FROM orders) SELECT id FROM w) v USING (id);
