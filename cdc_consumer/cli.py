@@ -18,10 +18,10 @@ from shared_schema.settings import load
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """The flags every command takes; each overrides its PG_TRICKLE_* variable."""
-    for name in ("log_level", "log_format", "slot", "topic_prefix", "kafka_bootstrap", "database_url"):
-        description = ConsumerSettings.model_fields[name].description
-        command = click.option(f"--{name.replace('_', '-')}", name, default=None, help=description)(command)
+    """A flag for every setting; each overrides its PG_TRICKLE_* variable."""
+    for name, field in reversed(ConsumerSettings.model_fields.items()):
+        flag = click.option(f"--{name.replace('_', '-')}", name, default=None, help=field.description, metavar="VALUE")
+        command = flag(command)
     return command
 
 
@@ -33,8 +33,6 @@ def cli() -> None:
 
 @cli.command()
 @_options
-@click.option("--publications", default=None, help=ConsumerSettings.model_fields["publications"].description)
-@click.option("--metrics-port", type=int, default=None, help=ConsumerSettings.model_fields["metrics_port"].description)
 def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
@@ -75,9 +73,18 @@ def drop_slot(**flags: Any) -> None:
 
 
 def _settings(flags: dict[str, Any]) -> ConsumerSettings:
+    if options := flags.get("kafka_options"):
+        flags = flags | {"kafka_options": _json_object(options)}
     settings = load(ConsumerSettings, **flags)
     configure(settings.log_format, settings.log_level)
     return settings
+
+
+def _json_object(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # the settings say what is wrong with it
 
 
 def main() -> None:

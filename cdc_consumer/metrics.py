@@ -41,7 +41,9 @@ class Metrics:
             buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1, 5),
             registry=registry,
         )
-        self.lag_bytes = Gauge(f"{name}_lag_bytes", "Log not yet on the topics", registry=registry)
+        self.server_position = Lsn(0)
+        """Where the server's log ended when it was last looked at."""
+        self._lag_bytes = Gauge(f"{name}_lag_bytes", "Log not yet on the topics", registry=registry)
         self._received = Gauge(f"{name}_received_lsn", "Everything before it was received", registry=registry)
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
         self._acknowledged = Gauge(f"{name}_acknowledged_lsn", "Flush position the server knows", registry=registry)
@@ -56,6 +58,7 @@ class Metrics:
 
     def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn) -> None:
         """Where the stream stands."""
+        self._lag_bytes.set(max(0, max(self.server_position, received).value - published.value))
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)

@@ -42,6 +42,7 @@ def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> 
                 while not stop.is_set():
                     relay.turn()
                 relay.finish()
+            log.info("stopped", extra={"slot": settings.slot})
         except StopRequested:
             return
         except TrickleError as error:

@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
+from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
 from shared_schema.topics import progress_topic, schemas_topic, table_topic
 
@@ -50,9 +51,15 @@ class Topics:
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
-        self._admin = AdminClient(client_options(settings))
         reading = {"group.id": f"pg-trickle-cdc-{settings.slot}", "isolation.level": "read_uncommitted"}
-        self._reader = Consumer({**client_options(settings), **reading})
+        try:
+            self._admin = AdminClient(client_options(settings))
+            self._reader = Consumer({**client_options(settings), **reading})
+        except KafkaException as exception:
+            raise SettingsError(
+                f"librdkafka does not take the Kafka settings: {kafka_error(exception).str()}",
+                hint="see PG_TRICKLE_KAFKA_OPTIONS and PG_TRICKLE_KAFKA_BOOTSTRAP",
+            ) from exception
         self._partitions: dict[str, int] = {}
         self._made: set[str] = set()
         """Topics this object created, until somebody asked whether they are used."""

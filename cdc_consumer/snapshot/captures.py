@@ -101,7 +101,7 @@ class Captures:
             return True
         if sighting is None:
             return False
-        self._metrics.lag_bytes.set(max(0, sighting.position.value - self._frontier.published.value))
+        self._metrics.server_position = sighting.position
         if sighting.export is None:
             self.settled = True
         elif self._frontier.passed(sighting.export.at):

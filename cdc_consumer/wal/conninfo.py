@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from shared_schema.errors import SettingsError
 
 PINNED_SETTINGS = {
     "datestyle": "ISO",
@@ -18,7 +21,14 @@ PINNED_SETTINGS = {
 
 def session_conninfo(database_url: str, *, replication: bool) -> str:
     """-> libpq conninfo with the pinned settings; the user's own `options` stay in front of ours."""
-    given = conninfo_to_dict(database_url)
+    try:
+        given = conninfo_to_dict(database_url)
+    except psycopg.Error:
+        # libpq's message repeats parts of the string, which may be the password.
+        raise SettingsError(
+            "setting database_url is neither a PostgreSQL URL nor a key=value string",
+            hint="for example postgresql://user@host:5432/database",
+        ) from None
     pinned = " ".join(f"-c {name}={value}" for name, value in PINNED_SETTINGS.items())
     extra: dict[str, str] = {
         "options": f"{given.get('options') or ''} {pinned}".strip(),

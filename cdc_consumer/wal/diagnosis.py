@@ -24,7 +24,7 @@ def diagnose(sqlstate: str, message: str) -> SourceError:
     said = message.strip().removeprefix("ERROR:").strip().splitlines()[0] if message.strip() else "no reason given"
     match sqlstate:
         case "":
-            return ConnectionLost(f"lost the connection to PostgreSQL: {said}", hint="is the server running?")
+            return ConnectionLost(f"no connection to PostgreSQL: {said}", hint="is the server running?")
         case "42501" | "28000":
             return MissingRights(
                 f"PostgreSQL refused: {said}",

@@ -158,12 +158,16 @@ def test_missing_rights(consumer: Consumer, db: Connection) -> None:
         db.execute("DROP ROLE weak")
 
 
-def test_no_server_and_no_such_slot_name(consumer: Consumer) -> None:
+def test_settings_that_cannot_work(consumer: Consumer) -> None:
     good = dict(consumer.environment)
     consumer.environment["PG_TRICKLE_DATABASE_URL"] = "host=127.0.0.1 port=1 dbname=x"
     assert "connection" in refused(consumer)
+    consumer.environment = good | {"PG_TRICKLE_DATABASE_URL": "postgresql//user:hidden@host"}
+    assert "hidden" not in refused(consumer)
     consumer.environment = good | {"PG_TRICKLE_SLOT": "NO"}
-    assert "slot" in refused(consumer)
+    assert "setting slot" in refused(consumer)
+    consumer.environment = good | {"PG_TRICKLE_KAFKA_OPTIONS": '{"no.such.option": "1"}'}
+    assert "no.such.option" in refused(consumer)
 
 
 def test_a_row_larger_than_the_broker_takes(consumer: Consumer, db: Connection) -> None:
