@@ -137,6 +137,24 @@ def test_killed_while_copying(consumer: Consumer, db: Connection) -> None:
     check(consumer, ["public.early", "public.late"])
 
 
+def test_killed_between_two_captures(consumer: Consumer, db: Connection) -> None:
+    """The first table's capture stands, the second is captured anew at a later point."""
+    db.execute(TABLE.format("early").encode())
+    db.execute(TABLE.format("late").encode())
+    db.execute("INSERT INTO late SELECT g, 0 FROM generate_series(1000, 10000) g")
+    consumer.start()
+    with writing(consumer.url, churn, sessions=2, pause_s=0.005):
+        time.sleep(0.3)
+        add(db, "early", "late")
+        until(lambda: "table captured table=public.early" in consumer.log.read_text(), "first capture")
+        time.sleep(0.1)
+        consumer.kill()
+        consumer.start()
+        captured(consumer, 2)
+        time.sleep(0.3)
+    check(consumer, ["public.early", "public.late"])
+
+
 def test_filters_and_column_lists(consumer: Consumer, db: Connection) -> None:
     if db.info.server_version < 150000:
         pytest.skip("PostgreSQL 14 has neither")

@@ -171,6 +171,17 @@ def test_hostile_names(consumer: Consumer, db: Connection) -> None:
         assert found[f"streamed {number}"] == table_now(db, table)
 
 
+def test_generated_columns_are_copied_as_they_are_streamed(consumer: Consumer, db: Connection) -> None:
+    db.execute("CREATE TABLE g (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, v text)")
+    db.execute("INSERT INTO g (id, v) VALUES (1, 'copied'); ALTER PUBLICATION pg_trickle ADD TABLE g")
+    consumer.start()
+    db.execute("INSERT INTO g (id, v) VALUES (2, 'streamed')")
+    db.execute("UPDATE g SET v = 'changed' WHERE id = 1; DELETE FROM g WHERE id = 2")
+    rows = by_stamp(consumer.caught_up().rows["public.g"])
+    assert {row.columns for row in rows} == {("id", "v")}
+    assert list(replay(rows)) == [("1", "changed")]
+
+
 def test_a_wide_and_an_empty_table(consumer: Consumer, db: Connection) -> None:
     columns = ", ".join(f"c{i} int" for i in range(300))
     db.execute(f"CREATE TABLE wide ({columns})".encode())
