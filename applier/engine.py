@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pyspark.sql import SparkSession
+
 from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
@@ -19,7 +21,7 @@ from applier.registry import Registered, Registry
 from applier.stream_table import Status, StreamTable, TableDelta
 from applier.trace.inbox import Inbox
 from applier.trace.store import Manifest
-from applier.trace.traces import Traces
+from applier.trace.traces import Traces, WindowInputs
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId, TableSchema
@@ -34,6 +36,7 @@ Definer = Callable[[Registered], StreamTable]
 class Engine:
     """State between ticks. Everything here can be lost: it is rebuilt from the sinks, the checkpoint and Kafka."""
 
+    spark: SparkSession
     registry: Registry
     define: Definer
     inbox: Inbox
@@ -51,9 +54,12 @@ class Engine:
     defined: dict[int, StreamTable] = field(default_factory=dict)
     caught_up: set[int] = field(default_factory=set)
     unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+    _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
+    """Of the current tick: stream tables that read the same relations share their frames."""
 
     def take_in(self) -> Lsn:
         """Inbox -> traces."""
+        self._close_inputs()
         with self.inbox_lock:
             frontier = self.inbox.advance()
             captures, arrivals = list(self.inbox.captures.values()), self.inbox.take()
@@ -63,6 +69,11 @@ class Engine:
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
         return frontier
+
+    def _close_inputs(self) -> None:
+        for inputs in self._inputs.values():
+            inputs.__exit__()
+        self._inputs.clear()
 
     def stream_tables(self) -> list[tuple[Registered, StreamTable]]:
         """Definitions as stored now; a new one is understood here or suspended."""
@@ -119,14 +130,17 @@ class Engine:
         if since >= at:
             return None
         log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
-        return compute(table, self.traces, Window(since, at))
+        with self.traces.through(Window(since, at)) as inputs:
+            return compute(self.spark, table, inputs)
 
     def compute(self, table: StreamTable, window: Window) -> TableDelta | None:
         """The delta, unless no source changed."""
         if window.old and not self.traces.changed(table.sources, window):
             return None
+        if window not in self._inputs:
+            self._inputs[window] = self.traces.through(window)
         with metrics.COMPUTE_SECONDS.time():
-            return compute(table, self.traces, window)
+            return compute(self.spark, table, self._inputs[window])
 
     def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
         """PostgreSQL first: from its commit on the delta is owed to the others."""

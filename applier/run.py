@@ -130,6 +130,7 @@ class Applier:
             )
 
         engine = Engine(
+            spark=spark,
             registry=registry,
             define=definer,
             inbox=Inbox(manifest.frontier, manifest.offsets),

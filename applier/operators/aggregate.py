@@ -11,116 +11,128 @@ window, restricted to K; keeps no state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import assert_never
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
-from applier.expressions.emit import emit
+from applier.expressions.emit import spark_sql
 from applier.plan.expr import AggregateCall, AggregateKind
 from applier.plan.nodes import Aggregate
-from applier.zset import WEIGHT, column_name, weighted
+from applier.zset import WEIGHT, column_name, column_names, select
 
-_OLD, _NEW = "old", "new"
-_IS_DELTA = "__is_delta"
-_ROWS = "__rows"
+OLD, NEW = "o", "n"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Accumulator:
-    """One additive sum: its name and what each row adds to it (already multiplied by the row's weight)."""
+    """One additive sum: its name, its Spark type, and what each row adds to it, weight multiplied in, never NULL."""
 
     name: str
-    addend: Column
+    type: str
+    addend: str
 
 
-def _accumulators(index: int, call: AggregateCall) -> list[_Accumulator]:
-    weight = F.col(WEIGHT)
-    match call.kind, call.arg:
-        case AggregateKind.COUNT_ROWS, None:
-            return []
-        case (AggregateKind.COUNT, arg) if arg is not None:
-            return [_Accumulator(f"n{index}", F.when(emit(arg).isNotNull(), weight).otherwise(F.lit(0)))]
-        case (AggregateKind.SUM, arg) if arg is not None:
-            value = emit(arg)
-            return [
-                _Accumulator(f"n{index}", F.when(value.isNotNull(), weight).otherwise(F.lit(0))),
-                _Accumulator(f"s{index}", _weighted_value(value, call)),
-            ]
-        case _:
-            raise AssertionError(f"{call.kind.value} with argument {call.arg}")
+_ROWS = _Accumulator("rows", "bigint", WEIGHT)
 
 
-def _weighted_value(value: Column, call: AggregateCall) -> Column:
+def _accumulators(node: Aggregate) -> list[_Accumulator]:
+    found = [_ROWS]
+    for i, call in enumerate(node.calls):
+        if call.arg is None:
+            continue
+        value = spark_sql(call.arg)
+        found.append(_Accumulator(f"n{i}", "bigint", f"if({value} IS NULL, 0L, {WEIGHT})"))
+        if call.kind is AggregateKind.SUM:
+            added = f"coalesce({_weighted(value, call)}, CAST(0 AS {call.type.spark}))"
+            found.append(_Accumulator(f"s{i}", call.type.spark, added))
+    return found
+
+
+def _weighted(value: str, call: AggregateCall) -> str:
     if call.type.spark == "bigint":
-        return value.cast("bigint") * F.col(WEIGHT)
+        return f"CAST({value} AS bigint) * {WEIGHT}"
     # Ten digits of weight: enough for any real multiplicity, and the product stays within 38 digits longer.
-    return (value * F.col(WEIGHT).cast("decimal(10,0)")).cast(call.type.spark)
+    return f"CAST({value} * CAST({WEIGHT} AS decimal(10,0)) AS {call.type.spark})"
 
 
-def _result(index: int, call: AggregateCall, side: str) -> Column:
-    match call.kind:
-        case AggregateKind.COUNT_ROWS:
-            return F.col(f"{side}_{_ROWS}")
-        case AggregateKind.COUNT:
-            return F.col(f"{side}_n{index}")
-        case AggregateKind.SUM:
-            total = F.col(f"{side}_s{index}").cast(call.type.spark)
-            return F.when(F.col(f"{side}_n{index}") != 0, total)
-        case _:
-            assert_never(call.kind)
+def _results(node: Aggregate, side: str) -> list[str]:
+    """The aggregate columns from one side's accumulators."""
+    texts = []
+    for i, call in enumerate(node.calls):
+        match call.kind:
+            case AggregateKind.COUNT_ROWS:
+                texts.append(f"{side}_rows")
+            case AggregateKind.COUNT:
+                texts.append(f"{side}_n{i}")
+            case AggregateKind.SUM:
+                texts.append(f"if({side}_n{i} = 0, NULL, {side}_s{i})")
+            case _:
+                assert_never(call.kind)
+    return texts
 
 
-def _sums(node: Aggregate, zset: DataFrame, sides: dict[str, Column]) -> DataFrame:
-    """One row per group: every accumulator, once per side; a side's column says which input rows belong to it."""
-    accumulators = [_Accumulator(_ROWS, F.col(WEIGHT))]
-    accumulators += [a for i, call in enumerate(node.calls) for a in _accumulators(i, call)]
+def _exists(node: Aggregate, side: str) -> str:
+    return f"{side}_rows > 0" if node.keys else "true"
+
+
+def _contributions(node: Aggregate, source: str, side: str) -> str:
+    """Each input row's group, which side of the window it belongs to, and what it adds to every accumulator."""
+    columns = [f"{spark_sql(key)} AS k{i}" for i, key in enumerate(node.keys)]
+    columns.append(f"'{side}' AS side")
+    columns += [f"{a.addend} AS a_{a.name}" for a in _accumulators(node)]
+    return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _sums(node: Aggregate, contributions: str, sides: tuple[str, ...]) -> str:
+    """One row per group: every accumulator once per side; what was there before counts on both."""
+    keys = [f"k{i}" for i in range(len(node.keys))]
     sums = [
-        F.coalesce(F.sum(F.when(belongs, a.addend)), F.lit(0)).alias(f"{side}_{a.name}")
-        for side, belongs in sides.items()
-        for a in accumulators
+        f"CAST(coalesce(sum({_of_side(a, side)}), 0) AS {a.type}) AS {side}_{a.name}"
+        for side in sides
+        for a in _accumulators(node)
     ]
-    keys = [emit(e).alias(column_name(i)) for i, e in enumerate(node.keys)]
-    return zset.groupBy(*keys).agg(*sums)
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join([*keys, *sums])} FROM ({contributions}){grouping}"
 
 
-def _rows(node: Aggregate, side: str) -> list[Column]:
-    keys = [F.col(column_name(i)) for i in range(len(node.keys))]
-    return keys + [_result(i, call, side) for i, call in enumerate(node.calls)]
+def _of_side(accumulator: _Accumulator, side: str) -> str:
+    if side == NEW:
+        return f"a_{accumulator.name}"
+    return f"if(side = '{OLD}', a_{accumulator.name}, CAST(0 AS {accumulator.type}))"
 
 
-def _exists(node: Aggregate, side: str) -> Column:
-    return F.col(f"{side}_{_ROWS}") > 0 if node.keys else F.lit(True)
-
-
-def snapshot_aggregate(node: Aggregate, zset: DataFrame) -> DataFrame:
+def snapshot_aggregate(node: Aggregate, zset: str) -> str:
     """γ of a whole Z-set."""
-    sums = _sums(node, zset, {_NEW: F.lit(True)})
-    return sums.where(_exists(node, _NEW)).select(*weighted(_rows(node, _NEW), F.lit(1).cast("bigint")))
+    sums = _sums(node, _contributions(node, f"({zset})", NEW), (NEW,))
+    keys = [f"k{i}" for i in range(len(node.keys))]
+    return select([*keys, *_results(node, NEW)], "1L", f"({sums}) WHERE {_exists(node, NEW)}")
 
 
-def _touched(node: Aggregate, before: DataFrame, delta: DataFrame, *, small: bool) -> DataFrame:
-    """Rows of A in the groups ΔA touches. NULL is a group like any other, hence the null-safe comparison."""
+def _touched(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
+    """FROM clause: rows of A in the groups ΔA touches. NULL is a group like any other, so comparison is null-safe."""
     if not node.keys:
-        return before
-    names = [f"__k{i}" for i in range(len(node.keys))]
-    touched = delta.select(*[emit(e).alias(n) for e, n in zip(node.keys, names, strict=True)])
-    same = [emit(e).eqNullSafe(F.col(n)) for e, n in zip(node.keys, names, strict=True)]
-    return before.join(F.broadcast(touched) if small else touched, reduce(Column.__and__, same), "left_semi")
+        return f"({before})"
+    names = [f"q{i}" for i in range(len(node.keys))]
+    wanted = ", ".join(f"{spark_sql(key)} AS {name}" for key, name in zip(node.keys, names, strict=True))
+    same = " AND ".join(f"{spark_sql(key)} <=> {name}" for key, name in zip(node.keys, names, strict=True))
+    hint = "/*+ BROADCAST(q) */ " if small else ""
+    return f"(SELECT {hint}b.* FROM ({before}) b LEFT SEMI JOIN (SELECT {wanted} FROM ({delta})) q ON {same})"
 
 
-def delta_aggregate(node: Aggregate, before: DataFrame, delta: DataFrame, *, small: bool) -> DataFrame:
-    """γ(A + ΔA) − γ(A) on the groups ΔA touches."""
-    restricted = _touched(node, before, delta, small=small)
-    both = restricted.withColumn(_IS_DELTA, F.lit(False)).unionAll(delta.withColumn(_IS_DELTA, F.lit(True)))
-    sums = _sums(node, both, {_OLD: ~F.col(_IS_DELTA), _NEW: F.lit(True)})
-    minus = F.struct(*weighted(_rows(node, _OLD), F.lit(-1).cast("bigint")), _exists(node, _OLD).alias("there"))
-    plus = F.struct(*weighted(_rows(node, _NEW), F.lit(1).cast("bigint")), _exists(node, _NEW).alias("there"))
-    changed = ~F.struct(*_rows(node, _OLD), _exists(node, _OLD)).eqNullSafe(
-        F.struct(*_rows(node, _NEW), _exists(node, _NEW))
+def delta_aggregate(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
+    """γ(A + ΔA) − γ(A) on the groups ΔA touches; what stays the same is left out."""
+    contributions = (
+        _contributions(node, _touched(node, before, delta, small=small), OLD)
+        + " UNION ALL "
+        + _contributions(node, f"({delta})", NEW)
     )
-    # One struct per sign instead of a union: the groups are computed once.
-    signed = sums.where(changed).select(F.explode(F.array(minus, plus)).alias("r")).where("r.there")
-    width = len(node.keys) + len(node.calls)
-    return signed.select(*[F.col(f"r.{column_name(i)}") for i in range(width)], F.col(f"r.{WEIGHT}"))
+    sums = _sums(node, contributions, (OLD, NEW))
+    changed = " OR ".join(f"{OLD}_{a.name} <> {NEW}_{a.name}" for a in _accumulators(node))
+    first = len(node.keys)
+    names = ["there", *(column_name(first + i) for i in range(len(node.calls))), WEIGHT]
+    rows = [
+        ", ".join([_exists(node, side), *_results(node, side), weight]) for side, weight in ((OLD, "-1L"), (NEW, "1L"))
+    ]
+    # Two rows per group out of one: the groups are computed once.
+    columns = [f"k{i} AS {column_name(i)}" for i in range(first)]
+    columns.append(f"stack(2, {rows[0]}, {rows[1]}) AS ({', '.join(names)})")
+    signed = f"SELECT {', '.join(columns)} FROM ({sums}) WHERE {changed}"
+    return select(column_names(first + len(node.calls)), WEIGHT, f"({signed}) WHERE there")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from applier.expressions.emit import emit
+from applier.expressions.emit import spark_sql
 from applier.plan.nodes import Filter
 
 
-def apply_filter(node: Filter, zset: DataFrame) -> DataFrame:
+def apply_filter(node: Filter, zset: str) -> str:
     """σ_p of a Z-set, delta or snapshot alike.   Reads no trace, keeps no state."""
-    return zset.where(emit(node.predicate))
+    return f"SELECT * FROM ({zset}) WHERE {spark_sql(node.predicate)}"

@@ -1,4 +1,4 @@
-"""Node -> its delta rule and its snapshot rule: the table of contents of this folder.
+"""Node -> its delta rule and its snapshot rule, as SELECT texts: the table of contents of this folder.
 
 The law of every line here: delta(node) = snapshot(node, after) − snapshot(node, before).
 """
@@ -6,8 +6,6 @@ The law of every line here: delta(node) = snapshot(node, after) − snapshot(nod
 from __future__ import annotations
 
 from typing import assert_never
-
-from pyspark.sql import DataFrame
 
 from applier.operators.aggregate import delta_aggregate, snapshot_aggregate
 from applier.operators.filter import apply_filter
@@ -18,7 +16,7 @@ from applier.operators.scan import delta_scan, snapshot_scan
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs) -> DataFrame:
+def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
     """The node's whole result at one end of the window."""
     match node:
         case Scan():
@@ -35,7 +33,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> DataFrame:
             assert_never(node)
 
 
-def delta(node: Node, inputs: Inputs) -> DataFrame | None:
+def delta(node: Node, inputs: Inputs) -> str | None:
     """What the window changes in the node's result; None when it is proven to change nothing."""
     match node:
         case Scan():

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from pyspark.sql import DataFrame
-
 from applier.plan.nodes import Scan
 
 
@@ -18,14 +16,14 @@ class Side(Enum):
 
 
 class Inputs(Protocol):
-    """The traces as seen through one window; frames are Z-sets of the scan's columns."""
+    """The traces as seen through one window; each answer is a SELECT of the scan's columns and their weight."""
 
     @property
     def small(self) -> bool:
         """Whether the window's deltas are small enough to broadcast."""
 
-    def delta(self, scan: Scan) -> DataFrame | None:
+    def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side) -> DataFrame:
+    def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from applier.expressions.emit import emit
+from applier.expressions.emit import spark_sql
 from applier.plan.nodes import Project
-from applier.zset import WEIGHT, weighted
+from applier.zset import WEIGHT, select
 
 
-def apply_project(node: Project, zset: DataFrame) -> DataFrame:
+def apply_project(node: Project, zset: str) -> str:
     """π_e of a Z-set, delta or snapshot alike.   Reads no trace, keeps no state."""
-    return zset.select(*weighted([emit(e) for e in node.exprs], F.col(WEIGHT)))
+    return select([spark_sql(e) for e in node.exprs], WEIGHT, f"({zset})")

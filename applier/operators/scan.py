@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from applier.operators.inputs import Inputs, Side
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, side: Side, inputs: Inputs) -> DataFrame:
+def snapshot_scan(node: Scan, side: Side, inputs: Inputs) -> str:
     """R at one end of the window."""
     return inputs.snapshot(node, side)
 
 
-def delta_scan(node: Scan, inputs: Inputs) -> DataFrame | None:
+def delta_scan(node: Scan, inputs: Inputs) -> str | None:
     """ΔR.   Keeps no state."""
     return inputs.delta(node)

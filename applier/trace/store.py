@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from applier.trace.trace import Base, Trace
-from applier.zset import WEIGHT, column_names, net
+from applier.trace.trace import Base, Trace, create_view
+from applier.zset import WEIGHT, column_names
 from shared_schema import avro
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Offsets
@@ -78,7 +78,7 @@ class TraceStore:
                 self._spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}").collect()
                 version = self._latest_version(path)
             frame = self._read(path, version)
-        trace.rebase(Base(frontier, frame, version, entry["rows"]))
+        trace.rebase(self._base(frontier, frame, version, entry["rows"]))
         return trace
 
     def _latest_version(self, path: str) -> int:
@@ -97,19 +97,24 @@ class TraceStore:
         rows = trace.overlay(Window(base.frontier, frontier))
         width = len(trace.schema.columns)
         if not rows.num_rows:
-            return Base(frontier, base.frame, base.version, base.rows)
+            return replace(base, frontier=frontier)
         path = self._path(trace)
-        added = self._spark.createDataFrame(rows.select([*column_names(width), WEIGHT]))
+        added = trace.frame(rows)
         compact = base.frame is not None and self._withdrawn(base.frame, added) > COMPACT_AT
         if compact and base.frame is not None:
-            whole = net(base.frame.unionAll(added), width)
-            whole.coalesce(1).write.format("delta").mode("overwrite").save(path)
+            names = column_names(width)
+            whole = base.frame.unionAll(added).groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT))
+            whole.where(F.col(WEIGHT) != 0).coalesce(1).write.format("delta").mode("overwrite").save(path)
         else:
             mode = "append" if base.frame is not None else "overwrite"
             added.coalesce(1).write.format("delta").mode(mode).option("overwriteSchema", mode == "overwrite").save(path)
         version = self._latest_version(path)
         frame = self._read(path, version)
-        return Base(frontier, frame, version, frame.count())
+        return self._base(frontier, frame, version, frame.count())
+
+    @staticmethod
+    def _base(frontier: Lsn, frame: DataFrame | None, version: int | None, rows: int) -> Base:
+        return Base(frontier, frame, None if frame is None else create_view(frame), version, rows)
 
     @staticmethod
     def _withdrawn(base: DataFrame, added: DataFrame) -> float:

@@ -9,32 +9,44 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN, SEQ, RowFitter, to_arrow, trace_schema
-from applier.zset import WEIGHT, column_name, column_names, net
+from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.change_row import ChangeRow, Op, Value
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import LSN_MAX, ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableSchema
+
+_view_numbers = count()
 
 
 @dataclass(frozen=True)
 class Base:
-    """The relation's Z-set at `frontier`; `frame` is None while it is empty."""
+    """The relation's Z-set at `frontier`; `frame` and `view` are None while it is empty."""
 
     frontier: Lsn
     frame: DataFrame | None
+    view: str | None
     version: int | None
     rows: int
 
 
-EMPTY_BASE = Base(ORIGIN, None, None, 0)
+EMPTY_BASE = Base(ORIGIN, None, None, None, 0)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A trace through one window, taken at one moment: what is durable, what came before, what is new."""
+
+    base: Base
+    before: pa.Table
+    delta: pa.Table
 
 
 class Trace:
@@ -48,14 +60,23 @@ class Trace:
         """Why the trace can no longer follow its relation, if so."""
         self._spark = spark
         self._base = base
+        self._retired: Base | None = None
         self._overlay: list[pa.Table] = []
         self._lock = threading.Lock()
         self._fitters: dict[TableSchema, RowFitter] = {}
+        ddl = [f"{column_name(i)} {column.type.spark_ddl}" for i, column in enumerate(schema.columns)]
+        self._frame_ddl = ", ".join([*ddl, f"{WEIGHT} bigint"])
 
     @property
     def base(self) -> Base:
         """The durable part."""
         return self._base
+
+    @property
+    def overlay_rows(self) -> int:
+        """How many rows are only in memory."""
+        with self._lock:
+            return sum(chunk.num_rows for chunk in self._overlay)
 
     def overlay(self, window: Window) -> pa.Table:
         """The change rows of a window; it may not begin before the base."""
@@ -63,25 +84,24 @@ class Trace:
             chunks = list(self._overlay)
         return self._within(chunks, window)
 
+    def parts(self, window: Window) -> Parts:
+        """Base and overlay together: a checkpoint that moves rows between them is never seen half done."""
+        with self._lock:
+            base, chunks = self._base, list(self._overlay)
+        old = max(window.old, base.frontier)
+        if window.old and window.old < base.frontier:
+            raise AssertionError(f"window {window} of {self.schema.table} begins before its base at {base.frontier}")
+        before, delta = Window(base.frontier, old), Window(old, max(old, window.new))
+        return Parts(base, self._within(chunks, before), self._within(chunks, delta))
+
     def _within(self, chunks: list[pa.Table], window: Window) -> pa.Table:
-        inside = []
+        inside = [trace_schema(self.schema.columns).empty_table()]
         for chunk in chunks:
             lsn = chunk[LSN]
-            keep = pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value))
-            part = chunk.filter(keep)
+            part = chunk.filter(pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value)))
             if part.num_rows:
                 inside.append(part)
-        return pa.concat_tables(inside) if inside else trace_schema(self.schema.columns).empty_table()
-
-    def has_rows(self, window: Window) -> bool:
-        """Whether anything changed in the window."""
-        return int(self.overlay(window).num_rows) > 0
-
-    @property
-    def overlay_rows(self) -> int:
-        """How many rows are only in memory."""
-        with self._lock:
-            return sum(chunk.num_rows for chunk in self._overlay)
+        return pa.concat_tables(inside)
 
     def append(self, arrivals: Sequence[Arrival]) -> None:
         """Add complete rows in stamp order. What does not fit marks the trace broken and is kept out."""
@@ -113,48 +133,45 @@ class Trace:
 
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""
-        width = len(self.schema.columns)
-        everything = self._frame(self._base, self._chunks(), range(width))
-        held = net(everything, width).toArrow()
-        if not held.num_rows:
-            return
-        held = held.set_column(width, WEIGHT, pc.negate(held[WEIGHT]))
+        parts = self.parts(Window(ORIGIN, Lsn(LSN_MAX)))
+        everything = self.frame(parts.delta)
+        if parts.base.frame is not None:
+            everything = everything.unionAll(parts.base.frame)
+        names = column_names(len(self.schema.columns))
+        grouped = everything.groupBy(*names).agg({WEIGHT: "sum"}).toDF(*names, WEIGHT)
+        held = grouped.where(f"{WEIGHT} <> 0").selectExpr(*names, f"-{WEIGHT} AS {WEIGHT}").toArrow()
         stamps = [pa.array([v] * held.num_rows, pa.int64()) for v in (row.stamp.lsn.value, row.stamp.seq)]
         chunk = held.append_column(LSN, stamps[0]).append_column(SEQ, stamps[1])
         self._add_chunk(chunk.cast(trace_schema(self.schema.columns)))
 
-    def _chunks(self) -> pa.Table:
-        with self._lock:
-            return pa.concat_tables([trace_schema(self.schema.columns).empty_table(), *self._overlay])
-
-    def delta(self, window: Window, ordinals: Sequence[int]) -> DataFrame | None:
-        """Change rows of the window as a Z-set of the columns asked for; None when there are none."""
-        rows = self.overlay(window)
-        return self._arrow_frame(rows, ordinals) if rows.num_rows else None
-
-    def snapshot(self, at: Lsn, ordinals: Sequence[int]) -> DataFrame:
-        """The relation at a frontier as a Z-set of the columns asked for (not netted)."""
-        # Base and overlay are taken together: a checkpoint that moves rows between them must not be seen half done.
-        with self._lock:
-            base, chunks = self._base, list(self._overlay)
-        return self._frame(base, self._within(chunks, Window(base.frontier, at)), ordinals)
-
-    def _frame(self, base: Base, overlay: pa.Table, ordinals: Sequence[int]) -> DataFrame:
-        if base.frame is None:
-            return self._arrow_frame(overlay, ordinals)
-        columns = [F.col(column_name(o)).alias(column_name(i)) for i, o in enumerate(ordinals)]
-        below = base.frame.select(*columns, WEIGHT)
-        return below.unionAll(self._arrow_frame(overlay, ordinals)) if overlay.num_rows else below
-
-    def _arrow_frame(self, rows: pa.Table, ordinals: Sequence[int]) -> DataFrame:
-        table = rows.select([*(column_name(o) for o in ordinals), WEIGHT])
-        return self._spark.createDataFrame(table.rename_columns([*column_names(len(ordinals)), WEIGHT]))
+    def frame(self, rows: pa.Table) -> DataFrame:
+        """Overlay rows as a Z-set in Spark, without their stamps, in exactly the carriers' types."""
+        width = len(self.schema.columns)
+        return self._spark.createDataFrame(rows.select([*column_names(width), WEIGHT]), self._frame_ddl)
 
     def rebase(self, base: Base) -> None:
-        """Take a newer base and forget the overlay rows it now holds."""
+        """Take a newer base and forget the overlay rows it now holds.
+
+        The base before the last is released: a tick that began before this call may still read the last one.
+        """
         with self._lock:
             previous, self._base = self._base, base
             later = [c.filter(pc.greater_equal(c[LSN], base.frontier.value)) for c in self._overlay]
             self._overlay = [c for c in later if c.num_rows]
-        if previous.frame is not None:
-            previous.frame.unpersist()
+            retired, self._retired = self._retired, previous
+        if retired is not None and retired.frame is not None and retired.view not in (base.view, previous.view):
+            drop_view(self._spark, retired.view)
+            retired.frame.unpersist()
+
+
+def create_view(frame: DataFrame) -> str:
+    """Give a frame a name that SQL texts can use."""
+    name = f"pgt_{next(_view_numbers)}"
+    frame.createOrReplaceTempView(name)
+    return name
+
+
+def drop_view(spark: SparkSession, name: str | None) -> None:
+    """Take the name back."""
+    if name is not None:
+        spark.catalog.dropTempView(name)

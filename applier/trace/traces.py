@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import Self
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from applier.operators.inputs import Side
 from applier.plan.nodes import Scan
 from applier.trace.inbox import Arrival
-from applier.trace.trace import Trace
+from applier.trace.trace import Parts, Trace, create_view, drop_view
+from applier.zset import WEIGHT, column_name, select
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
@@ -26,6 +28,10 @@ class Traces:
     def __init__(self, spark: SparkSession, loaded: Iterable[Trace] = ()) -> None:
         self._spark = spark
         self._traces: dict[TableId, Trace] = {trace.schema.table: trace for trace in loaded}
+
+    def through(self, window: Window) -> WindowInputs:
+        """The traces as the operators see them."""
+        return WindowInputs(self._spark, self, window)
 
     def __iter__(self) -> Iterator[Trace]:
         return iter(list(self._traces.values()))
@@ -60,36 +66,65 @@ class Traces:
     def changed(self, tables: Iterable[TableId], window: Window) -> bool:
         """Whether any of the relations has a change row in the window; no Spark is asked."""
         present = (self._traces[table] for table in tables if table in self._traces)
-        return any(trace.has_rows(window) for trace in present)
+        return any(int(trace.overlay(window).num_rows) > 0 for trace in present)
 
 
-@dataclass(frozen=True)
 class WindowInputs:
-    """The traces through one window: the Inputs of the operators."""
+    """The traces through one window: the Inputs of the operators. Frames are made once and shared by all who ask.
 
-    traces: Traces
-    window: Window
-    tables: frozenset[TableId]
+    A context: leaving it takes back the names of its frames.
+    """
+
+    def __init__(self, spark: SparkSession, traces: Traces, window: Window) -> None:
+        self.window = window
+        self._spark = spark
+        self._traces = traces
+        self._parts: dict[TableId, Parts] = {}
+        self._views: dict[tuple[TableId, str], str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for view in self._views.values():
+            drop_view(self._spark, view)
 
     @property
     def small(self) -> bool:
         """Whether the window's change rows are few."""
-        present = (trace for table in self.tables if (trace := self.traces.get(table)))
-        return sum(int(trace.overlay(self.window).num_rows) for trace in present) <= SMALL_WINDOW_ROWS
+        return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
 
-    def delta(self, scan: Scan) -> DataFrame | None:
+    def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only."""
-        trace, ordinals = self._resolve(scan)
-        return trace.delta(self.window, ordinals)
+        parts = self._of(scan.table)
+        return self._select(scan, self._view(scan.table, "delta", parts.delta)) if parts.delta.num_rows else None
 
-    def snapshot(self, scan: Scan, side: Side) -> DataFrame:
+    def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window, the scan's columns only."""
-        trace, ordinals = self._resolve(scan)
-        return trace.snapshot(self.window.old if side is Side.BEFORE else self.window.new, ordinals)
+        parts = self._of(scan.table)
+        views = [parts.base.view] if parts.base.view else []
+        if parts.before.num_rows or not views:
+            views.append(self._view(scan.table, "before", parts.before))
+        if side is Side.AFTER and parts.delta.num_rows:
+            views.append(self._view(scan.table, "delta", parts.delta))
+        return " UNION ALL ".join(self._select(scan, view) for view in views)
 
-    def _resolve(self, scan: Scan) -> tuple[Trace, list[int]]:
-        trace = self.traces.get(scan.table)
+    def _trace(self, table: TableId) -> Trace:
+        trace = self._traces.get(table)
         if trace is None:
-            raise AssertionError(f"{scan.table} was not captured before it was read")
-        places = {column.name: i for i, column in enumerate(trace.schema.columns)}
-        return trace, [places[name] for name in scan.columns]
+            raise AssertionError(f"{table} was not captured before it was read")
+        return trace
+
+    def _of(self, table: TableId) -> Parts:
+        if table not in self._parts:
+            self._parts[table] = self._trace(table).parts(self.window)
+        return self._parts[table]
+
+    def _view(self, table: TableId, which: str, rows: pa.Table) -> str:
+        if (table, which) not in self._views:
+            self._views[table, which] = create_view(self._trace(table).frame(rows))
+        return self._views[table, which]
+
+    def _select(self, scan: Scan, view: str) -> str:
+        places = {column.name: i for i, column in enumerate(self._trace(scan.table).schema.columns)}
+        return select([column_name(places[name]) for name in scan.columns], WEIGHT, view)
