@@ -72,6 +72,8 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         stack.callback(publisher.abort)
         state = read_state(settings)
         point = verify_taken(point, state)
+        if state.progress is not None:
+            publisher.remember(state.progress.end_offsets)
         frontier.resume(point.frontier)
         watch = CaptureWatch(database_url, settings.publications)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)

@@ -38,6 +38,7 @@ class Publisher:
         self._progress_topic = progress_topic(settings.topic_prefix)
         self._open = False
         self._offsets: Offsets = {}
+        self._ends: Offsets = {}
         self._failed: KafkaError | None = None
         self._producer = Producer(
             {
@@ -52,6 +53,10 @@ class Publisher:
             }
         )
         self._repeat(self._producer.init_transactions, "taking over the slot's transactions")
+
+    def remember(self, ends: Offsets) -> None:
+        """Take over the end offsets of the last progress record: every later one names all partitions."""
+        self._ends = _later(ends, self._ends)
 
     def append(self, topic: str, codec: ChangeCodec, row: ChangeRow) -> None:
         """Add a row to the open Kafka transaction, opening one if needed."""
@@ -71,7 +76,8 @@ class Publisher:
         self._drain()
         records: list[Capture | Progress] = [*captures]
         if progress is not None:
-            records.append(progress(self._offsets))
+            self._ends = _later(self._ends, self._offsets)
+            records.append(progress(self._ends))
         for record in records:
             self._produce(self._progress_topic, record.encode(), record.key, 0)
         self._repeat(self._producer.commit_transaction, "committing a transaction")
@@ -162,3 +168,8 @@ class Publisher:
             f"a change row of {len(value or b'')} bytes does not fit into topic {topic}: {error.str()}",
             hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
         )
+
+
+def _later(old: Offsets, new: Offsets) -> Offsets:
+    """Both maps as one; a partition in both stands at the new offset."""
+    return {topic: old.get(topic, {}) | new.get(topic, {}) for topic in old.keys() | new.keys()}

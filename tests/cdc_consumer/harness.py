@@ -178,12 +178,14 @@ def check_frontiers(content: Content, prefix: str) -> None:
     """Frontiers only grow, and each is true when it appears: no row from before it comes in a later transaction."""
     reached, frontier = dict[tuple[str, int], int](), 0
     for record in content.progress:
+        named = {(t.removeprefix(f"{prefix}."), int(p)) for t, ps in record["end_offsets"].items() for p in ps}
+        assert named >= reached.keys(), "a progress record names every partition written so far"
         for topic, partitions in record["end_offsets"].items():
             table = topic.removeprefix(f"{prefix}.")
             for partition, end in ((int(p), e) for p, e in partitions.items()):
                 begin = reached.get((table, partition), 0)
                 rows = [r for r in content.rows[table] if r.partition == partition and begin <= r.offset < end]
-                assert rows, f"a progress record speaks of rows of {table} that are not there"
+                assert rows or end == begin, f"a progress record speaks of rows of {table} that are not there"
                 assert all(r.lsn >= frontier for r in rows), f"a row of {table} is late"
                 assert all(r.snapshot or r.lsn < position(record["frontier"]) for r in rows)
                 reached[table, partition] = end
