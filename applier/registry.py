@@ -28,7 +28,9 @@ class Registered:
     pgt_relid: int
     pgt_schema: str
     pgt_name: str
+    original_query: str
     defining_query: str
+    created_at: datetime
     status: str
     frontier: str | None
 
@@ -75,7 +77,8 @@ class Registry:
         """Every stream table, oldest first."""
         with self._connection.cursor(row_factory=class_row(Registered)) as cursor:
             return cursor.execute(
-                "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.defining_query, s.status,"
+                "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
+                " s.defining_query, s.created_at, s.status,"
                 " f.frontier::text AS frontier FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) ORDER BY s.pgt_id"
             ).fetchall()

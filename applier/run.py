@@ -14,7 +14,7 @@ from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.database import Connection, Database
-from applier.definition.define import define
+from applier.definition.define import Written, define
 from applier.engine import Engine
 from applier.errors import AnotherApplier, Infrastructure, InstallError
 from applier.jars import SPARK_JARS, ensure
@@ -117,7 +117,8 @@ class Applier:
         definitions = self._database()
 
         def definer(row: Registered) -> StreamTable:
-            definition = define(definitions.connection, row.defining_query, "pg_catalog")
+            written = Written(row.original_query, row.created_at)
+            definition = define(definitions.connection, row.defining_query, "pg_catalog", written)
             columns = tuple(Column(name, kind) for name, kind in definition.columns)
             return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 

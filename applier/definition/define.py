@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +30,34 @@ class Definition:
     canonical: str
 
 
-def define(connection: psycopg.Connection[Any], query: str, search_path: str) -> Definition:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the user wrote, and when PostgreSQL analysed it: 'today' is only to be seen there."""
+
+    text: str
+    at: datetime.datetime
+
+
+def define(
+    connection: psycopg.Connection[Any], query: str, search_path: str, written: Written | None = None
+) -> Definition:
     """Analyse the query on the server and plan it; nothing stays behind on the server.
+
+    `written` is the original of a query that is a canonical text by now.
 
     Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be kept exact.
     """
     with rolled_back(connection, search_path) as catalog:
         analysed = analyse(connection, catalog, query)
         try:
-            return _define(analysed, catalog)
+            return _define(analysed, catalog, written or Written(analysed.query, analysed.analysed_at))
         except Refused as refused:
             raise refused.located(refused.place or _place(analysed, refused)) from refused.__cause__
 
 
-def _define(analysed: Analysed, catalog: Catalog) -> Definition:
+def _define(analysed: Analysed, catalog: Catalog, written: Written) -> Definition:
     tree = read_query(analysed.tree, analysed.major)
-    refuse_special_times(analysed.query, tree, analysed.analysed_at)
+    refuse_special_times(written.text, tree, written.at)
     root = build(tree, catalog, gather(tree, catalog))
     return Definition(
         plan=StreamPlan(root, tuple(c.name for c in analysed.columns)),

@@ -67,12 +67,13 @@ def run_shop(console: Console, stack: Stack) -> int:
             connection.execute("SELECT pgtrickle.wait_for(%s, timeout => '5 min')", (name,))
         console.print(f"all three are filled after {time.monotonic() - filling:.1f} s; now {SECONDS:.0f} s of writing")
         writer = Writer(url, TRANSACTIONS_PER_SECOND)
-        thread = writer.start()
+        threads = writer.start()
         try:
             checks = watch(console, connection, writer)
         finally:
             writer.stop()
-            thread.join()
+            for thread in threads:
+                thread.join()
         if writer.error is not None:
             console.print(f"the writer failed: {writer.error}", style="red")
             return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psycopg
@@ -44,28 +45,37 @@ class Writer:
     _stop: threading.Event = field(default_factory=threading.Event)
     _random: random.Random = field(default_factory=lambda: random.Random(7))
 
-    def start(self) -> threading.Thread:
-        """Begin writing; `stop` ends it."""
-        thread = threading.Thread(target=self._run, name="writer")
-        thread.start()
-        return thread
+    def start(self) -> list[threading.Thread]:
+        """Begin writing and probing; `stop` ends both."""
+        threads = [
+            threading.Thread(target=self._guarded, args=(work,), name="writer") for work in (self._write, self._probe)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
 
     def stop(self) -> None:
         """Write no more."""
         self._stop.set()
 
-    def _run(self) -> None:
+    def _guarded(self, work: Callable[[psycopg.Connection[tuple[object, ...]]], None]) -> None:
         try:
             with psycopg.connect(self.url, autocommit=True) as connection:
-                probed = time.monotonic()
-                while not self._stop.wait(1 / self.per_second):
-                    self._transaction(connection)
-                    if time.monotonic() - probed > 1:
-                        probed = time.monotonic()
-                        connection.execute("SELECT pgtrickle.wait_for('revenue_by_segment')")
-                        self.latencies_s.append(time.monotonic() - probed)
+                work(connection)
         except psycopg.Error as error:
             self.error = error
+
+    def _write(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        while not self._stop.wait(1 / self.per_second):
+            self._transaction(connection)
+
+    def _probe(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        """From a commit until the joined stream table includes it."""
+        while not self._stop.wait(0.5):
+            connection.execute("UPDATE customers SET name = name WHERE id = 1")
+            began = time.monotonic()
+            connection.execute("SELECT pgtrickle.wait_for('revenue_by_segment')")
+            self.latencies_s.append(time.monotonic() - began)
 
     def _transaction(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
         r = self._random

@@ -36,10 +36,17 @@ def test_installing_twice_changes_nothing(db: Connection) -> None:
 
 def test_the_table_has_exactly_the_types_of_the_query(db: Connection) -> None:
     create(db, "big", "SELECT id, amount, note, amount * 2 AS twice FROM orders WHERE amount > 10")
-    types = rows(db, "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-                     " WHERE attrelid = 'big'::regclass AND attnum > 0 ORDER BY attnum")
-    assert types == [("id", "integer"), ("amount", "numeric(10,2)"), ("note", "character varying(20)"),
-                     ("twice", "numeric")]
+    types = rows(
+        db,
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+        " WHERE attrelid = 'big'::regclass AND attnum > 0 ORDER BY attnum",
+    )
+    assert types == [
+        ("id", "integer"),
+        ("amount", "numeric(10,2)"),
+        ("note", "character varying(20)"),
+        ("twice", "numeric"),
+    ]
 
 
 def test_the_stored_query_means_the_same_under_any_search_path(db: Connection) -> None:
@@ -59,9 +66,11 @@ def test_sources_are_recorded_published_and_complete_in_the_log(db: Connection) 
 
 
 def test_partitions_are_captured_through_their_root(db: Connection) -> None:
-    db.execute("CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at);"
-               "CREATE TABLE parted_a PARTITION OF parted FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
-               "CREATE TABLE parted_b PARTITION OF parted FOR VALUES FROM ('2021-01-01') TO ('2022-01-01')")
+    db.execute(
+        "CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at);"
+        "CREATE TABLE parted_a PARTITION OF parted FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
+        "CREATE TABLE parted_b PARTITION OF parted FOR VALUES FROM ('2021-01-01') TO ('2022-01-01')"
+    )
     create(db, "st", "SELECT id FROM parted")
     assert rows(db, "SELECT tablename FROM pg_publication_tables WHERE pubname = 'pg_trickle'") == [("parted",)]
     assert rows(db, "SELECT DISTINCT relreplident FROM pg_class WHERE relname IN ('parted_a', 'parted_b')") == [("f",)]

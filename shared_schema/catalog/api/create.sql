@@ -86,6 +86,13 @@ BEGIN
     END IF;
 END $$;
 
+-- A view's query with every name qualified and every constant printed as it is read back under the default settings.
+CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
+SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
+    SELECT pg_get_viewdef(view_oid)
+$$;
+
 CREATE OR REPLACE FUNCTION pgtrickle._create_stream_table(
     name text, query text, schedule text, refresh_mode text, caller_path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -107,7 +114,7 @@ BEGIN
     EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
     PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
     view_oid := format('pg_temp.%I', view_name)::regclass::oid;
-    canonical := pg_get_viewdef(view_oid);
+    canonical := pgtrickle._canonical(view_oid);
     EXECUTE format('CREATE TABLE %I.%I AS TABLE pg_temp.%I WITH NO DATA',
                    target.schema_name, target.table_name, view_name);
     INSERT INTO pgtrickle.pgt_stream_tables
