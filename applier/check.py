@@ -61,7 +61,9 @@ def check(connection: psycopg.Connection[tuple[object, ...]], table: TableId) ->
         parts = {"t": sql.Identifier(table.schema, table.name), "q": sql.SQL(query)}
         count = connection.execute(sql.SQL("SELECT count(*) FROM {t}").format(**parts)).fetchone()
         missing = _rows(connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM {t} t", parts)
-        unexpected = _rows(connection, "SELECT (t.*)::text FROM {t} t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", parts)
+        unexpected = _rows(
+            connection, "SELECT (t.*)::text FROM {t} t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", parts
+        )
     at = Lsn.parse(str(frontier[0])) if frontier else Lsn(0)
     return Checked(table, at, int(str(count[0])) if count else 0, missing, unexpected)
 
