@@ -20,7 +20,7 @@ from applier.trace.rows import LSN, SEQ, RowFitter, to_arrow, trace_schema
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.change_row import ChangeRow, Op, Value
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import LSN_MAX, ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableSchema
 
 _view_numbers = count()
@@ -133,7 +133,7 @@ class Trace:
 
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""
-        parts = self.parts(Window(ORIGIN, Lsn(LSN_MAX)))
+        parts = self.parts(Window(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
         everything = self.frame(parts.delta)
         if parts.base.frame is not None:
             everything = everything.unionAll(parts.base.frame)
