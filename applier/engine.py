@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from applier.errors import AnotherApplier, Infrastructure
 from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
 from applier.stream_table import Status, StreamTable, TableDelta
+from applier.tick import Outcome
 from applier.trace.inbox import Inbox
 from applier.trace.store import Manifest
 from applier.trace.traces import Traces, WindowInputs
@@ -48,6 +50,7 @@ class Engine:
     """None when nothing is to be published."""
     delta_sink: DeltaSink | None
     manifest: Manifest
+    workers: ThreadPoolExecutor
     frontier: Lsn = ORIGIN
     """Of the last whole tick."""
     publisher: Publisher | None = None
@@ -56,6 +59,7 @@ class Engine:
     unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
     _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
+    _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take_in(self) -> Lsn:
         """Inbox -> traces."""
@@ -133,14 +137,25 @@ class Engine:
         with self.traces.through(Window(since, at)) as inputs:
             return compute(self.spark, table, inputs)
 
-    def compute(self, table: StreamTable, window: Window) -> TableDelta | None:
-        """The delta, unless no source changed."""
+    def compute(self, work: Sequence[tuple[StreamTable, Window]]) -> Iterator[Outcome]:
+        """Independent stream tables side by side: planning is most of a small query's time, and it uses one core."""
+        return self.workers.map(self._compute, work)
+
+    def _compute(self, work: tuple[StreamTable, Window]) -> Outcome:
+        table, window = work
         if window.old and not self.traces.changed(table.sources, window):
             return None
-        if window not in self._inputs:
-            self._inputs[window] = self.traces.through(window)
-        with metrics.COMPUTE_SECONDS.time():
-            return compute(self.spark, table, self._inputs[window])
+        with self._inputs_lock:
+            if window not in self._inputs:
+                self._inputs[window] = self.traces.through(window)
+            inputs = self._inputs[window]
+        try:
+            with metrics.COMPUTE_SECONDS.time():
+                return compute(self.spark, table, inputs)
+        except TrickleError as error:
+            if error.retryable:
+                raise
+            return error
 
     def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
         """PostgreSQL first: from its commit on the delta is owed to the others."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import psycopg
@@ -142,6 +143,9 @@ class Applier:
             open_publisher=open_publisher if settings.publish_sink else None,
             delta_sink=DeltaSink(settings.delta_root) if settings.delta_sink else None,
             manifest=manifest,
+            workers=self._cleanup.enter_context(
+                ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="compute")
+            ),
         )
         maintenance = Maintenance(
             engine=engine,

@@ -40,6 +40,7 @@ def spark_session(
         "spark.sql.decimalOperations.allowPrecisionLoss": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "2",
+        "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "64m",
         "spark.sql.codegen.cache.maxEntries": "2000",

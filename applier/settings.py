@@ -35,8 +35,9 @@ class ApplierSettings(SharedSettings):
     pipeline_batch_size: int = Field(
         default=4_096, ge=1, le=1_000_000, description="rows per COPY + MERGE batch of one window"
     )
+    max_parallel_workers: int = Field(default=4, ge=1, le=64, description="stream tables computed at the same time")
     checkpoint_rows: int = Field(
-        default=50_000,
+        default=10_000,
         ge=100,
         le=10_000_000,
         description="rows a trace holds in memory before they go to its Delta table",

@@ -5,14 +5,18 @@ Reads as the flow and holds no logic of its own: the steps are the ports it is g
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
-from applier.errors import Infrastructure
 from applier.registry import Registered
 from applier.stream_table import StreamTable, TableDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
+
+Outcome = TableDelta | TrickleError | None
+"""A delta; why there is none and cannot be; or None when nothing changed."""
 
 
 class Ports(Protocol):
@@ -30,8 +34,8 @@ class Ports(Protocol):
     def ready(self, table: StreamTable, frontier: Lsn) -> bool:
         """Whether every relation it reads is known as of the frontier."""
 
-    def compute(self, table: StreamTable, window: Window) -> TableDelta | None:
-        """Its net delta; None when nothing changed."""
+    def compute(self, work: Sequence[tuple[StreamTable, Window]]) -> Iterator[Outcome]:
+        """The net delta of each, in order; several at a time."""
 
     def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
         """Rows and frontier into PostgreSQL, then the delta is owed to the other sinks."""
@@ -50,26 +54,32 @@ def run_tick(ports: Ports) -> Lsn:
     """Advance every stream table to the frontier of what has arrived; return it. Safe to repeat after any failure."""
     frontier = ports.take_in()
     as_of = datetime.now(UTC)
+    due = [(r, t) for r, t in ports.stream_tables() if r.lsn <= frontier and ports.ready(t, frontier)]
+    due = [(r, t) for r, t in due if not r.lsn or _succeeds(ports, r, partial(ports.catch_up, t, r.lsn))]
+    behind = [(r, t) for r, t in due if r.lsn < frontier]
     unchanged: dict[Lsn, list[int]] = {}
-    for registered, table in ports.stream_tables():
-        at = registered.lsn
-        if at > frontier or not ports.ready(table, frontier):
-            continue
-        try:
-            if at:
-                ports.catch_up(table, at)
-            if at == frontier:
-                continue
-            delta = ports.compute(table, Window(at, frontier))
-            if delta is None or (at and not delta.rows.num_rows):
-                unchanged.setdefault(at, []).append(table.id)
-            else:
-                ports.write_back(table, delta, as_of)
-        except Infrastructure:
-            raise
-        except TrickleError as error:
-            ports.suspend(registered, error)
+    outcomes = ports.compute([(table, Window(registered.lsn, frontier)) for registered, table in behind])
+    for (registered, table), outcome in zip(behind, outcomes, strict=True):
+        match outcome:
+            case TrickleError():
+                ports.suspend(registered, outcome)
+            case TableDelta() if outcome.is_fill or outcome.rows.num_rows:
+                _succeeds(ports, registered, partial(ports.write_back, table, outcome, as_of))
+            case _:
+                unchanged.setdefault(registered.lsn, []).append(table.id)
     for at, ids in unchanged.items():
         ports.advance(ids, Window(at, frontier), as_of)
     ports.publish()
     return frontier
+
+
+def _succeeds(ports: Ports, registered: Registered, step: Callable[[], None]) -> bool:
+    """Do it; what fails for good takes this one stream table out of service and nothing else."""
+    try:
+        step()
+    except TrickleError as error:
+        if error.retryable:
+            raise
+        ports.suspend(registered, error)
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Self
 
@@ -81,6 +82,7 @@ class WindowInputs:
         self._traces = traces
         self._parts: dict[TableId, Parts] = {}
         self._views: dict[tuple[TableId, str], str] = {}
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +94,8 @@ class WindowInputs:
     @property
     def small(self) -> bool:
         """Whether the window's change rows are few."""
-        return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
+        with self._lock:
+            return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
 
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only."""
@@ -116,14 +119,16 @@ class WindowInputs:
         return trace
 
     def _of(self, table: TableId) -> Parts:
-        if table not in self._parts:
-            self._parts[table] = self._trace(table).parts(self.window)
-        return self._parts[table]
+        with self._lock:
+            if table not in self._parts:
+                self._parts[table] = self._trace(table).parts(self.window)
+            return self._parts[table]
 
     def _view(self, table: TableId, which: str, rows: pa.Table) -> str:
-        if (table, which) not in self._views:
-            self._views[table, which] = create_view(self._trace(table).frame(rows))
-        return self._views[table, which]
+        with self._lock:
+            if (table, which) not in self._views:
+                self._views[table, which] = create_view(self._trace(table).frame(rows))
+            return self._views[table, which]
 
     def _select(self, scan: Scan, view: str) -> str:
         places = {column.name: i for i, column in enumerate(self._trace(scan.table).schema.columns)}
