@@ -1,8 +1,13 @@
-"""Names and help texts of everything the applier measures."""
+"""Names and help texts of everything the applier measures, and how it is."""
 
 from __future__ import annotations
 
+import time
+
 from prometheus_client import Counter, Gauge, Histogram
+
+ALIVE_WITHIN_S = 600.0
+"""A tick may compute for minutes (a large fill); one that takes longer is stuck."""
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -19,3 +24,20 @@ TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because 
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
 DELTA_DIVERGED = Counter("pg_trickle_delta_diverged_total", "Delta writes that met other rows than expected")
 DELTA_FAILURES = Counter("pg_trickle_delta_failures_total", "Delta writes that failed and are tried again")
+
+
+class Condition:
+    """Alive while the loop turns, ready once a tick was done."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self._beat = time.monotonic()
+
+    def beat(self) -> None:
+        """The loop turned."""
+        self._beat = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop turned lately."""
+        return time.monotonic() - self._beat < ALIVE_WITHIN_S

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import psycopg
+from prometheus_client import REGISTRY
 
 from applier import metrics
 from applier.apply.delta_lake import DeltaSink
@@ -65,8 +66,9 @@ class Applier:
     def run(self) -> None:
         """Until stopped."""
         with self._cleanup:
-            status = StatusServer(self.settings.metrics_host, self.settings.metrics_port)
-            self._cleanup.enter_context(status)
+            status = metrics.Condition()
+            server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
+            self._cleanup.enter_context(server)
             registry = Registry(self._database(self._lock_out_others))
             registry.stream_tables()
             engine, maintenance, ingest = self._wire(registry)
@@ -174,10 +176,11 @@ class Applier:
         self._failure = error
         self.stopping.set()
 
-    def _loop(self, engine: Engine, ingest: Ingest, status: StatusServer) -> None:
+    def _loop(self, engine: Engine, ingest: Ingest, status: metrics.Condition) -> None:
         failures = 0
         looked = 0.0
         while not self.stopping.is_set():
+            status.beat()
             with self._inbox_lock:
                 self._inbox_lock.wait_for(
                     lambda: engine.inbox.advance() > engine.frontier or self.stopping.is_set(),
@@ -191,7 +194,7 @@ class Applier:
                 ingest.tend()
                 self._tick(engine)
                 failures = 0
-                status.ready()
+                status.ready = True
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1

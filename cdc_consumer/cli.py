@@ -36,18 +36,16 @@ def cli() -> None:
 def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
-    from cdc_consumer.metrics import Metrics, MetricsServer
+    from cdc_consumer.metrics import Metrics
+    from shared_schema.status_server import StatusServer
 
     settings = _settings(flags)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     metrics = Metrics()
-    server = MetricsServer(metrics, settings.metrics_host, settings.metrics_port)
-    try:
+    with StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics):
         pipeline.run(settings, stop, metrics)
-    finally:
-        server.close()
 
 
 @cli.command()

@@ -1,15 +1,12 @@
-"""Prometheus metrics and the small HTTP server that shows them: /metrics, /healthz, /readyz."""
+"""What the consumer counts, and how it is: alive while its loop turns, ready once it streams."""
 
 from __future__ import annotations
 
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from shared_schema.change_row import ChangeRow
-from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
@@ -71,55 +68,3 @@ class Metrics:
     def alive(self) -> bool:
         """Whether the loop turned lately."""
         return time.monotonic() - self._beat < ALIVE_WITHIN_S
-
-
-class MetricsServer:
-    """Serves one Metrics object until closed; port 0 means no server at all."""
-
-    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
-        self._server: ThreadingHTTPServer | None = None
-        if port == 0:
-            return
-        try:
-            self._server = ThreadingHTTPServer((host, port), _handler(metrics))
-        except OSError as error:
-            raise SettingsError(
-                f"cannot listen on {host}:{port}: {error.strerror}", hint="set PG_TRICKLE_METRICS_PORT to a free port"
-            ) from error
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-
-
-def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            match self.path.partition("?")[0]:
-                case "/metrics":
-                    self._answer(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST)
-                case "/healthz":
-                    self._state(metrics.alive, "alive")
-                case "/readyz":
-                    self._state(metrics.ready and metrics.alive, "ready")
-                case _:
-                    self._answer(404, b"see /metrics, /healthz, /readyz\n", "text/plain")
-
-        def _state(self, good: bool, word: str) -> None:
-            self._answer(200 if good else 503, f"{'' if good else 'not '}{word}\n".encode(), "text/plain")
-
-        def _answer(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Scrapes are not worth a log line."""
-
-    return Handler

@@ -1,4 +1,4 @@
 """What both binaries agree on: names, types, records on the wire and tables in the catalog.
 
-Imports nothing of ours and does no IO.
+Imports nothing of ours. The one thing that does IO is the status server both binaries run.
 """

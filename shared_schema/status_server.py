@@ -1,70 +1,80 @@
-"""The small HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (the process lives), `/readyz` (it works)."""
+"""The small HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (it lives), `/readyz` (it works)."""
 
 from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Protocol
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from shared_schema.errors import SettingsError
 
 
+class Condition(Protocol):
+    """How a binary is; asked at every request."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its loop turned lately."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work."""
+
+
 class StatusServer:
-    """Serves on its own thread while the context is open; port 0 serves nothing."""
+    """Serves on a thread of its own while the context is open; port 0 serves nothing."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
-        self._ready = threading.Event()
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, condition: Condition) -> None:
         self._server: ThreadingHTTPServer | None = None
-
-    def ready(self, is_ready: bool = True) -> None:
-        """What /readyz says from now on."""
-        if is_ready:
-            self._ready.set()
-        else:
-            self._ready.clear()
-
-    def _answer(self, path: str) -> tuple[int, str, bytes]:
-        match path:
-            case "/metrics":
-                return 200, CONTENT_TYPE_LATEST, generate_latest(REGISTRY)
-            case "/healthz":
-                return 200, "text/plain", b"alive\n"
-            case "/readyz":
-                return (200, "text/plain", b"ready\n") if self._ready.is_set() else (503, "text/plain", b"starting\n")
-            case _:
-                return 404, "text/plain", b"there is /metrics, /healthz and /readyz\n"
-
-    def __enter__(self) -> StatusServer:
-        if not self._port:
-            return self
-        answer = self._answer
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                code, kind, body = answer(self.path)
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Requests of probes are no news."""
-
+        if port == 0:
+            return
         try:
-            self._server = ThreadingHTTPServer((self._host, self._port), Handler)
+            self._server = ThreadingHTTPServer((host, port), _handler(registry, condition))
         except OSError as error:
             raise SettingsError(
-                f"the metrics address {self._host}:{self._port} is not to be had: {error.strerror}",
+                f"cannot listen on {host}:{port}: {error.strerror}",
                 hint="set PG_TRICKLE_METRICS_PORT to a free port, or to 0 for none",
             ) from error
-        threading.Thread(target=self._server.serve_forever, name="status", daemon=True).start()
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> StatusServer:
+        if self._server is not None:
+            threading.Thread(target=self._server.serve_forever, name="status", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._server:
+        if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
+
+
+def _handler(registry: CollectorRegistry, condition: Condition) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            match self.path.partition("?")[0]:
+                case "/metrics":
+                    self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+                case "/healthz":
+                    self._state(condition.alive, "alive")
+                case "/readyz":
+                    self._state(condition.ready and condition.alive, "ready")
+                case _:
+                    self._answer(404, b"see /metrics, /healthz, /readyz\n", "text/plain")
+
+        def _state(self, good: bool, word: str) -> None:
+            self._answer(200 if good else 503, f"{'' if good else 'not '}{word}\n".encode(), "text/plain")
+
+        def _answer(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Scrapes are not worth a log line."""
+
+    return Handler
