@@ -18,8 +18,9 @@ from applier.definition.grouping import Grouped, distinct, group
 from applier.definition.joins import Frame, Member, conditions, from_members, join
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
+from applier.definition.union import meet
 from applier.plan.expr import Col, Expr, ValueType
-from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
+from applier.plan.nodes import Field, Filter, Node, Project, Scan, UnionAll, fields, row_key
 
 MOST_MEMBERS = 200
 """A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
@@ -61,6 +62,8 @@ class _Builder:
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
         levels = (*outer, query)
+        if query.union is not None:
+            return self._union(query, query.union, needed, levels)
         if not query.distinct:
             return self._select(query, needed, levels)
         visible = [t for t in query.targets if not t.hidden]
@@ -75,6 +78,25 @@ class _Builder:
             node = distinct(everything.node, everything.exprs, keys, self._catalog)
         output = fields(node)
         return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
+
+    def _union(self, query: query_tree.Query, union: query_tree.Union, needed: Sequence[int], levels: Levels) -> Built:
+        targets = [t.expression for t in query.targets if not t.hidden]
+        numbers = [t.number for t in targets if isinstance(t, tree.Var) and t.entry == union.branches[0]]
+        if numbers != list(range(1, 1 + len(targets))) or query.items or query.where is not None:
+            raise unknown("a UNION that does more than to add its branches")
+        parts = [self._branch(levels, number, needed) for number in union.branches]
+        types = [self._catalog.pg_type(*union.types[i]) for i in needed]
+        met = meet([part.exprs for part in parts], types)
+        node = UnionAll(tuple(projected(part.node, exprs) for part, exprs in zip(parts, met, strict=True)))
+        return Built(node, tuple(Col(i, f.type, f.nullable) for i, f in enumerate(fields(node))))
+
+    def _branch(self, levels: Levels, number: int, needed: Sequence[int]) -> Built:
+        self._count()
+        match levels[-1].entries[number - 1]:
+            case query_tree.SubqueryEntry(query=query):
+                return self.query(query, needed, levels)
+            case _:
+                raise unknown("a branch of UNION that is not a query")
 
     def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
         flat = _Flattener(query.entries)
@@ -114,10 +136,7 @@ class _Builder:
         return join(parts, where, lambda condition, frame: self._compiler(frame).compile(condition))
 
     def _member(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
-        self._members += 1
-        if self._members > MOST_MEMBERS:
-            hint = "store a part of it as a stream table of its own"
-            raise Refused(Reason.CONSTRUCT, f"a query with more than {MOST_MEMBERS} members of FROM", hint=hint)
+        self._count()
         match levels[-1].entries[number - 1]:
             case query_tree.TableEntry() as entry:
                 return self._relation(number, entry, reads)
@@ -130,6 +149,12 @@ class _Builder:
                 return self._subquery(number, holders[-1].members[name], reads, holders)
             case _:
                 raise unknown("a member of FROM that is neither a relation nor a subquery")
+
+    def _count(self) -> None:
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            hint = "store a part of it as a stream table of its own"
+            raise Refused(Reason.CONSTRUCT, f"a query with more than {MOST_MEMBERS} members of FROM", hint=hint)
 
     def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> Member:
         relation = self._sources.relations.get(entry.relation)

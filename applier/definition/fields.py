@@ -95,6 +95,17 @@ class Fields:
             raise self._malformed(name)
         return tuple(item for item in value if isinstance(item, Node))
 
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of numbers, written with a letter for their kind first."""
+        value = self.tree(name)
+        items = value if isinstance(value, tuple) else ()
+        texts = [item.text for item in items if isinstance(item, Token)]
+        if not texts or len(texts) != len(items) or texts[0] not in ("i", "o"):
+            raise self._malformed(name)
+        if not all(text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() for text in texts[1:]):
+            raise self._malformed(name)
+        return tuple(int(text) for text in texts[1:])
+
     def location(self) -> int | None:
         """The byte offset of the node's token in the analysed statement, None when the server does not store it."""
         self._taken.add("location")

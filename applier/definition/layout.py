@@ -88,7 +88,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "limitCount": _only("<>", means="LIMIT", hint="apply it when reading the stream table"),
         "limitOption": _any(),
         "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
-        "setOperations": _only("<>", means="UNION, INTERSECT or EXCEPT", hint="make one stream table per branch"),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
         "stmt_location": _any(),
@@ -129,6 +128,8 @@ SPARE: dict[str, dict[str, Spare]] = {
         "ctecoltypmods": _any(),
         "ctecolcollations": _any(),
     },
+    # The types and collations of a branch within branches are those of the whole.
+    "SETOPERATIONSTMT": {"colCollations": _any(), "groupClauses": _only("<>")},
     "FROMEXPR": {},
     "RANGETBLREF": {},
     "JOINEXPR": {
@@ -220,7 +221,6 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
     "SUBSCRIPTINGREF": ("an array subscript", "store the element in a column"),
     "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),
-    "SETOPERATIONSTMT": ("UNION, INTERSECT or EXCEPT", "make one stream table per branch"),
     "COLLATEEXPR": ("COLLATE", "declare the column with that collation"),
     "PARAM": ("a parameter", "write the value"),
     "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
@@ -236,6 +236,13 @@ RANGE_KINDS: dict[int, tuple[str, str]] = {
     8: ("an empty FROM", "read a table"),
 }
 """Range-table entries we know and do not take, by rtekind."""
+
+SET_OPERATIONS: dict[int, tuple[str, str]] = {
+    1: ("UNION", "use UNION ALL, and SELECT DISTINCT over it where rows may repeat"),
+    2: ("INTERSECT", "join the branches"),
+    3: ("EXCEPT", "there is no other form yet"),
+}
+"""Set operations we know and do not take, by code; 1 is taken with ALL."""
 
 JOIN_KINDS: dict[int, tuple[str, str]] = {
     1: ("LEFT JOIN", "use an inner join"),

@@ -14,7 +14,7 @@ from enum import Enum
 from applier.definition import query_tree, tree
 from applier.definition.constants import decode
 from applier.definition.refusal import Place, Reason, Refused
-from applier.definition.sources import members
+from applier.definition.sources import entries_read
 
 _LEXEME = re.compile(
     r"""(?P<comment>--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/)
@@ -120,7 +120,7 @@ def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
         yield from _constants_in(expression)
     for member in query.members.values():
         yield from _constants(member)
-    for number in members(query.items):
+    for number in entries_read(query):
         entry = query.entries[number - 1]
         if isinstance(entry, query_tree.SubqueryEntry):
             yield from _constants(entry.query)

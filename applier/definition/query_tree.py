@@ -87,8 +87,16 @@ class GroupItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL: the range-table entries of its branches, and type and modifier of each column they meet in."""
+
+    branches: tuple[int, ...]
+    types: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """One SELECT."""
+    """One SELECT, or a UNION ALL of several."""
 
     targets: tuple[Target, ...]
     entries: tuple[RangeEntry, ...]
@@ -100,6 +108,7 @@ class Query:
     members: dict[str, Query]
     """WITH: each query by its name."""
     has_aggregates: bool
+    union: Union | None = None
 
     @property
     def aggregates(self) -> bool:

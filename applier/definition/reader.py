@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from applier.definition import query_tree, tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import JOIN_KINDS, NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
+from applier.definition.layout import JOIN_KINDS, NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS, SET_OPERATIONS
 from applier.definition.node_text import MalformedTree, Node, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
+_UNION = 1
 _RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
@@ -39,7 +40,9 @@ def _query(node: Node, major: int) -> query_tree.Query:
     fields = Fields(node, major)
     if fields.integer("commandType") != _SELECT:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
-    fields.harmless("setOperations", "groupingSets", "hasDistinctOn")
+    operations = fields.optional("setOperations")
+    union = None if operations is None else _union(operations, major)
+    fields.harmless("groupingSets", "hasDistinctOn")
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     # A stream table is a multiset, so an order without a limit says nothing about it.
@@ -57,10 +60,37 @@ def _query(node: Node, major: int) -> query_tree.Query:
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
         members=members,
         has_aggregates=fields.flag("hasAggs"),
+        union=union,
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
     fields.done()
     return query
+
+
+def _union(node: Node, major: int) -> query_tree.Union:
+    fields = Fields(node, major)
+    operation, keeps_duplicates = fields.integer("op"), fields.flag("all")
+    if operation not in SET_OPERATIONS:
+        raise unknown(f"the set operation {operation}")
+    if operation != _UNION or not keeps_duplicates:
+        construct, hint = SET_OPERATIONS[operation]
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
+    types, modifiers = fields.integers("colTypes"), fields.integers("colTypmods")
+    if len(types) != len(modifiers):
+        raise unknown("a UNION with more types than modifiers")
+    branches = tuple(n for name in ("larg", "rarg") for n in _branches(fields.node(name), major))
+    fields.done()
+    return query_tree.Union(branches, tuple(zip(types, modifiers, strict=True)))
+
+
+def _branches(node: Node, major: int) -> tuple[int, ...]:
+    """A branch, or the branches of the UNION ALL it is; what lies between is cast to the types of the whole."""
+    if node.kind == "SETOPERATIONSTMT":
+        return _union(node, major).branches
+    item = _item(node, major)
+    if not isinstance(item, query_tree.EntryRef):
+        raise unknown(f"a {node.kind} node as a branch of UNION")
+    return (item.entry,)
 
 
 def _member(node: Node, major: int) -> tuple[str, query_tree.Query]:

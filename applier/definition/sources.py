@@ -74,10 +74,17 @@ def members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
                 yield from members((item.left, item.right))
 
 
+def entries_read(query: query_tree.Query) -> Iterator[int]:
+    """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
+    yield from members(query.items)
+    if query.union is not None:
+        yield from query.union.branches
+
+
 def _relations(query: query_tree.Query) -> Iterator[int]:
     for member in query.members.values():
         yield from _relations(member)
-    for number in members(query.items):
+    for number in entries_read(query):
         match query.entries[number - 1]:
             case query_tree.TableEntry(relation=oid):
                 yield oid

@@ -13,7 +13,8 @@ from applier.operators.inner_join import delta_join, join
 from applier.operators.inputs import Inputs, Side
 from applier.operators.project import apply_project
 from applier.operators.scan import delta_scan, snapshot_scan
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan
+from applier.operators.union_all import add, add_changes
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -29,6 +30,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
+        case UnionAll():
+            return add([snapshot(branch, side, inputs) for branch in node.branches])
         case _:
             assert_never(node)
 
@@ -56,5 +59,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             if below is None:
                 return None
             return delta_aggregate(node, snapshot(node.input, Side.BEFORE, inputs), below, small=inputs.small)
+        case UnionAll():
+            return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:
             assert_never(node)

@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from applier.plan.expr import AggregateCall, BoolOp, Call, Case, Coalesce, Col, Const, Expr, Logic, NullTest, Widen
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, StreamPlan, fields, inputs, row_key
+from applier.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Scan,
+    StreamPlan,
+    UnionAll,
+    fields,
+    inputs,
+    row_key,
+)
 
 _INDENT = "  "
 
@@ -46,6 +58,8 @@ def describe(node: Node) -> str:
             keys = f" by {', '.join(render(k) for k in node.keys)}" if node.keys else ""
             calls = f" of {', '.join(render_call(c) for c in node.calls)}" if node.calls else ""
             return f"Aggregate{keys}{calls}"
+        case UnionAll():
+            return "UnionAll"
         case _:
             assert_never(node)
 
@@ -55,7 +69,7 @@ def delta_strategy(node: Node) -> str:
     match node:
         case Scan():
             return "change rows"
-        case Filter() | Project():
+        case Filter() | Project() | UnionAll():
             return "linear"
         case Join():
             return "bilinear"

@@ -75,7 +75,14 @@ class Aggregate:
     calls: tuple[AggregateCall, ...]
 
 
-Node = Scan | Filter | Project | Join | Aggregate
+@dataclass(frozen=True, slots=True)
+class UnionAll:
+    """The rows of every branch, as often as each has them. All branches have the same column types."""
+
+    branches: tuple[Node, ...]
+
+
+Node = Scan | Filter | Project | Join | Aggregate | UnionAll
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (child,)
         case Join(left=left, right=right):
             return (left, right)
+        case UnionAll(branches=branches):
+            return branches
         case _:
             assert_never(node)
 
@@ -125,6 +134,9 @@ def fields(node: Node) -> tuple[Field, ...]:
         case Aggregate():
             counts = (AggregateKind.COUNT_ROWS, AggregateKind.COUNT)
             return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.kind not in counts) for c in node.calls)
+        case UnionAll():
+            columns = zip(*(fields(branch) for branch in node.branches), strict=True)
+            return tuple(Field(column[0].type, any(f.nullable for f in column)) for column in columns)
         case _:
             assert_never(node)
 
@@ -146,6 +158,8 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return _joined_key(node)
         case Aggregate():
             return tuple(range(len(node.keys)))
+        case UnionAll():
+            return None
         case _:
             assert_never(node)
 

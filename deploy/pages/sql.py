@@ -21,9 +21,10 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `WHERE`, `HAVING` | three-valued, as in SQL |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | `count(*)`, `count(x)`, `sum(x)` | exact accumulators |
+| `UNION ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Outer joins, `DISTINCT`, set operations, window functions, `LIMIT`, CTEs, correlated subqueries and other aggregates are
+Outer joins, other set operations, window functions, `LIMIT`, subqueries inside expressions and other aggregates are
 refused today.
 """
 

@@ -10,7 +10,25 @@ SELECT o.id FROM customer c RIGHT JOIN orders o ON o.customer_id = c.id;
 SELECT o.id FROM customer c FULL JOIN orders o ON o.customer_id = c.id;
 
 -- name: union
-SELECT id FROM customer UNION ALL SELECT id FROM orders;
+SELECT id FROM customer UNION SELECT id FROM orders;
+
+-- name: union_within_union_all
+SELECT id FROM customer UNION ALL (SELECT id FROM orders UNION SELECT weight FROM log);
+
+-- name: intersect
+SELECT id FROM customer INTERSECT ALL SELECT id FROM orders;
+
+-- name: except
+SELECT id FROM customer EXCEPT SELECT id FROM orders;
+
+-- name: union_all_of_types
+SELECT id FROM customer UNION ALL SELECT amount FROM orders;
+
+-- name: union_all_of_carriers
+SELECT credit FROM customer UNION ALL SELECT wealth FROM customer;
+
+-- name: union_all_limit
+SELECT id FROM customer UNION ALL SELECT id FROM orders LIMIT 1;
 
 -- name: distinct_jsonb
 SELECT DISTINCT notes FROM customer;

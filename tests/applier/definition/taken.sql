@@ -296,3 +296,23 @@ SELECT c.name, s.n FROM customer c JOIN (SELECT per.customer_id, n FROM per, LAT
 -- name: with_shadowed
 WITH w AS (SELECT id FROM customer)
 SELECT id FROM w JOIN (WITH w AS (SELECT id FROM orders) SELECT id FROM w) v USING (id);
+
+-- name: union_all
+SELECT id, name FROM customer UNION ALL SELECT id, state FROM orders WHERE amount > 0;
+
+-- name: union_all_of_three
+SELECT quantity AS n, NULL AS s FROM orders UNION ALL SELECT id, region FROM customer
+UNION ALL (SELECT weight, event FROM log ORDER BY 1) ORDER BY 2;
+
+-- name: union_all_decimals
+SELECT credit AS m FROM customer UNION ALL SELECT cost FROM orders UNION ALL SELECT 1.5 FROM log;
+
+-- name: union_all_counted
+SELECT count(*) AS n FROM (SELECT id, region FROM customer UNION ALL SELECT units, sku FROM line) u;
+
+-- name: union_all_grouped
+WITH u AS (SELECT customer_id AS c, event AS e FROM log UNION ALL SELECT id, name FROM customer)
+SELECT c, count(e) AS n FROM u GROUP BY c;
+
+-- name: union_all_of_members
+WITH w AS (SELECT id FROM customer) SELECT id FROM w UNION ALL SELECT id + 1 FROM w;

@@ -20,7 +20,7 @@ from applier.plan.expr import (
     NullTest,
     ValueType,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, fields
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, UnionAll, fields
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -83,10 +83,21 @@ def aggregates(draw: st.DrawFn, child: Node) -> Node:
 
 
 @st.composite
+def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
+    """Both sides cut to one integer column each, or whole when they are alike."""
+    if [f.type for f in fields(one)] == [f.type for f in fields(other)]:
+        return UnionAll((one, other))
+    left, right = _columns(one, INT), _columns(other, INT)
+    if not left or not right:
+        return one
+    return UnionAll((Project(one, (draw(st.sampled_from(left)),)), Project(other, (draw(st.sampled_from(right)),))))
+
+
+@st.composite
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
-    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "aggregate"]))
+    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "aggregate", "union"]))
     child = draw(plans(depth=depth - 1))
     match kind:
         case "filter":
@@ -103,6 +114,8 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             return Join(child, other, tuple(pairs), residual)
         case "aggregate":
             return draw(aggregates(child))
+        case "union":
+            return draw(unions(child, draw(plans(depth=depth - 1))))
         case _:
             return child
 
@@ -120,6 +133,11 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return _join(node, evaluate(node.left, tables), evaluate(node.right, tables))
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
+        case UnionAll():
+            out: Bag = Counter()
+            for branch in node.branches:
+                out += evaluate(branch, tables)
+            return out
         case _:
             assert_never(node)
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators import aggregate, incrementalize, inner_join
+from applier.operators import aggregate, incrementalize, inner_join, union_all
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, AggregateKind, Col, Const
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
@@ -174,6 +174,18 @@ SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] =
         {"a": [(3, 1)], "b": []},
     ),
     (
+        "the same row is in both branches and leaves one",
+        UnionAll((scan("a"), scan("b"), scan("a"))),
+        {"a": [(1, 1)], "b": [(1, 1)]},
+        {"a": [], "b": [(1, 1)]},
+    ),
+    (
+        "only one branch changes",
+        UnionAll((scan("a"), Project(scan("b"), (Y, X)))),
+        {"a": [(1, 1)], "b": [(1, None)]},
+        {"a": [(1, 1)], "b": [(1, None), (1, None), (2, 0)]},
+    ),
+    (
         "a projection makes rows equal",
         Project(scan("a"), (Y,)),
         {"a": [(1, 1), (2, 1)], "b": []},
@@ -197,7 +209,7 @@ def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
         assert incrementalize.delta(node, BagInputs(spark, same, same)) is None
 
 
-@pytest.mark.parametrize("operator", ["inner_join", "aggregate", "filter"])
+@pytest.mark.parametrize("operator", ["inner_join", "aggregate", "filter", "union_all"])
 def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
     """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
     match operator:
@@ -215,6 +227,8 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
             )
         case "aggregate":
             monkeypatch.setattr(aggregate, "_exists", lambda node, side: "true")
+        case "union_all":
+            monkeypatch.setattr(incrementalize, "add_changes", lambda deltas: union_all.add_changes(deltas[:1]))
         case _:
             monkeypatch.setattr(incrementalize, "apply_filter", lambda node, zset: zset)
     broken = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import assert_never
 
 from pyspark.sql import Column, DataFrame
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from applier.expressions.emit import emit
 from applier.plan.expr import AggregateCall, AggregateKind
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, fields
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, fields
 
 Tables = Mapping[Scan, DataFrame]
 
@@ -26,6 +27,8 @@ def evaluate(node: Node, tables: Tables) -> DataFrame:
             return evaluate(node.input, tables).select(*_named([emit(e) for e in node.exprs]))
         case Join():
             return _join(node, tables)
+        case UnionAll():
+            return reduce(DataFrame.unionAll, (evaluate(branch, tables) for branch in node.branches))
         case Aggregate():
             below = evaluate(node.input, tables)
             keyed = below.select(*_named([emit(k) for k in node.keys]), *_arguments(node))

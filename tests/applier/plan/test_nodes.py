@@ -20,7 +20,7 @@ from applier.plan.expr import (
     nullable,
     shift,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, fields, row_key
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, UnionAll, fields, row_key
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
@@ -72,6 +72,13 @@ def test_an_aggregate_is_keyed_by_its_groups() -> None:
     assert row_key(grouped) == (0, 1)
     assert [f.nullable for f in fields(grouped)] == [False, True, False, True]
     assert row_key(Aggregate(BAG, (), (count,))) == ()
+
+
+def test_a_union_has_no_key_and_is_nullable_where_a_branch_is() -> None:
+    union = UnionAll((KEYED, _scan(False, True, key=(0,))))
+    assert row_key(union) is None
+    assert [f.nullable for f in fields(union)] == [True, True]
+    assert [f.nullable for f in fields(UnionAll((KEYED, KEYED)))] == [False, True]
 
 
 def test_what_may_be_null() -> None:
