@@ -58,6 +58,10 @@ class Publisher:
         """Take over the end offsets of the last progress record: every later one names all partitions."""
         self._ends = _later(ends, self._ends)
 
+    def describe(self, codec: ChangeCodec) -> None:
+        """Register the schema of a table that may have no row to send."""
+        self._schemas.ensure(codec)
+
     def append(self, topic: str, codec: ChangeCodec, row: ChangeRow) -> None:
         """Add a row to the open Kafka transaction, opening one if needed."""
         self._begin()

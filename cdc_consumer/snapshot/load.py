@@ -40,6 +40,8 @@ class Loader:
         started, name = time.monotonic(), table.schema.table
         topic, encoder = self._topics.ensure_table(name), codec(table.schema)
         again, now_us = self._topics.used(topic), time.time_ns() // 1000
+        # Before any row: readers of an empty table need its columns too.
+        self._publisher.describe(encoder)
         copied = self._metrics.captured_rows.labels(str(name))
         rows = 0
         for row in snapshot_rows(export, table, again=again, now_us=now_us):
