@@ -86,6 +86,18 @@ def test_every_type_passes_through_exactly(db: Connection) -> None:
     assert_equal(db, "bare_things")
 
 
+def test_empty_sources_have_an_answer_at_once(db: Connection) -> None:
+    db.execute("CREATE TABLE nothing_yet (id int PRIMARY KEY, v int)")
+    create(db, "listed_yet", "SELECT id, v FROM nothing_yet")
+    create(db, "counted_yet", "SELECT count(*) AS n, sum(v) AS total FROM nothing_yet")
+    for name, rows in (("listed_yet", 0), ("counted_yet", 1)):
+        wait(db, name)
+        checked = check(db, TableId("public", name))
+        assert checked.equal and checked.rows == rows
+    db.execute("INSERT INTO nothing_yet VALUES (1, NULL)")
+    assert_equal(db, "counted_yet")
+
+
 def test_a_refused_query_says_why_and_the_others_go_on(db: Connection) -> None:
     db.execute("CREATE TABLE plain (id int PRIMARY KEY, at date)")
     create(db, "good", "SELECT id FROM plain")
