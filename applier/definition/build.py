@@ -7,7 +7,7 @@ the primary key; they are not read just for that, because a row key is of use on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from applier.definition import query_tree, tree
@@ -15,7 +15,17 @@ from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
 from applier.definition.grouping import Grouped, distinct, group
-from applier.definition.joins import Frame, Member, conditions, from_members, join
+from applier.definition.joins import (
+    Frame,
+    Member,
+    Unjoined,
+    conditions,
+    conjuncts,
+    join,
+    outer_join,
+    refuse_empty,
+    spread,
+)
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
 from applier.definition.union import meet
@@ -104,8 +114,9 @@ class _Builder:
         targets = [flat(visible[i].expression) for i in needed]
         keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
         having = None if query.having is None else flat(query.having)
-        where = [flat(c) for c in conditions(query.items, query.where)]
-        wanted = [*targets, *(key for key, _ in keys), *where, *(() if having is None else (having,))]
+        where = [flat(c) for c in conjuncts(query.where)]
+        on = [flat(c) for c in conditions(query.items)]
+        wanted = [*targets, *(key for key, _ in keys), *on, *where, *(() if having is None else (having,))]
         frame = self._from(levels, wanted, where)
         if not query.aggregates:
             compiler = self._compiler(frame)
@@ -132,8 +143,30 @@ class _Builder:
             for var in tree.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
-        parts = [self._member(n, sorted(reads.get(n, ())), levels) for n in from_members(query)]
-        return join(parts, where, lambda condition, frame: self._compiler(frame).compile(condition))
+        refuse_empty(query)
+        return self._joined(query.items, where, lambda n: self._member(n, sorted(reads.get(n, ())), levels), query)
+
+    def _joined(
+        self,
+        items: Sequence[query_tree.FromItem],
+        where: Sequence[tree.Expression],
+        member: Callable[[int], Member],
+        query: query_tree.Query,
+    ) -> Frame:
+        """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
+        flat = _Flattener(query.entries)
+
+        def compile_in(condition: tree.Expression, frame: Frame) -> Expr:
+            return self._compiler(frame).compile(condition)
+
+        def part(item: Unjoined) -> Frame:
+            if isinstance(item, query_tree.EntryRef):
+                return Frame.of(member(item.entry))
+            left, right = (self._joined((side,), (), member, query) for side in (item.left, item.right))
+            return outer_join(item.kind, left, right, [flat(c) for c in conjuncts(item.condition)], compile_in)
+
+        parts, on = spread(items)
+        return join([part(p) for p in parts], [*(flat(c) for c in on), *where], compile_in)
 
     def _member(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
         self._count()

@@ -1,27 +1,29 @@
 """FROM and WHERE -> a left-deep tree of joins. Pure.
 
-All joins are inner, so ON and WHERE are one list of conditions. A condition that cannot raise goes as low as it can:
+Inner joins first: their ON and WHERE are one list of conditions. A condition that cannot raise goes as low as it can:
 below the joins when it reads one member of FROM, as a key pair when it is an equality that both engines hash alike,
 else as the residual of the first join where all its columns exist. A condition that may raise stays above all joins,
 where it sees no row that PostgreSQL would not show it.
 
 The next member is the first, in the order of the text, that an equality connects to those already joined; only when
 there is none a cross product is taken.
+
+An outer join is one member of the list around it, with lists of its own for either side. What WHERE says about it is
+applied above it, for its NULLs are only there then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from applier.definition import query_tree, tree
 from applier.definition.refusal import Reason, Refused
-from applier.definition.sources import members
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.plan.expr import BoolOp, Call, Col, Expr, Logic, children, columns_read, shift
-from applier.plan.nodes import Filter, Join, Node, fields
+from applier.plan.nodes import Filter, Join, Node, OuterJoin, fields
 
 Compile = Callable[[tree.Expression, "Frame"], Expr]
 
@@ -41,11 +43,17 @@ class Frame:
 
     node: Node
     ordinals: dict[tuple[int, int], int]
+    entries: frozenset[int]
 
     @classmethod
     def of(cls, member: Member) -> Frame:
         """The frame of one member alone."""
-        return cls(member.node, {(member.entry, number): at for number, at in member.ordinals.items()})
+        places = {(member.entry, number): at for number, at in member.ordinals.items()}
+        return cls(member.node, places, frozenset({member.entry}))
+
+    def filtered(self, conditions: Sequence[Expr]) -> Frame:
+        """Only the rows for which all conditions hold."""
+        return replace(self, node=Filter(self.node, conjunction(conditions))) if conditions else self
 
     def beside(self, other: Frame) -> dict[tuple[int, int], int]:
         """Where everything is once the other's columns follow."""
@@ -61,18 +69,39 @@ class Frame:
         return Col(ordinal, found.type, found.nullable)
 
 
-def conditions(items: Sequence[query_tree.FromItem], where: tree.Expression | None) -> list[tree.Expression]:
-    """Every condition of ON and WHERE, split at AND, in the order of the text."""
+Unjoined = query_tree.EntryRef | query_tree.OuterJoin
+
+
+def spread(items: Sequence[query_tree.FromItem]) -> tuple[list[Unjoined], list[tree.Expression]]:
+    """What inner joins connect, and the conditions of those joins, split at AND; both in the order of the text."""
+    found: list[Unjoined] = []
+    on: list[tree.Expression] = []
+    for item in items:
+        match item:
+            case query_tree.InnerJoin():
+                inner, below = spread((item.left, item.right))
+                found += inner
+                on += [*below, *conjuncts(item.condition)]
+            case query_tree.EntryRef() | query_tree.OuterJoin():
+                found.append(item)
+    return found, on
+
+
+def conditions(items: Sequence[query_tree.FromItem]) -> list[tree.Expression]:
+    """Every condition of ON, inner and outer, split at AND."""
     found: list[tree.Expression] = []
     for item in items:
-        if isinstance(item, query_tree.InnerJoin):
-            found += conditions((item.left, item.right), item.condition)
-    return found + ([] if where is None else list(_conjuncts(where)))
+        if not isinstance(item, query_tree.EntryRef):
+            found += [*conditions((item.left, item.right)), *conjuncts(item.condition)]
+    return found
 
 
-def _conjuncts(expression: tree.Expression) -> list[tree.Expression]:
+def conjuncts(expression: tree.Expression | None) -> list[tree.Expression]:
+    """The parts that AND connects; none of nothing."""
+    if expression is None:
+        return []
     if isinstance(expression, tree.Connected) and expression.connective is tree.Connective.AND:
-        return [part for arg in expression.args for part in _conjuncts(arg)]
+        return [part for arg in expression.args for part in conjuncts(arg)]
     return [expression]
 
 
@@ -102,53 +131,74 @@ class _Pending:
         return taken
 
 
-def join(parts: Sequence[Member], where: Sequence[tree.Expression], compile_in: Compile) -> Frame:
+def join(parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: Compile) -> Frame:
     """Join all members and apply all conditions."""
     pending = _Pending(compile_in, [(c, frozenset(v.entry for v in tree.variables(c))) for c in where])
     if len(parts) > 1:
-        parts = [_filtered(member, pending) for member in parts]
-    rest = list(parts)
-    current, joined = Frame.of(rest[0]), frozenset({rest.pop(0).entry})
+        parts = [part.filtered(pending.take(part, part.entries)) for part in parts]
+    current, *rest = parts
     while rest:
-        member = next((m for m in rest if _connected(joined, m.entry, pending)), rest[0])
-        rest.remove(member)
-        joined |= {member.entry}
-        current = _joined(current, Frame.of(member), joined, pending)
-    above = [compile_in(condition, current) for condition, _ in pending.left]
-    return Frame(Filter(current.node, conjunction(above)), current.ordinals) if above else current
+        part = next((p for p in rest if _connected(current.entries, p.entries, pending)), rest[0])
+        rest.remove(part)
+        product = _product(current, part)
+        equi, residual = _split(pending.take(product, product.entries), len(fields(current.node)))
+        current = replace(product, node=Join(current.node, part.node, equi, residual))
+    return current.filtered([compile_in(condition, current) for condition, _ in pending.left])
 
 
-def _filtered(member: Member, pending: _Pending) -> Member:
-    taken = pending.take(Frame.of(member), frozenset({member.entry}))
-    return Member(member.entry, Filter(member.node, conjunction(taken)), member.ordinals) if taken else member
-
-
-def _connected(joined: frozenset[int], entry: int, pending: _Pending) -> bool:
-    """Whether an equality between the joined members and this one is waiting; only the shape is looked at."""
+def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -> bool:
+    """Whether an equality between the joined members and these is waiting; only the shape is looked at."""
     for condition, reads in pending.left:
-        if isinstance(condition, tree.Apply) and len(condition.args) == 2 and reads <= joined | {entry}:
+        if isinstance(condition, tree.Apply) and len(condition.args) == 2 and reads <= joined | own:
             first, second = (frozenset(v.entry for v in tree.variables(arg)) for arg in condition.args)
-            own = frozenset({entry})
-            if (first and first <= joined and second == own) or (second and second <= joined and first == own):
-                return True
+            for ours, theirs in ((first, second), (second, first)):
+                if ours and ours <= joined and theirs and theirs <= own:
+                    return True
     return False
 
 
-def _joined(left: Frame, right: Frame, entries: frozenset[int], pending: _Pending) -> Frame:
-    width = len(fields(left.node))
-    ordinals = left.beside(right)
-    # Conditions are compiled over the bare product first: which of them are keys shows only then.
-    product = Frame(Join(left.node, right.node, (), None), ordinals)
+def _product(left: Frame, right: Frame) -> Frame:
+    """Everything beside everything; conditions are compiled over it, for which of them are keys shows only then."""
+    return Frame(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries)
+
+
+def _split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
+    """The key pairs among the conditions of a join, and the rest of them."""
     equi: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
-    for condition in pending.take(product, entries):
+    for condition in conditions:
         pair = _key_pair(condition, width)
         if pair is None:
             residual.append(condition)
         else:
             equi.append(pair)
-    node = Join(left.node, right.node, tuple(equi), conjunction(residual) if residual else None)
-    return Frame(node, ordinals)
+    return tuple(equi), conjunction(residual) if residual else None
+
+
+def outer_join(
+    kind: query_tree.OuterKind, left: Frame, right: Frame, on: Sequence[tree.Expression], compile_in: Compile
+) -> Frame:
+    """LEFT, RIGHT or FULL JOIN; a right join is a left one whose columns are found elsewhere."""
+    if kind is query_tree.OuterKind.RIGHT:
+        left, right = right, left
+    full = kind is query_tree.OuterKind.FULL
+    product = _product(left, right)
+    own: list[tree.Expression] = []
+    both: list[Expr] = []
+    for condition in on:
+        compiled = compile_in(condition, product)
+        if not total(compiled):
+            hint = "compute the expression in a subquery of FROM"
+            raise Refused(Reason.CONSTRUCT, "an outer join on a condition that may raise an error", hint=hint)
+        entries = {v.entry for v in tree.variables(condition)}
+        # A row that its own side rules out is nobody's partner: it need not come that far.
+        if not full and entries and entries <= right.entries:
+            own.append(condition)
+        else:
+            both.append(compiled)
+    right = right.filtered([compile_in(condition, right) for condition in own])
+    equi, residual = _split(both, len(fields(left.node)))
+    return replace(product, node=OuterJoin(left.node, right.node, equi, residual, full))
 
 
 def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
@@ -172,9 +222,7 @@ def conjunction(parts: Sequence[Expr]) -> Expr:
     return BoolOp(Logic.AND, tuple(parts), parts[0].type)
 
 
-def from_members(query: query_tree.Query) -> list[int]:
-    """The range-table entries of FROM; refused when there is none."""
-    found = list(members(query.items))
-    if not found:
+def refuse_empty(query: query_tree.Query) -> None:
+    """A query reads something."""
+    if not query.items:
         raise Refused(Reason.CONSTRUCT, "an empty FROM", hint="read a table")
-    return found

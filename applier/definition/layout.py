@@ -156,7 +156,8 @@ SPARE: dict[str, dict[str, Spare]] = {
         "hashable": _any(),
     },
     "VAR": {
-        "varnullingrels": _only("(b)", since=16, means="a column of an outer join", hint="use an inner join"),
+        # Which outer joins may make it NULL: the builder sees that in FROM itself.
+        "varnullingrels": _any(since=16),
         "varreturningtype": _only("0", since=18),
         "varnosyn": _any(),
         "varattnosyn": _any(),
@@ -243,10 +244,3 @@ SET_OPERATIONS: dict[int, tuple[str, str]] = {
     3: ("EXCEPT", "there is no other form yet"),
 }
 """Set operations we know and do not take, by code; 1 is taken with ALL."""
-
-JOIN_KINDS: dict[int, tuple[str, str]] = {
-    1: ("LEFT JOIN", "use an inner join"),
-    2: ("FULL JOIN", "use an inner join"),
-    3: ("RIGHT JOIN", "use an inner join"),
-}
-"""Join types we know and do not take; 0 is the inner join."""

@@ -128,7 +128,7 @@ def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
 
 def _join_conditions(items: tuple[query_tree.FromItem, ...]) -> Iterator[tree.Expression]:
     for item in items:
-        if isinstance(item, query_tree.InnerJoin):
+        if not isinstance(item, query_tree.EntryRef):
             if item.condition is not None:
                 yield item.condition
             yield from _join_conditions((item.left, item.right))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from applier.definition.tree import Expression
 
@@ -65,7 +66,25 @@ class InnerJoin:
     condition: Expression | None
 
 
-FromItem = EntryRef | InnerJoin
+class OuterKind(Enum):
+    """The values are JoinType's."""
+
+    LEFT = 1
+    FULL = 2
+    RIGHT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoin:
+    """`left LEFT | RIGHT | FULL JOIN right ON condition`."""
+
+    kind: OuterKind
+    left: FromItem
+    right: FromItem
+    condition: Expression | None
+
+
+FromItem = EntryRef | InnerJoin | OuterJoin
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from applier.definition import query_tree, tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import JOIN_KINDS, NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS, SET_OPERATIONS
+from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS, SET_OPERATIONS
 from applier.definition.node_text import MalformedTree, Node, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.refusal import Reason, Refused
@@ -121,25 +121,25 @@ def _item(node: Node, major: int) -> query_tree.FromItem:
         return reference
     if node.kind != "JOINEXPR":
         raise unknown(f"a {node.kind} node in FROM")
-    _inner_only(fields.integer("jointype"))
+    kind = _join_kind(fields.integer("jointype"))
     fields.integer("rtindex")
     _skip_aliases(fields, ("alias", "join_using_alias"), major)
     quals = fields.optional("quals")
-    join = query_tree.InnerJoin(
-        left=_item(fields.node("larg"), major),
-        right=_item(fields.node("rarg"), major),
-        condition=None if quals is None else read_expression(quals, major),
-    )
+    left, right = _item(fields.node("larg"), major), _item(fields.node("rarg"), major)
+    condition = None if quals is None else read_expression(quals, major)
     fields.done()
-    return join
+    if kind is None:
+        return query_tree.InnerJoin(left, right, condition)
+    return query_tree.OuterJoin(kind, left, right, condition)
 
 
-def _inner_only(code: int) -> None:
-    if code in JOIN_KINDS:
-        construct, hint = JOIN_KINDS[code]
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
-    if code != 0:
+def _join_kind(code: int) -> query_tree.OuterKind | None:
+    """None is the inner join."""
+    if code == 0:
+        return None
+    if code not in {kind.value for kind in query_tree.OuterKind}:
         raise unknown(f"the join type {code}")
+    return query_tree.OuterKind(code)
 
 
 def _entry(node: Node, major: int) -> query_tree.RangeEntry:
@@ -166,7 +166,7 @@ def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tr
     if kind == _WITH:
         return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"))
     if kind == _JOIN:
-        _inner_only(fields.integer("jointype"))
+        _join_kind(fields.integer("jointype"))
         return query_tree.JoinEntry(tuple(read_expression(n, major) for n in fields.nodes("joinaliasvars")))
     if kind == _GROUP and major >= _GROUP_ENTRY_SINCE:
         return query_tree.GroupEntry(tuple(read_expression(n, major) for n in fields.nodes("groupexprs")))

@@ -70,7 +70,7 @@ def members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
         match item:
             case query_tree.EntryRef():
                 yield item.entry
-            case query_tree.InnerJoin():
+            case query_tree.InnerJoin() | query_tree.OuterJoin():
                 yield from members((item.left, item.right))
 
 

@@ -11,10 +11,12 @@ from applier.operators.aggregate import delta_aggregate, snapshot_aggregate
 from applier.operators.filter import apply_filter
 from applier.operators.inner_join import delta_join, join
 from applier.operators.inputs import Inputs, Side
+from applier.operators.matching import Changing
+from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.union_all import add, add_changes
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -28,6 +30,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return apply_project(node, snapshot(node.input, side, inputs))
         case Join():
             return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
+        case OuterJoin():
+            return outer_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
@@ -54,6 +58,9 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 right_after=lambda: snapshot(node.right, Side.AFTER, inputs),
                 small=inputs.small,
             )
+        case OuterJoin():
+            left, right = _changing(node.left, inputs), _changing(node.right, inputs)
+            return delta_outer_join(node, left, right, small=inputs.small)
         case Aggregate():
             below = delta(node.input, inputs)
             if below is None:
@@ -63,3 +70,11 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:
             assert_never(node)
+
+
+def _changing(node: Node, inputs: Inputs) -> Changing:
+    return Changing(
+        delta(node, inputs),
+        before=lambda: snapshot(node, Side.BEFORE, inputs),
+        after=lambda: snapshot(node, Side.AFTER, inputs),
+    )

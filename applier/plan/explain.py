@@ -14,6 +14,7 @@ from applier.plan.nodes import (
     Filter,
     Join,
     Node,
+    OuterJoin,
     Project,
     Scan,
     StreamPlan,
@@ -51,9 +52,9 @@ def describe(node: Node) -> str:
         case Project():
             return f"Project {', '.join(render(e) for e in node.exprs)}"
         case Join():
-            pairs = ", ".join(f"left {render(left)} = right {render(right)}" for left, right in node.equi)
-            residual = "" if node.residual is None else f" where {render(node.residual)}"
-            return f"Join on {pairs}{residual}" if pairs else f"CrossJoin{residual}"
+            return f"Join{_condition(node)}" if node.equi else f"CrossJoin{_condition(node)}"
+        case OuterJoin():
+            return f"{'FullJoin' if node.full else 'LeftJoin'}{_condition(node)}"
         case Aggregate():
             keys = f" by {', '.join(render(k) for k in node.keys)}" if node.keys else ""
             calls = f" of {', '.join(render_call(c) for c in node.calls)}" if node.calls else ""
@@ -62,6 +63,12 @@ def describe(node: Node) -> str:
             return "UnionAll"
         case _:
             assert_never(node)
+
+
+def _condition(node: Join | OuterJoin) -> str:
+    pairs = ", ".join(f"left {render(left)} = right {render(right)}" for left, right in node.equi)
+    residual = "" if node.residual is None else f" where {render(node.residual)}"
+    return (f" on {pairs}" if pairs else "") + residual
 
 
 def delta_strategy(node: Node) -> str:
@@ -73,6 +80,8 @@ def delta_strategy(node: Node) -> str:
             return "linear"
         case Join():
             return "bilinear"
+        case OuterJoin():
+            return "bilinear, and rows without a partner by touched keys"
         case Aggregate():
             return "additive accumulators"
         case _:

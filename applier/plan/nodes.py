@@ -67,6 +67,17 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class OuterJoin:
+    """Join, and every left row without a partner with NULLs on the right; `full`: also the right ones, mirrored."""
+
+    left: Node
+    right: Node
+    equi: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """Group by `keys`; output: the keys, then one column per call. Without keys there is always exactly one row."""
 
@@ -82,7 +93,7 @@ class UnionAll:
     branches: tuple[Node, ...]
 
 
-Node = Scan | Filter | Project | Join | Aggregate | UnionAll
+Node = Scan | Filter | Project | Join | OuterJoin | Aggregate | UnionAll
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return ()
         case Filter(input=child) | Project(input=child) | Aggregate(input=child):
             return (child,)
-        case Join(left=left, right=right):
+        case Join(left=left, right=right) | OuterJoin(left=left, right=right):
             return (left, right)
         case UnionAll(branches=branches):
             return branches
@@ -131,6 +142,9 @@ def fields(node: Node) -> tuple[Field, ...]:
             return tuple(_field(e) for e in node.exprs)
         case Join():
             return fields(node.left) + fields(node.right)
+        case OuterJoin():
+            left = _with_null(fields(node.left)) if node.full else fields(node.left)
+            return left + _with_null(fields(node.right))
         case Aggregate():
             counts = (AggregateKind.COUNT_ROWS, AggregateKind.COUNT)
             return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.kind not in counts) for c in node.calls)
@@ -139,6 +153,10 @@ def fields(node: Node) -> tuple[Field, ...]:
             return tuple(Field(column[0].type, any(f.nullable for f in column)) for column in columns)
         case _:
             assert_never(node)
+
+
+def _with_null(columns: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(Field(column.type, True) for column in columns)
 
 
 def _field(expr: Expr) -> Field:
@@ -156,6 +174,8 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return _projected_key(row_key(node.input), node.exprs)
         case Join():
             return _joined_key(node)
+        case OuterJoin():
+            return _outer_key(node)
         case Aggregate():
             return tuple(range(len(node.keys)))
         case UnionAll():
@@ -176,6 +196,22 @@ def _joined_key(node: Join) -> tuple[int, ...] | None:
     if set(left) <= {_bound(ours) for ours, _ in node.equi}:
         return shifted
     return left + shifted
+
+
+def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
+    """Both keys: a row without a partner has NULL for the other's, and no second row with it.
+
+    In a full join a left row without a partner and a right one can only be told apart where a key has no NULL itself.
+    """
+    left, right = row_key(node.left), row_key(node.right)
+    if left is None or right is None:
+        return None
+    columns = fields(node.left), fields(node.right)
+    if node.full and all(columns[0][i].nullable for i in left) and all(columns[1][i].nullable for i in right):
+        return None
+    if not node.full and set(right) <= {_bound(theirs) for _, theirs in node.equi}:
+        return left
+    return left + tuple(len(columns[0]) + i for i in right)
 
 
 def _bound(expr: Expr) -> int | None:

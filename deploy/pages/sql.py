@@ -18,13 +18,14 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `SELECT` of expressions | any column type passes through unchanged |
 | `FROM` tables, views, subqueries | views and subqueries are inlined; partitioned tables are one source |
 | `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
+| `LEFT`, `RIGHT`, `FULL JOIN` | any condition that cannot raise an error; equalities make it fast |
 | `WHERE`, `HAVING` | three-valued, as in SQL |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | `count(*)`, `count(x)`, `sum(x)` | exact accumulators |
 | `UNION ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Outer joins, other set operations, window functions, `LIMIT`, subqueries inside expressions and other aggregates are
+Other set operations, window functions, `LIMIT`, subqueries inside expressions and other aggregates are
 refused today.
 """
 

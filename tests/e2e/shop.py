@@ -22,6 +22,8 @@ STREAM_TABLES = {
     "order_segments": "SELECT o.id, o.amount, c.segment FROM orders o JOIN customers c ON c.id = o.customer",
     "per_segment": "SELECT c.segment, count(*) AS n, sum(o.amount) AS total"
     " FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.segment HAVING count(*) > 1",
+    "with_orders": "SELECT c.id, c.segment, o.id AS order_id, o.amount"
+    " FROM customers c LEFT JOIN orders o ON o.customer = c.id AND o.amount > 20",
     "all_notes": "SELECT customer, note FROM orders UNION ALL SELECT customer, page FROM visits",
 }
 

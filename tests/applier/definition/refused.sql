@@ -1,13 +1,10 @@
 -- Queries that PostgreSQL would run and we refuse; the reasons are in plan/golden/refusals.txt.
 
--- name: left_join
-SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id;
+-- name: left_join_that_may_raise
+SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id AND 10 / c.id > o.quantity;
 
--- name: right_join
-SELECT o.id FROM customer c RIGHT JOIN orders o ON o.customer_id = c.id;
-
--- name: full_join
-SELECT o.id FROM customer c FULL JOIN orders o ON o.customer_id = c.id;
+-- name: left_join_lateral
+SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
 
 -- name: union
 SELECT id FROM customer UNION SELECT id FROM orders;

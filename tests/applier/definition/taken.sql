@@ -316,3 +316,54 @@ SELECT c, count(e) AS n FROM u GROUP BY c;
 
 -- name: union_all_of_members
 WITH w AS (SELECT id FROM customer) SELECT id FROM w UNION ALL SELECT id + 1 FROM w;
+
+-- name: left_join
+SELECT c.id, c.name, o.id AS order_id, o.amount FROM customer c LEFT JOIN orders o ON o.customer_id = c.id;
+
+-- name: left_join_lookup
+SELECT o.id, o.amount, c.name, coalesce(c.region, '?') AS region FROM orders o LEFT JOIN customer c ON c.id = o.customer_id;
+
+-- name: right_join
+SELECT o.id, c.name FROM customer c RIGHT JOIN orders o ON o.customer_id = c.id AND c.vip;
+
+-- name: full_join
+SELECT c.id, o.id AS order_id, o.state FROM customer c FULL JOIN orders o ON o.customer_id = c.id;
+
+-- name: full_join_using
+SELECT customer_id, l.event, o.quantity FROM log l FULL JOIN orders o USING (customer_id) WHERE customer_id > 1 OR event IS NULL;
+
+-- name: full_join_of_groups
+SELECT a.region, a.n, b.n AS m FROM (SELECT region, count(*) AS n FROM customer GROUP BY region) a
+FULL JOIN (SELECT event, count(*) AS n FROM log GROUP BY event) b ON a.region = b.event;
+
+-- name: left_join_residual
+SELECT c.id, o.id AS order_id FROM customer c
+LEFT JOIN orders o ON o.customer_id = c.id AND o.amount > c.credit AND o.state = 'open' AND c.vip;
+
+-- name: left_join_no_equality
+SELECT a.id, b.id AS other FROM customer a LEFT JOIN customer b ON a.id < b.id AND a.credit < b.credit;
+
+-- name: left_join_where_null
+SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id WHERE o.id IS NULL;
+
+-- name: left_joins
+SELECT c.name, o.state, l.sku FROM customer c LEFT JOIN orders o ON o.customer_id = c.id
+LEFT JOIN line l ON l.order_id = o.id AND l.units > 0;
+
+-- name: left_join_nested
+SELECT c.id, o.id AS order_id, l.number FROM customer c
+LEFT JOIN (orders o JOIN line l ON l.order_id = o.id) ON o.customer_id = c.id WHERE c.id > 0;
+
+-- name: left_join_amid_inner
+SELECT g.event, c.name, o.id FROM log g JOIN customer c ON c.id = g.customer_id
+LEFT JOIN orders o ON o.customer_id = c.id AND o.quantity = g.customer_id JOIN line l ON l.order_id = c.id;
+
+-- name: left_join_constant
+SELECT c.id, s.one FROM customer c LEFT JOIN (SELECT customer_id, 1 AS one FROM log) s ON s.customer_id = c.id;
+
+-- name: left_join_grouped
+SELECT c.region, count(*) AS n, count(o.id) AS orders, sum(o.amount) AS total
+FROM customer c LEFT JOIN orders o ON o.customer_id = c.id GROUP BY c.region;
+
+-- name: left_join_self
+SELECT a.id, b.id AS other, b.name FROM customer a LEFT JOIN customer b ON b.name = a.region AND b.id > a.id;

@@ -20,7 +20,7 @@ from applier.plan.expr import (
     NullTest,
     ValueType,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, UnionAll, fields
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -97,7 +97,7 @@ def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
-    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "aggregate", "union"]))
+    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "outer", "aggregate", "union"]))
     child = draw(plans(depth=depth - 1))
     match kind:
         case "filter":
@@ -106,12 +106,18 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             width = len(fields(child))
             picked = draw(st.lists(st.integers(0, width - 1), min_size=1, max_size=3))
             return Project(child, tuple(Col(i, fields(child)[i].type, fields(child)[i].nullable) for i in picked))
-        case "join":
+        case "join" | "outer":
             other = draw(plans(depth=0))
             left, right = _columns(child, INT), _columns(other, INT)
             pairs = [(draw(st.sampled_from(left)), draw(st.sampled_from(right)))] if left and right else []
             residual = draw(st.one_of(st.none(), predicates(Join(child, other, (), None))))
-            return Join(child, other, tuple(pairs), residual)
+            if kind == "join":
+                return Join(child, other, tuple(pairs), residual)
+            one, two = (child, other) if draw(st.booleans()) else (other, child)
+            if one is other:
+                pairs = [(right, left) for left, right in pairs]
+                residual = draw(st.one_of(st.none(), predicates(Join(one, two, (), None))))
+            return OuterJoin(one, two, tuple(pairs), residual, draw(st.booleans()))
         case "aggregate":
             return draw(aggregates(child))
         case "union":
@@ -131,6 +137,8 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return _map(evaluate(node.input, tables), lambda r: tuple(value(e, r) for e in node.exprs))
         case Join():
             return _join(node, evaluate(node.left, tables), evaluate(node.right, tables))
+        case OuterJoin():
+            return _outer_join(node, evaluate(node.left, tables), evaluate(node.right, tables))
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
         case UnionAll():
@@ -149,12 +157,28 @@ def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:
     return out
 
 
-def _join(node: Join, left: Bag, right: Bag) -> Bag:
+def _partners(node: Join | OuterJoin, a: Row, b: Row) -> bool:
+    equal = all((x := value(le, a)) is not None and x == value(re, b) for le, re in node.equi)
+    return equal and (node.residual is None or value(node.residual, a + b) is True)
+
+
+def _outer_join(node: OuterJoin, left: Bag, right: Bag) -> Bag:
+    out = _join(node, left, right)
+    no_left, no_right = (None,) * len(fields(node.left)), (None,) * len(fields(node.right))
+    for a, n in left.items():
+        if not any(_partners(node, a, b) for b in right):
+            out[a + no_right] += n
+    for b, m in right.items() if node.full else ():
+        if not any(_partners(node, a, b) for a in left):
+            out[no_left + b] += m
+    return out
+
+
+def _join(node: Join | OuterJoin, left: Bag, right: Bag) -> Bag:
     out: Bag = Counter()
     for a, n in left.items():
         for b, m in right.items():
-            equal = all((x := value(le, a)) is not None and x == value(re, b) for le, re in node.equi)
-            if equal and (node.residual is None or value(node.residual, a + b) is True):
+            if _partners(node, a, b):
                 out[a + b] += n * m
     return out
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from applier.expressions.emit import emit
 from applier.plan.expr import AggregateCall, AggregateKind
-from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, fields
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields
 
 Tables = Mapping[Scan, DataFrame]
 
@@ -26,7 +26,9 @@ def evaluate(node: Node, tables: Tables) -> DataFrame:
         case Project():
             return evaluate(node.input, tables).select(*_named([emit(e) for e in node.exprs]))
         case Join():
-            return _join(node, tables)
+            return _join(node, tables, "inner")
+        case OuterJoin():
+            return _join(node, tables, "full" if node.full else "left")
         case UnionAll():
             return reduce(DataFrame.unionAll, (evaluate(branch, tables) for branch in node.branches))
         case Aggregate():
@@ -42,7 +44,7 @@ def evaluate(node: Node, tables: Tables) -> DataFrame:
             assert_never(node)
 
 
-def _join(node: Join, tables: Tables) -> DataFrame:
+def _join(node: Join | OuterJoin, tables: Tables, kind: str) -> DataFrame:
     width = len(fields(node.left))
     left, right = evaluate(node.left, tables), evaluate(node.right, tables)
     right = right.select(*(F.col(f"c{i}").alias(f"c{width + i}") for i in range(len(fields(node.right)))))
@@ -51,7 +53,7 @@ def _join(node: Join, tables: Tables) -> DataFrame:
         condition = condition & (emit(ours) == emit(theirs, lambda i: f"c{width + i}"))
     if node.residual is not None:
         condition = condition & emit(node.residual)
-    return left.crossJoin(right).where(condition)
+    return left.join(right, condition, kind)
 
 
 def _named(columns: list[Column]) -> list[Column]:

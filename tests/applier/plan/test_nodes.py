@@ -20,7 +20,7 @@ from applier.plan.expr import (
     nullable,
     shift,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, Project, Scan, UnionAll, fields, row_key
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields, row_key
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
@@ -63,6 +63,20 @@ def test_a_join_needs_both_keys_unless_a_side_is_looked_up() -> None:
     assert _joined(KEYED, KEYED, (_col(0), _col(1))) == (2,)
     assert _joined(KEYED, KEYED, (Widen(_col(1), LONG), Widen(_col(0), LONG))) == (0,)
     assert _joined(KEYED, KEYED, (_col(1), Call("int4um(int4)", (_col(0),), INT))) == (0, 2)
+
+
+def test_an_outer_join_needs_both_keys_unless_the_right_is_looked_up() -> None:
+    grouped = Aggregate(BAG, (_col(1),), ())
+    assert row_key(OuterJoin(KEYED, KEYED, ((_col(1), _col(1)),), None, False)) == (0, 2)
+    assert row_key(OuterJoin(KEYED, KEYED, ((_col(1), _col(0)),), None, False)) == (0,)
+    assert row_key(OuterJoin(KEYED, KEYED, ((_col(0), _col(1)),), None, False)) == (0, 2)
+    assert row_key(OuterJoin(KEYED, KEYED, ((_col(1), _col(0)),), None, True)) == (0, 2)
+    assert row_key(OuterJoin(KEYED, BAG, ((_col(1), _col(0)),), None, False)) is None
+    # A group NULL on both sides, each without a partner, would be the same row twice.
+    assert row_key(OuterJoin(grouped, grouped, ((_col(0), _col(0)),), None, True)) is None
+    assert row_key(OuterJoin(KEYED, grouped, ((_col(0), _col(0)),), None, True)) == (0, 2)
+    assert [f.nullable for f in fields(OuterJoin(KEYED, KEYED, (), None, False))] == [False, True, True, True]
+    assert [f.nullable for f in fields(OuterJoin(KEYED, KEYED, (), None, True))] == [True] * 4
 
 
 def test_an_aggregate_is_keyed_by_its_groups() -> None:

@@ -1,0 +1,126 @@
+"""Rows of one input by whether the other has a partner for them: A ⋉ B (some) and A ▷ B (none), and their deltas.
+
+Both are linear in A and not in B: whether a partner exists is one bit, however many there are. So weights of B are
+summed first, and a change of B is answered by comparing old and new for the rows of A whose keys ΔB touches:
+
+    Δ(A ▷ B) = ΔA ▷ B' + (A_K ▷ B'_K − A_K ▷ B_K),   K = the keys of ΔB;   the same for ⋉
+
+A NULL key has no partner, so no change of B touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from applier.expressions.emit import spark_sql
+from applier.plan.expr import Expr, columns_read, shift
+from applier.zset import WEIGHT, column_name, plus
+
+
+class Partner(Enum):
+    """Which rows are wanted; the values are Spark's names of the joins."""
+
+    SOME = "LEFT SEMI JOIN"
+    NONE = "LEFT ANTI JOIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """An input over the window: what changes, and its two ends, asked for only when needed."""
+
+    delta: str | None
+    before: Callable[[], str]
+    after: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a condition: the places its columns have in the joined output, and its half of the key pairs."""
+
+    places: range
+    keys: tuple[str, ...]
+
+    def placed(self, zset: str) -> str:
+        """The Z-set with its columns named by their places."""
+        names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(self.places)]
+        return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The condition of a join over two operands whose columns stand side by side."""
+
+    left: Operand
+    right: Operand
+    condition: str
+    reads: frozenset[int]
+
+    @classmethod
+    def of(cls, widths: tuple[int, int], equi: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> Matching:
+        """From the widths of both inputs and the condition of their join."""
+        pairs = [(left, shift(right, widths[0])) for left, right in equi]
+        parts = [f"{spark_sql(left)} = {spark_sql(right)}" for left, right in pairs]
+        exprs = [expr for pair in pairs for expr in pair]
+        if residual is not None:
+            parts.append(spark_sql(residual))
+            exprs.append(residual)
+        return cls(
+            Operand(range(widths[0]), tuple(spark_sql(left) for left, _ in pairs)),
+            Operand(range(widths[0], sum(widths)), tuple(spark_sql(right) for _, right in pairs)),
+            " AND ".join(parts) or "true",
+            frozenset(ordinal for expr in exprs for ordinal in columns_read(expr)),
+        )
+
+    def flipped(self) -> Matching:
+        """The same condition seen from the other side."""
+        return Matching(self.right, self.left, self.condition, self.reads)
+
+    def with_partner(self, partner: Partner, left: str, right: str) -> str:
+        """Rows of the left Z-set, columns at their places, by whether the right one has a partner for them."""
+        return self._by_partner(partner, self.left.placed(left), self.right.placed(right))
+
+    def _by_partner(self, partner: Partner, left: str, right: str) -> str:
+        names = [column_name(place) for place in self.right.places if place in self.reads]
+        grouping = f" GROUP BY {', '.join(names)}" if names else ""
+        # Only what the condition looks at: several rows that differ elsewhere are one partner.
+        there = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
+        return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
+
+    def delta(self, partner: Partner, left: Changing, right: Changing, *, small: bool) -> str | None:
+        """How the answer of `with_partner` changes.   Reads the traces of both inputs, keeps no state."""
+        arrived = None
+        if left.delta is not None:
+            changed = self.left.placed(left.delta)
+            there = self.flipped()._touched(self.right.placed(right.after()), changed, small=small)
+            arrived = self._by_partner(partner, changed, there)
+        return plus(arrived, None if right.delta is None else self._switched(partner, left, right, small=small))
+
+    def _switched(self, partner: Partner, left: Changing, right: Changing, *, small: bool) -> str:
+        """What enters and leaves among the rows that stay, because partners come and go."""
+        changed = self.right.placed(right.delta or "")
+        asked = self._touched(self.left.placed(left.before()), changed, small=small)
+        old, new = (
+            self._by_partner(partner, asked, self._among(self.right.placed(zset), changed, small=small))
+            for zset in (right.before(), right.after())
+        )
+        names = [column_name(place) for place in self.left.places]
+        return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
+
+    def _touched(self, left: str, right_changes: str, *, small: bool) -> str:
+        """Rows of the left whose keys occur in the changes of the right."""
+        return _restricted(left, self.left.keys, right_changes, self.right.keys, small=small)
+
+    def _among(self, right: str, right_changes: str, *, small: bool) -> str:
+        """Rows of the right whose keys occur in its own changes."""
+        return _restricted(right, self.right.keys, right_changes, self.right.keys, small=small)
+
+
+def _restricted(zset: str, keys: tuple[str, ...], changes: str, changed: tuple[str, ...], *, small: bool) -> str:
+    if not keys:
+        return zset
+    wanted = ", ".join(f"{key} AS q{i}" for i, key in enumerate(changed))
+    same = " AND ".join(f"{key} = q{i}" for i, key in enumerate(keys))
+    hint = "/*+ BROADCAST(q) */ " if small else ""
+    return f"SELECT {hint}b.* FROM ({zset}) b LEFT SEMI JOIN (SELECT {wanted} FROM ({changes})) q ON {same}"

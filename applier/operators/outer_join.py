@@ -1,0 +1,54 @@
+"""Δ(A ⟕ B) = Δ(A ⋈ B) + Δ(A ▷ B) × NULL, and for a full join also + NULL × Δ(B ▷ A).
+
+A ▷ B are the rows of A without a partner in B: see `matching`.
+"""
+
+from __future__ import annotations
+
+from applier.operators.inner_join import delta_join, join
+from applier.operators.matching import Changing, Matching, Partner
+from applier.plan.nodes import Field, Join, OuterJoin, fields
+from applier.zset import WEIGHT, column_name, plus, select
+
+
+def _matching(node: OuterJoin) -> Matching:
+    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)
+
+
+def _inner(node: OuterJoin) -> Join:
+    return Join(node.left, node.right, node.equi, node.residual)
+
+
+def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str | None:
+    """Rows at their places in the output, NULL everywhere else."""
+    if rows is None:
+        return None
+    columns = [column_name(i) if i in places else f"CAST(NULL AS {field.type.spark})" for i, field in enumerate(output)]
+    return select(columns, WEIGHT, f"({rows})")
+
+
+def outer_join(node: OuterJoin, left: str, right: str) -> str:
+    """A ⟕ B of two Z-sets, or the full join."""
+    matching, output = _matching(node), fields(node)
+    alone = matching.with_partner(Partner.NONE, left, right)
+    others = matching.flipped().with_partner(Partner.NONE, right, left) if node.full else None
+    parts = (
+        join(_inner(node), left, right),
+        _extended(alone, matching.left.places, output),
+        _extended(others, matching.right.places, output),
+    )
+    return " UNION ALL ".join(part for part in parts if part is not None)
+
+
+def delta_outer_join(node: OuterJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
+    """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
+    matching, output = _matching(node), fields(node)
+    alone = matching.delta(Partner.NONE, left, right, small=small)
+    others = matching.flipped().delta(Partner.NONE, right, left, small=small) if node.full else None
+    return plus(
+        delta_join(
+            _inner(node), (left.delta, right.delta), left_before=left.before, right_after=right.after, small=small
+        ),
+        _extended(alone, matching.left.places, output),
+        _extended(others, matching.right.places, output),
+    )
