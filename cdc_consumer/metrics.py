@@ -6,7 +6,7 @@ import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from shared_schema.change_row import ChangeRow
+from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
@@ -23,7 +23,7 @@ class Metrics:
         self._beat = time.monotonic()
         name, registry = "pg_trickle_cdc", self.registry
         self._rows = Counter(f"{name}_rows", "Change rows produced", ["table", "op"], registry=registry)
-        self._children: dict[tuple[TableId, str], Counter] = {}
+        self._children: dict[tuple[TableId, Op], Counter] = {}
         self.transactions = Counter(f"{name}_transactions", "Source commits published", registry=registry)
         self.publications = Counter(f"{name}_publishes", "Kafka transactions committed", registry=registry)
         self.deduplicated = Counter(
@@ -45,13 +45,13 @@ class Metrics:
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
         self._acknowledged = Gauge(f"{name}_acknowledged_lsn", "Flush position the server knows", registry=registry)
 
-    def row(self, table: TableId, row: ChangeRow) -> None:
-        """Count one produced row."""
-        place = (table, row.op.value)
+    def rows(self, table: TableId, op: Op, number: int) -> None:
+        """Count produced rows."""
+        place = (table, op)
         child = self._children.get(place)
         if child is None:
-            child = self._children[place] = self._rows.labels(str(table), row.op.value)
-        child.inc()
+            child = self._children[place] = self._rows.labels(str(table), op.value)
+        child.inc(number)
 
     def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn) -> None:
         """Where the stream stands."""

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 from typing import assert_never
 
-from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
@@ -23,29 +22,33 @@ from cdc_consumer.pgoutput.messages import (
     Message,
     Origin,
     Relation,
-    RowMessage,
     Truncate,
     TypeName,
     Update,
 )
 from cdc_consumer.resume import StartingPoint
-from cdc_consumer.routes import Route, Routes
+from cdc_consumer.routes import Routes
+from cdc_consumer.rows import Rows
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import Publisher
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.export import Export
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.wal.feedback import Feedback
-from cdc_consumer.wal.frames import Frame, Keepalive, XLogData
+from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.session import ReplicationSession
-from shared_schema.change_row import ChangeRow
 from shared_schema.progress import Capture, Offsets, Progress
 
 log = logging.getLogger(__name__)
 
 MESSAGE_PREFIX = "pg_trickle"
 """Logical messages of ours: wake-ups, and `capture…` when tables were added to a publication."""
+
+ROW_KINDS = b"IUD"
+
+FEW_FRAMES, GATHER_S = 32, 0.0005
+"""The server flushes each message by itself; after so few frames a short pause makes the next read worth its calls."""
 
 IDLE_WAIT_S = 0.05
 """How long a turn waits for the server when nothing else is due; data ends the wait at once."""
@@ -91,7 +94,7 @@ class Relay:
         self._ports = ports
         self._batch = Batch()
         self._published_at = 0.0
-        self._transaction: Transaction | None = None
+        self._rows = Rows(ports.routes, ports.publisher, ports.metrics)
         self._asked = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -99,8 +102,13 @@ class Relay:
     def turn(self) -> None:
         """Receive what is there, publish what is due, report."""
         ports = self._ports
-        for frame in ports.session.receive(self._settings.wal_max_changes_per_poll, self._patience_s()):
-            self._take(frame)
+        frames = ports.session.receive(self._settings.wal_max_changes_per_poll, self._patience_s())
+        for frame in frames:
+            if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
+                self._take(frame)
+        self._batch.rows += self._rows.written()
+        if 0 < len(frames) < FEW_FRAMES:
+            time.sleep(GATHER_S)
         ports.publisher.poll()
         ports.captures.turn()
         if ports.captures.export is not None and self._frontier.arrived(ports.captures.export.at):
@@ -124,8 +132,8 @@ class Relay:
 
     # -- frames and messages ----------------------------------------------------------------------------------------
 
-    def _take(self, frame: Frame) -> None:
-        match frame:
+    def _take(self, data: bytes) -> None:
+        match frame := decode_frame(data):
             case XLogData(payload=payload):
                 self._handle(decode(payload))
             case Keepalive(position=position, reply_requested=asked):
@@ -139,16 +147,17 @@ class Relay:
     def _handle(self, message: Message) -> None:
         match message:
             case Insert() | Update() | Delete():
-                self._row(message)
+                self._rows.split(message)
             case Begin():
                 self._begin(message)
             case Commit():
                 self._commit(message)
             case Truncate(relids=relids):
                 for relid in relids:
-                    self._truncate(relid)
+                    self._rows.truncate(relid)
             case Relation():
                 self._ports.routes.describe(message)
+                self._rows.forget()
             case LogicalMessage():
                 self._message(message)
             case TypeName() | Origin():
@@ -163,51 +172,29 @@ class Relay:
             self._frontier.reach(export.at)
             self._capture(export)
         if self._frontier.begin(begin.commit_lsn):
-            self._transaction = Transaction(begin)
+            self._rows.begin(begin)
         else:
-            self._transaction = None
+            self._rows.end()
             self._ports.metrics.deduplicated.inc()
 
     def _commit(self, commit: Commit) -> None:
         self._frontier.commit(commit.end_lsn)
-        if self._transaction is not None and self._batch.rows:
+        self._batch.rows += self._rows.written()
+        if self._rows.transaction is not None and self._batch.rows:
             self._batch.ended_at = self._batch.ended_at or time.monotonic()
             self._batch.commits += 1
-        self._transaction = None
+        self._rows.end()
         self._publish_if_due()
 
     def _message(self, message: LogicalMessage) -> None:
         if not message.transactional:
             self._frontier.reach(message.lsn)
-        elif self._transaction is None:
+        elif self._rows.transaction is None:
             return  # its transaction is on the topics already
         if message.prefix == MESSAGE_PREFIX:
             self._batch.urgent = True
             if message.content.startswith(b"capture"):
                 self._ports.captures.request()
-
-    def _row(self, message: RowMessage) -> None:
-        transaction = self._transaction
-        if transaction is None:
-            return
-        route = self._ports.routes.find(message.relid, transaction.begin.commit_lsn)
-        if route is None:
-            transaction.skip(message)
-            return
-        for row in transaction.split(message, route.reader):
-            self._append(route, row)
-
-    def _truncate(self, relid: int) -> None:
-        if self._transaction is None:
-            return
-        row = self._transaction.truncate()
-        if route := self._ports.routes.find(relid, row.stamp.lsn):
-            self._append(route, row)
-
-    def _append(self, route: Route, row: ChangeRow) -> None:
-        self._ports.publisher.append(route.topic, route.codec, row)
-        self._ports.metrics.row(route.codec.schema.table, row)
-        self._batch.rows += 1
 
     # -- publishing -------------------------------------------------------------------------------------------------
 

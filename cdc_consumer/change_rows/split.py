@@ -11,7 +11,6 @@ equal. A superset is safe: a reader uses `changed` only to skip work for columns
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 
 from cdc_consumer.change_rows.values import RowParser
 from cdc_consumer.errors import MalformedMessage
@@ -59,7 +58,8 @@ class Transaction:
 
     def __init__(self, begin: Begin) -> None:
         self.begin = begin
-        self._ordinals = count()
+        self.ordinal = 0
+        """Of the next change row."""
 
     def truncate(self) -> ChangeRow:
         """TRUNCATE of one relation."""
@@ -67,9 +67,7 @@ class Transaction:
 
     def skip(self, message: RowMessage) -> None:
         """A row nobody wants still takes its ordinals, so numbering does not depend on what is captured."""
-        next(self._ordinals)
-        if isinstance(message, Update):
-            next(self._ordinals)
+        self.ordinal += 2 if isinstance(message, Update) else 1
 
     def split(self, message: RowMessage, table: TableReader) -> tuple[ChangeRow, ...]:
         """One row message -> one or two change rows."""
@@ -87,9 +85,10 @@ class Transaction:
                 )
 
     def _row(self, op: Op, image: _Image | None, changed: frozenset[int] | None) -> ChangeRow:
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         return ChangeRow(
             op=op,
-            stamp=Stamp(self.begin.commit_lsn, next(self._ordinals)),
+            stamp=Stamp(self.begin.commit_lsn, ordinal),
             xid=self.begin.xid,
             commit_ts_us=self.begin.commit_ts_us,
             values=None if image is None else image.values,

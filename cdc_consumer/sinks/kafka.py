@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -28,6 +29,23 @@ STEP_S = 1.0
 """How long one wait may last before `idle` is called again."""
 
 
+REPORTED_BYTES = 100_000
+"""Rows of this size are reported on one by one: the broker may refuse them for it, and that must be said."""
+
+
+@dataclass(slots=True)
+class Outlet:
+    """A topic in the open transaction.
+
+    The last row of each partition is held back until the end, so that only its delivery is reported on: that gives the
+    partition's end, and a delivery that failed before it makes the commit fail.
+    """
+
+    topic: str
+    partitions: int
+    held: dict[int, tuple[bytes | None, bytes]] = field(default_factory=dict)
+
+
 class Publisher:
     """Writes the change rows of one slot."""
 
@@ -40,11 +58,14 @@ class Publisher:
         self._offsets: Offsets = {}
         self._ends: Offsets = {}
         self._failed: KafkaError | None = None
+        self._outlets: dict[str, Outlet] = {}
+        self._held: list[Outlet] = []
         self._producer = Producer(
             {
                 "queue.buffering.max.messages": 100_000,
                 "queue.buffering.max.kbytes": 65_536,
                 "linger.ms": 5,
+                "compression.type": "lz4",
                 **client_options(settings),
                 "transactional.id": settings.transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -64,12 +85,28 @@ class Publisher:
 
     def append(self, topic: str, codec: ChangeCodec, row: ChangeRow) -> None:
         """Add a row to the open Kafka transaction, opening one if needed."""
-        self._begin()
-        self._schemas.ensure(codec)
         key = None if row.values is None else codec.encode_key(row.values)
-        partitions = self._topics.partitions(topic)
-        partition = zlib.crc32(key) % partitions if key and partitions > 1 else 0
-        self._produce(topic, codec.encode(row), key, partition)
+        self.write(self.outlet(topic, codec), key, codec.encode(row))
+
+    def outlet(self, topic: str, codec: ChangeCodec) -> Outlet:
+        """Where rows of a schema version go; their schema is on its topic when this returns."""
+        self._schemas.ensure(codec)
+        outlet = self._outlets.get(topic)
+        if outlet is None:
+            outlet = self._outlets[topic] = Outlet(topic, self._topics.partitions(topic))
+        return outlet
+
+    def write(self, outlet: Outlet, key: bytes | None, value: bytes) -> None:
+        """Add an encoded row to the open Kafka transaction, opening one if needed."""
+        held, partition = outlet.held, 0
+        if outlet.partitions > 1 and key:
+            partition = zlib.crc32(key) % outlet.partitions
+        if not held:
+            self._begin()
+            self._held.append(outlet)
+        elif (row := held.get(partition)) is not None:
+            self._produce(outlet.topic, row[1], row[0], partition, reported=len(row[1]) >= REPORTED_BYTES)
+        held[partition] = key, value
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
         """End the transaction with its captures and its progress record; returns when it is committed.
@@ -77,6 +114,7 @@ class Publisher:
         Without progress its end offsets go into the next record: a reader learns from there how far to read.
         """
         self._begin()
+        self._release()
         self._drain()
         records: list[Capture | Progress] = [*captures]
         if progress is not None:
@@ -102,6 +140,9 @@ class Publisher:
         if not self._open:
             return
         self._open, self._offsets = False, {}
+        for outlet in self._held:
+            outlet.held.clear()
+        self._held.clear()
         try:
             self._producer.purge()
             self._producer.abort_transaction(5.0)
@@ -121,10 +162,22 @@ class Publisher:
             raise diagnose(kafka_error(exception), "beginning a transaction") from exception
         self._open = True
 
-    def _produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
+    def _release(self) -> None:
+        for outlet in self._held:
+            for partition, (key, value) in outlet.held.items():
+                self._produce(outlet.topic, value, key, partition)
+            outlet.held.clear()
+        self._held.clear()
+
+    def _produce(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, *, reported: bool = True
+    ) -> None:
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, self._delivered)
+                if reported:
+                    self._producer.produce(topic, value, key, partition, self._delivered)
+                else:
+                    self._producer.produce(topic, value, key, partition)
             except BufferError:
                 self._producer.poll(0.1)
                 self._idle()

@@ -15,6 +15,9 @@ POSTGRES_EPOCH_US = 946_684_800_000_000
 """PostgreSQL counts microseconds from 2000-01-01, everybody else from 1970-01-01."""
 
 _XLOG_DATA = struct.Struct(">cQQq")
+PAYLOAD_AT = _XLOG_DATA.size
+"""Where the message begins in a frame of log data."""
+
 _KEEPALIVE = struct.Struct(">cQqB")
 _STATUS = struct.Struct(">cQQQqB")
 
@@ -53,6 +56,11 @@ def decode_frame(data: bytes) -> Frame:
             return Keepalive(Lsn(position), reply != 0)
         case tag:
             raise MalformedMessage(f"unknown frame {tag!r}", offset=0)
+
+
+def has_kind(data: bytes, kinds: bytes) -> bool:
+    """Whether a CopyData payload is log data with a message of one of these types."""
+    return len(data) > PAYLOAD_AT and data[0] == 0x77 and data[PAYLOAD_AT] in kinds  # w
 
 
 def encode_status(written: Lsn, flushed: Lsn, now_us: int) -> bytes:

@@ -18,7 +18,7 @@ from psycopg import pq
 from cdc_consumer.errors import ConnectionLost, SourceError, StopRequested
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
-from cdc_consumer.wal.frames import Frame, decode_frame, encode_status
+from cdc_consumer.wal.frames import encode_status
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import quote_identifier
 
@@ -107,16 +107,16 @@ class ReplicationSession:
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
 
-    def receive(self, limit: int, timeout_s: float) -> list[Frame]:
-        """Up to `limit` frames; waits for the first one at most `timeout_s`, never for more."""
-        frames: list[Frame] = []
+    def receive(self, limit: int, timeout_s: float) -> list[bytes]:
+        """Up to `limit` frames, as they came; waits for the first one at most `timeout_s`, never for more."""
+        frames: list[bytes] = []
         wait_ms, room = max(0, int(timeout_s * 1000)), RECEIVE_MAX_BYTES
         try:
             while len(frames) < limit and room > 0:
                 size, data = self._conn.get_copy_data(1)
                 if size > 0:
                     room -= size
-                    frames.append(decode_frame(bytes(data)))
+                    frames.append(bytes(data))
                 elif size == 0:
                     if not self._readable.poll(0 if frames else wait_ms):
                         break

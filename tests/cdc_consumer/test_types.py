@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.generate import ODD
+from cdc_consumer.change_rows.split import TableReader, Transaction
+from cdc_consumer.pgoutput.decoder import decode
+from cdc_consumer.pgoutput.messages import Begin, Delete, Insert, Relation, Update
+from cdc_consumer.pipeline import relations
+from cdc_consumer.wal import catalog
+from cdc_consumer.wal.frames import PAYLOAD_AT, has_kind
+from cdc_consumer.wal.session import ReplicationSession
+from shared_schema.avro import codec
+from shared_schema.lsn import Lsn
 from shared_schema.table_schema import quote_identifier
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, table_now
+from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, table_now, until
 from tests.cdc_consumer.topic_reader import replay
 
 SCHEMA = """
@@ -111,12 +122,7 @@ def insert(db: Connection, first: int) -> int:
 
 
 def test_every_value_copied_and_streamed(consumer: Consumer, db: Connection) -> None:
-    if db.info.server_version < 150000:
-        db.execute(SCHEMA.replace("numeric(5,-2)", "numeric(5,0)"))
-    else:
-        db.execute(SCHEMA)
-    # Names of objects are printed by the reader's search path; the topics always qualify them.
-    db.execute("SET search_path = pg_catalog, public")
+    create(db)
     streamed = insert(db, 0)
     db.execute("ALTER PUBLICATION pg_trickle ADD TABLE everything")
     consumer.start()
@@ -129,6 +135,73 @@ def test_every_value_copied_and_streamed(consumer: Consumer, db: Connection) -> 
     assert replay(rows) == table_now(db, "public.everything")
     assert sum(row.snapshot for row in rows) == streamed
     assert len({row.columns for row in rows}) == 1
+
+
+def create(db: Connection) -> None:
+    if db.info.server_version < 150000:
+        db.execute(SCHEMA.replace("numeric(5,-2)", "numeric(5,0)"))
+    else:
+        db.execute(SCHEMA)
+    # Names of objects are printed by the reader's search path; the topics always qualify them.
+    db.execute("SET search_path = pg_catalog, public")
+
+
+def changes(url: str, slot: str) -> list[bytes]:
+    """Frames with the messages of everything committed so far, up to the last commit."""
+    frames: list[bytes] = []
+
+    def complete() -> bool:
+        frames.extend(f for f in session.receive(10_000, 1.0) if has_kind(f, b"BCRIUD"))
+        return bool(frames) and has_kind(frames[-1], b"C")
+
+    with ReplicationSession(url) as session:
+        session.start(slot, Lsn(0), ("pg_trickle",))
+        until(complete, "the changes")
+    return frames
+
+
+def test_generated_encoders_give_the_references_bytes(database: str, db: Connection) -> None:
+    create(db)
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE everything")
+    db.execute("SELECT pg_create_logical_replication_slot('generated_check', 'pgoutput')")
+    try:
+        with db.transaction():
+            insert(db, 0)
+            db.execute("UPDATE everything SET i4 = 1, tz = now() WHERE id % 2 = 0")
+            db.execute("DELETE FROM everything WHERE id % 5 = 0")
+            db.execute("ALTER TABLE everything REPLICA IDENTITY DEFAULT")
+            db.execute("UPDATE everything SET f8 = 1 WHERE id % 2 = 1")
+            db.execute("DELETE FROM everything")
+        frames = changes(database, "generated_check")
+    finally:
+        query = "SELECT active FROM pg_replication_slots WHERE slot_name = 'generated_check'"
+        until(lambda: db.execute(query).fetchone() == (False,), "the slot to be free")
+        db.execute("SELECT pg_drop_replication_slot('generated_check')")
+    taken = odd = 0
+    with catalog.connect(database) as connection:
+        described, transaction, reader = relations(connection), None, None
+        for frame in frames:
+            match message := decode(frame[PAYLOAD_AT:]):
+                case Begin():
+                    transaction = Transaction(message)
+                case Relation():
+                    described.describe(message)
+                    reader = TableReader(message, described.schema(message.relid))
+                case Insert() | Update() | Delete():
+                    assert transaction is not None and reader is not None
+                    encoder, ordinal = codec(reader.schema), transaction.ordinal
+                    rows = transaction.split(message, reader)
+                    expected = [(encoder.encode_key(row.values or ()), encoder.encode(row)) for row in rows]
+                    try:
+                        found = TransactionEncoder(reader, encoder, transaction.begin).encode(
+                            frame, PAYLOAD_AT, ordinal
+                        )
+                    except ODD:
+                        odd += 1
+                        continue
+                    assert list(found) == [part for pair in expected for part in pair]
+                    taken += 1
+    assert taken > 3 * odd > 0
 
 
 def test_hostile_names(consumer: Consumer, db: Connection) -> None:

@@ -1,0 +1,57 @@
+"""Row messages of one relation in one transaction -> Kafka messages, by the relation's generated functions."""
+
+from __future__ import annotations
+
+from cdc_consumer.change_rows.avro_bytes import ENDS, PAIRS, long, varint
+from cdc_consumer.change_rows.generate import Functions, OddRow, One, Two, functions
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.pgoutput.messages import Begin
+from shared_schema.avro import MAGIC, ChangeCodec
+
+INSERT, UPDATE, DELETE = b"IUD"
+_NEW, _OLD, _KEY = b"NOK"
+_INSERTED, _DELETED = b"\x00", b"\x02"
+"""Ordinals of the `op` enum."""
+
+
+class TransactionEncoder:
+    """Holds what is the same in all rows of the relation in the transaction."""
+
+    __slots__ = ("_deleted", "_functions", "_inserted", "_new", "_old", "_tail", "_xid_time")
+
+    def __init__(self, table: TableReader, codec: ChangeCodec, begin: Begin) -> None:
+        self._functions: Functions = functions(table.schema, table.identity)
+        header, lsn = MAGIC + codec.id, long(begin.commit_lsn.value)
+        self._inserted = header + _INSERTED + lsn
+        self._deleted = header + _DELETED + lsn
+        self._xid_time = long(begin.xid) + long(begin.commit_ts_us)
+        # changed_cols and partial are null, snapshot is false, and there is a row
+        self._tail = self._xid_time + b"\0\0\0\x02"
+        width = table.width.to_bytes(2, "big")
+        self._new, self._old = b"N" + width, b"O" + width
+
+    def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
+        """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
+        kind, marker = frame[at], frame[at + 5]
+        if kind == INSERT:
+            return self._functions.whole(frame, at + 5, self._new, self._inserted, _number(ordinal), self._tail)
+        if kind == UPDATE:
+            if marker == _OLD:
+                update = self._functions.update_full
+            elif marker == _NEW:
+                update = self._functions.update_key
+            else:
+                raise OddRow
+            numbers = _number(ordinal), _number(ordinal + 1)
+            return update(frame, at + 5, self._deleted, self._inserted, *numbers, self._xid_time)
+        if marker == _OLD:
+            return self._functions.whole(frame, at + 5, self._old, self._deleted, _number(ordinal), self._tail)
+        if marker == _KEY:
+            return self._functions.delete_key(frame, at + 5, self._deleted, _number(ordinal), self._xid_time)
+        raise OddRow
+
+
+def _number(ordinal: int) -> bytes:
+    if ordinal < 8192:
+        return ENDS[ordinal << 1]
+    return PAIRS[ordinal << 1 & 16383] + ENDS[ordinal >> 13] if ordinal < 134217728 else varint(ordinal << 1)

@@ -1,0 +1,132 @@
+"""The rows of the open transaction on their way to the publisher: by generated encoders, odd ones table-driven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.generate import ODD
+from cdc_consumer.change_rows.split import Transaction
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.pgoutput.messages import Begin, RowMessage
+from cdc_consumer.routes import Route, Routes
+from cdc_consumer.sinks.kafka import Outlet, Publisher
+from cdc_consumer.wal.frames import PAYLOAD_AT
+from shared_schema.change_row import ChangeRow, Op
+
+_RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One relation in the open transaction, and how many rows it has written since the last count."""
+
+    route: Route
+    outlet: Outlet
+    encoder: TransactionEncoder
+    inserts: int = 0
+    deletes: int = 0
+
+
+class Rows:
+    """Numbers, encodes and hands on the rows of one transaction after the other."""
+
+    def __init__(self, routes: Routes, publisher: Publisher, metrics: Metrics) -> None:
+        self._routes = routes
+        self._publisher = publisher
+        self._metrics = metrics
+        self._lanes: dict[bytes, Lane] = {}
+        self._written = 0
+        self.transaction: Transaction | None = None
+        """None also inside a transaction whose rows are on the topics already."""
+
+    def begin(self, begin: Begin) -> None:
+        """Rows of this transaction follow."""
+        self.transaction = Transaction(begin)
+
+    def end(self) -> None:
+        """No rows until the next begin."""
+        self.forget()
+        self.transaction = None
+
+    def forget(self) -> None:
+        """Relations may have changed."""
+        self._count()
+        self._lanes.clear()
+
+    def take(self, frame: bytes) -> bool:
+        """A frame with a row message; False when its message must be decoded and given to `split`."""
+        transaction = self.transaction
+        if transaction is None:
+            return True
+        lane = self._lanes.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
+        if lane is None:
+            return False
+        try:
+            rows = lane.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
+        except ODD:
+            return False
+        self._publisher.write(lane.outlet, rows[0], rows[1])
+        if len(rows) == 4:
+            self._publisher.write(lane.outlet, rows[2], rows[3])
+            lane.inserts += 1
+            lane.deletes += 1
+            transaction.ordinal += 2
+            return True
+        if frame[PAYLOAD_AT] == 0x49:  # I
+            lane.inserts += 1
+        else:
+            lane.deletes += 1
+        transaction.ordinal += 1
+        return True
+
+    def split(self, message: RowMessage) -> None:
+        """A decoded row message."""
+        transaction = self.transaction
+        if transaction is None:
+            return
+        route = self._routes.find(message.relid, transaction.begin.commit_lsn)
+        if route is None:
+            transaction.skip(message)
+            return
+        for row in transaction.split(message, route.reader):
+            self._append(route, row)
+
+    def truncate(self, relid: int) -> None:
+        """TRUNCATE of one relation."""
+        if self.transaction is None:
+            return
+        row = self.transaction.truncate()
+        if route := self._routes.find(relid, row.stamp.lsn):
+            self._append(route, row)
+
+    def written(self) -> int:
+        """Rows written since the last call."""
+        self._count()
+        written, self._written = self._written, 0
+        return written
+
+    def _open(self, relid: bytes, transaction: Transaction) -> Lane | None:
+        route = self._routes.find(int.from_bytes(relid, "big"), transaction.begin.commit_lsn)
+        if route is None:
+            return None
+        outlet = self._publisher.outlet(route.topic, route.codec)
+        encoder = TransactionEncoder(route.reader, route.codec, transaction.begin)
+        lane = self._lanes[relid] = Lane(route, outlet, encoder)
+        return lane
+
+    def _append(self, route: Route, row: ChangeRow) -> None:
+        self._publisher.append(route.topic, route.codec, row)
+        self._metrics.rows(route.codec.schema.table, row.op, 1)
+        self._written += 1
+
+    def _count(self) -> None:
+        """Rows are counted in the lanes and told from time to time: telling costs as much as encoding a small row."""
+        for lane in self._lanes.values():
+            table = lane.route.codec.schema.table
+            if lane.inserts:
+                self._metrics.rows(table, Op.INSERT, lane.inserts)
+            if lane.deletes:
+                self._metrics.rows(table, Op.DELETE, lane.deletes)
+            self._written += lane.inserts + lane.deletes
+            lane.inserts = lane.deletes = 0
