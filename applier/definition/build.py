@@ -26,6 +26,7 @@ from applier.definition.joins import (
     refuse_empty,
     spread,
 )
+from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
 from applier.definition.union import meet
@@ -115,14 +116,43 @@ class _Builder:
         keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conjuncts(query.where)]
-        on = [flat(c) for c in conditions(query.items)]
-        wanted = [*targets, *(key for key, _ in keys), *on, *where, *(() if having is None else (having,))]
-        frame = self._from(levels, wanted, where)
+        wanted = [*targets, *(key for key, _ in keys), *(() if having is None else (having,))]
+        frame = self._rows(levels, wanted, where)
         if not query.aggregates:
             compiler = self._compiler(frame)
             return Built(frame.node, tuple(compiler.compile(t) for t in targets))
         grouped = group(keys, targets, having, self._compiler(frame), self._catalog)
         return self._above(frame, grouped, targets, having)
+
+    def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
+        """FROM and WHERE of the innermost query."""
+        query = levels[-1]
+        flat = _Flattener(query.entries)
+        on = [flat(c) for c in conditions(query.items)]
+        asked = [self._asked(partners, levels) for partners in query.partners]
+        frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], where)
+        for subquery in asked:
+            frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
+        return frame
+
+    def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
+        """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
+        query, outer = partners.query, _Flattener(levels[-1].entries)
+        own = _Flattener(query.entries)
+        visible = [t.expression for t in query.targets if not t.hidden]
+        where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
+        connecting = [c for c in where if correlated(c)]
+        if connecting and not (query.aggregates or query.distinct or query.union):
+            test = [inward(c, lambda var: visible[var.number - 1]) for c in conjuncts(partners.test)]
+            test = [own(outer_part(c, outer)) for c in test]
+            inside = [c for c in where if not correlated(c)]
+            rows = self._rows((*levels, query), own_columns([*connecting, *test]), inside)
+            return Asked(rows, tuple(connecting), tuple(test), partners.negated, partners.at)
+        built = self.query(query, range(len(visible)) if partners.test is not None else (), levels)
+        places = {(RESULT, i + 1): i for i in range(len(built.exprs))}
+        rows = Frame(projected(built.node, built.exprs), places, frozenset({RESULT}))
+        test = [outer_part(inward(c, lambda var: var), outer) for c in conjuncts(partners.test)]
+        return Asked(rows, (), tuple(test), partners.negated, partners.at)
 
     def _above(
         self, frame: Frame, grouped: Grouped, targets: Sequence[tree.Expression], having: tree.Expression | None

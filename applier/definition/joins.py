@@ -141,7 +141,7 @@ def join(parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: C
         part = next((p for p in rest if _connected(current.entries, p.entries, pending)), rest[0])
         rest.remove(part)
         product = _product(current, part)
-        equi, residual = _split(pending.take(product, product.entries), len(fields(current.node)))
+        equi, residual = split(pending.take(product, product.entries), len(fields(current.node)))
         current = replace(product, node=Join(current.node, part.node, equi, residual))
     return current.filtered([compile_in(condition, current) for condition, _ in pending.left])
 
@@ -162,7 +162,7 @@ def _product(left: Frame, right: Frame) -> Frame:
     return Frame(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries)
 
 
-def _split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
+def split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
     """The key pairs among the conditions of a join, and the rest of them."""
     equi: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
@@ -197,7 +197,7 @@ def outer_join(
         else:
             both.append(compiled)
     right = right.filtered([compile_in(condition, right) for condition in own])
-    equi, residual = _split(both, len(fields(left.node)))
+    equi, residual = split(both, len(fields(left.node)))
     return replace(product, node=OuterJoin(left.node, right.node, equi, residual, full))
 
 

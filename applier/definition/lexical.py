@@ -120,6 +120,10 @@ def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
         yield from _constants_in(expression)
     for member in query.members.values():
         yield from _constants(member)
+    for partners in query.partners:
+        yield from _constants(partners.query)
+        if partners.test is not None:
+            yield from _constants_in(partners.test)
     for number in entries_read(query):
         entry = query.entries[number - 1]
         if isinstance(entry, query_tree.SubqueryEntry):

@@ -114,6 +114,16 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
+class Partners:
+    """A condition of WHERE by itself: EXISTS (query), or with a test `x IN (query)`; or NOT of it."""
+
+    query: Query
+    test: Expression | None
+    negated: bool
+    at: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One SELECT, or a UNION ALL of several."""
 
@@ -128,6 +138,7 @@ class Query:
     """WITH: each query by its name."""
     has_aggregates: bool
     union: Union | None = None
+    partners: tuple[Partners, ...] = ()
 
     @property
     def aggregates(self) -> bool:

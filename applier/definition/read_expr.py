@@ -7,6 +7,8 @@ from applier.definition.fields import Fields, unknown
 from applier.definition.node_text import Node, Token
 from applier.definition.refusal import Reason, Refused
 
+_PARAM_SUBLINK = 2
+
 
 def read_expression(node: Node, major: int) -> tree.Expression:
     """One expression node with everything below it."""
@@ -66,6 +68,11 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return _any_of(fields, major)
         case "AGGREF":
             return _aggregate(fields, major)
+        case "PARAM":
+            return _subquery_column(fields)
+        case "SUBLINK":
+            hint = "put EXISTS, IN or NOT IN by itself between the ANDs of WHERE, or join the subquery in FROM"
+            raise Refused(Reason.CONSTRUCT, "a subquery inside an expression", hint=hint, token=fields.location())
         case "ARRAYEXPR":
             raise Refused(
                 Reason.CONSTRUCT, "an array", hint="compare with single values", token=fields.location()
@@ -86,6 +93,21 @@ def _variable(fields: Fields) -> tree.Var:
         typmod=fields.integer("vartypmod"),
         collation=fields.integer("varcollid"),
         levels_up=fields.integer("varlevelsup"),
+        at=fields.location(),
+    )
+
+
+def _subquery_column(fields: Fields) -> tree.Var:
+    """A column of the subquery that the test of IN is about: entry 0 of the range table, which starts at 1."""
+    if fields.integer("paramkind") != _PARAM_SUBLINK:
+        raise unknown("a parameter that is no column of a subquery")
+    return tree.Var(
+        entry=0,
+        number=fields.integer("paramid"),
+        type=fields.integer("paramtype"),
+        typmod=fields.integer("paramtypmod"),
+        collation=fields.integer("paramcollid"),
+        levels_up=0,
         at=fields.location(),
     )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from applier.definition import query_tree, tree
 from applier.definition.fields import Fields, unknown
 from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS, SET_OPERATIONS
-from applier.definition.node_text import MalformedTree, Node, parse
+from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
 _UNION = 1
+_EXISTS, _ANY = 0, 2
 _RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
@@ -48,7 +51,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
     # A stream table is a multiset, so an order without a limit says nothing about it.
     _skip(fields.nodes("sortClause"), "SORTGROUPCLAUSE", major)
     members = dict(_member(n, major) for n in fields.nodes("cteList"))
-    items, where = _from(fields.node("jointree"), major)
+    items, where, partners = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
         entries=tuple(_entry(n, major) for n in fields.nodes("rtable")),
@@ -61,6 +64,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         members=members,
         has_aggregates=fields.flag("hasAggs"),
         union=union,
+        partners=partners,
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
     fields.done()
@@ -103,14 +107,63 @@ def _member(node: Node, major: int) -> tuple[str, query_tree.Query]:
     return member
 
 
-def _from(node: Node, major: int) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None]:
+def _from(
+    node: Node, major: int
+) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None, tuple[query_tree.Partners, ...]]:
     if node.kind != "FROMEXPR":
         raise unknown(f"a {node.kind} node for FROM")
     fields = Fields(node, major)
     items = tuple(_item(n, major) for n in fields.nodes("fromlist"))
     quals = fields.optional("quals")
     fields.done()
-    return items, None if quals is None else read_expression(quals, major)
+    conditions = [] if quals is None else list(_conditions(quals, major))
+    where = tuple(c for c in conditions if not isinstance(c, query_tree.Partners))
+    partners = tuple(c for c in conditions if isinstance(c, query_tree.Partners))
+    return items, _all_of(where), partners
+
+
+def _all_of(parts: tuple[tree.Expression, ...]) -> tree.Expression | None:
+    if len(parts) > 1:
+        return tree.Connected(tree.Connective.AND, parts)
+    return parts[0] if parts else None
+
+
+def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree.Partners]:
+    """WHERE split at AND, with the subqueries that stand there by themselves."""
+    if node.kind == "SUBLINK":
+        yield _partners(node, major, negated=False)
+    elif node.kind == "BOOLEXPR" and node.fields.get("boolop") in (Token("and"), Token("not")):
+        fields = Fields(node, major)
+        connective, args = fields.text("boolop"), fields.nodes("args")
+        fields.location()
+        fields.done()
+        if connective == "and":
+            for arg in args:
+                yield from _conditions(arg, major)
+        elif len(args) == 1 and args[0].kind == "SUBLINK":
+            yield _partners(args[0], major, negated=True)
+        else:
+            yield read_expression(node, major)
+    else:
+        yield read_expression(node, major)
+
+
+def _partners(node: Node, major: int, *, negated: bool) -> query_tree.Partners:
+    fields = Fields(node, major)
+    kind, test, at = fields.integer("subLinkType"), fields.optional("testexpr"), fields.location()
+    if kind not in (_EXISTS, _ANY):
+        # It says itself why it is not taken.
+        read_expression(node, major)
+    if (test is None) != (kind == _EXISTS):
+        raise unknown("a subquery with an odd test")
+    partners = query_tree.Partners(
+        query=_query(fields.node("subselect"), major),
+        test=None if test is None else read_expression(test, major),
+        negated=negated,
+        at=at,
+    )
+    fields.done()
+    return partners
 
 
 def _item(node: Node, major: int) -> query_tree.FromItem:

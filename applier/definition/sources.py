@@ -84,6 +84,8 @@ def entries_read(query: query_tree.Query) -> Iterator[int]:
 def _relations(query: query_tree.Query) -> Iterator[int]:
     for member in query.members.values():
         yield from _relations(member)
+    for partners in query.partners:
+        yield from _relations(partners.query)
     for number in entries_read(query):
         match query.entries[number - 1]:
             case query_tree.TableEntry(relation=oid):

@@ -15,8 +15,9 @@ from applier.operators.matching import Changing
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
 from applier.operators.scan import delta_scan, snapshot_scan
+from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.union_all import add, add_changes
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, UnionAll
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -32,6 +33,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case OuterJoin():
             return outer_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
+        case SemiJoin():
+            return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
@@ -58,8 +61,10 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 right_after=lambda: snapshot(node.right, Side.AFTER, inputs),
                 small=inputs.small,
             )
-        case OuterJoin():
+        case OuterJoin() | SemiJoin():
             left, right = _changing(node.left, inputs), _changing(node.right, inputs)
+            if isinstance(node, SemiJoin):
+                return delta_semi_join(node, left, right, small=inputs.small)
             return delta_outer_join(node, left, right, small=inputs.small)
         case Aggregate():
             below = delta(node.input, inputs)

@@ -17,6 +17,7 @@ from applier.plan.nodes import (
     OuterJoin,
     Project,
     Scan,
+    SemiJoin,
     StreamPlan,
     UnionAll,
     fields,
@@ -55,6 +56,8 @@ def describe(node: Node) -> str:
             return f"Join{_condition(node)}" if node.equi else f"CrossJoin{_condition(node)}"
         case OuterJoin():
             return f"{'FullJoin' if node.full else 'LeftJoin'}{_condition(node)}"
+        case SemiJoin():
+            return f"{'AntiJoin' if node.anti else 'SemiJoin'}{_condition(node)}"
         case Aggregate():
             keys = f" by {', '.join(render(k) for k in node.keys)}" if node.keys else ""
             calls = f" of {', '.join(render_call(c) for c in node.calls)}" if node.calls else ""
@@ -65,7 +68,7 @@ def describe(node: Node) -> str:
             assert_never(node)
 
 
-def _condition(node: Join | OuterJoin) -> str:
+def _condition(node: Join | OuterJoin | SemiJoin) -> str:
     pairs = ", ".join(f"left {render(left)} = right {render(right)}" for left, right in node.equi)
     residual = "" if node.residual is None else f" where {render(node.residual)}"
     return (f" on {pairs}" if pairs else "") + residual
@@ -82,6 +85,8 @@ def delta_strategy(node: Node) -> str:
             return "bilinear"
         case OuterJoin():
             return "bilinear, and rows without a partner by touched keys"
+        case SemiJoin():
+            return "by touched keys"
         case Aggregate():
             return "additive accumulators"
         case _:

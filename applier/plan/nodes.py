@@ -78,6 +78,17 @@ class OuterJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """The left rows that have a partner on the right, or with `anti` those that have none; each as often as it is."""
+
+    left: Node
+    right: Node
+    equi: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None
+    anti: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """Group by `keys`; output: the keys, then one column per call. Without keys there is always exactly one row."""
 
@@ -93,7 +104,7 @@ class UnionAll:
     branches: tuple[Node, ...]
 
 
-Node = Scan | Filter | Project | Join | OuterJoin | Aggregate | UnionAll
+Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +122,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return ()
         case Filter(input=child) | Project(input=child) | Aggregate(input=child):
             return (child,)
-        case Join(left=left, right=right) | OuterJoin(left=left, right=right):
+        case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
         case UnionAll(branches=branches):
             return branches
@@ -142,6 +153,8 @@ def fields(node: Node) -> tuple[Field, ...]:
             return tuple(_field(e) for e in node.exprs)
         case Join():
             return fields(node.left) + fields(node.right)
+        case SemiJoin():
+            return fields(node.left)
         case OuterJoin():
             left = _with_null(fields(node.left)) if node.full else fields(node.left)
             return left + _with_null(fields(node.right))
@@ -174,6 +187,8 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return _projected_key(row_key(node.input), node.exprs)
         case Join():
             return _joined_key(node)
+        case SemiJoin():
+            return row_key(node.left)
         case OuterJoin():
             return _outer_key(node)
         case Aggregate():

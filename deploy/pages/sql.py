@@ -20,12 +20,13 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
 | `LEFT`, `RIGHT`, `FULL JOIN` | any condition that cannot raise an error; equalities make it fast |
 | `WHERE`, `HAVING` | three-valued, as in SQL |
+| `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY (SELECT …)` | by themselves between the `AND`s of `WHERE` |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | `count(*)`, `count(x)`, `sum(x)` | exact accumulators |
 | `UNION ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Other set operations, window functions, `LIMIT`, subqueries inside expressions and other aggregates are
+Other set operations, window functions, `LIMIT`, other subqueries inside expressions and other aggregates are
 refused today.
 """
 

@@ -24,6 +24,10 @@ STREAM_TABLES = {
     " FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.segment HAVING count(*) > 1",
     "with_orders": "SELECT c.id, c.segment, o.id AS order_id, o.amount"
     " FROM customers c LEFT JOIN orders o ON o.customer = c.id AND o.amount > 20",
+    "visited": "SELECT o.id, o.amount FROM orders o"
+    " WHERE EXISTS (SELECT 1 FROM visits v WHERE v.customer = o.customer AND v.seconds > 0)",
+    "unvisited": "SELECT id, customer FROM orders"
+    " WHERE customer NOT IN (SELECT customer FROM visits WHERE page = '/buy')",
     "all_notes": "SELECT customer, note FROM orders UNION ALL SELECT customer, page FROM visits",
 }
 

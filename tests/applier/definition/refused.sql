@@ -55,11 +55,36 @@ SELECT id, row_number() OVER (ORDER BY id) FROM customer;
 -- name: rollup
 SELECT region, count(*) FROM customer GROUP BY ROLLUP (region);
 
--- name: exists
-SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id);
+-- name: exists_under_or
+SELECT id FROM customer c WHERE vip OR EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id);
 
--- name: in_subquery
-SELECT id FROM customer WHERE id IN (SELECT customer_id FROM orders);
+-- name: in_as_a_column
+SELECT id, id IN (SELECT customer_id FROM orders) AS ordered FROM customer;
+
+-- name: in_of_having
+SELECT region FROM customer GROUP BY region HAVING region IN (SELECT event FROM log);
+
+-- name: in_of_on
+SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
+
+-- name: all_of_subquery
+SELECT id FROM customer WHERE id <> ALL (SELECT customer_id FROM orders);
+
+-- name: scalar_in_where
+SELECT id FROM customer WHERE id = (SELECT max(customer_id) FROM orders);
+
+-- name: exists_of_correlated_groups
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id GROUP BY state HAVING count(*) > 1);
+
+-- name: exists_two_levels_up
+SELECT id FROM customer c
+WHERE EXISTS (SELECT 1 FROM orders o WHERE EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id AND l.units = c.id));
+
+-- name: exists_that_may_raise
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id + 1);
+
+-- name: exists_with_limit
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id LIMIT 1);
 
 -- name: scalar_subquery
 SELECT id, (SELECT max(amount) FROM orders) AS top FROM customer;

@@ -367,3 +367,77 @@ FROM customer c LEFT JOIN orders o ON o.customer_id = c.id GROUP BY c.region;
 
 -- name: left_join_self
 SELECT a.id, b.id AS other, b.name FROM customer a LEFT JOIN customer b ON b.name = a.region AND b.id > a.id;
+
+-- name: exists
+SELECT id, name FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id);
+
+-- name: not_exists
+SELECT id FROM customer c
+WHERE vip AND NOT EXISTS (SELECT * FROM orders o WHERE o.customer_id = c.id AND o.amount > c.credit AND o.state = 'open');
+
+-- name: exists_of_nothing_in_common
+SELECT id FROM customer WHERE EXISTS (SELECT 1 FROM log WHERE weight > 5);
+
+-- name: not_exists_of_nothing_in_common
+SELECT id FROM customer WHERE NOT EXISTS (SELECT 1 FROM log WHERE event = 'nothing') AND id > 1;
+
+-- name: exists_within_exists
+SELECT id FROM customer c WHERE EXISTS (
+  SELECT 1 FROM orders o WHERE o.customer_id = c.id AND NOT EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id));
+
+-- name: exists_of_join
+SELECT g.event FROM log g
+WHERE EXISTS (SELECT 1 FROM orders o JOIN line l ON l.order_id = o.id WHERE g.customer_id = o.customer_id AND l.units > 0);
+
+-- name: exists_over_using
+SELECT customer_id FROM log l FULL JOIN orders o USING (customer_id)
+WHERE EXISTS (SELECT 1 FROM customer c WHERE c.id = customer_id);
+
+-- name: in_subquery
+SELECT id FROM customer WHERE id IN (SELECT customer_id FROM orders WHERE amount > 0);
+
+-- name: in_wider
+SELECT event FROM log WHERE customer_id IN (SELECT id FROM orders);
+
+-- name: in_groups
+SELECT id, name FROM customer WHERE id IN (SELECT customer_id FROM orders GROUP BY customer_id HAVING count(*) > 2);
+
+-- name: in_union
+SELECT id FROM customer WHERE name IN (SELECT event FROM log UNION ALL SELECT state FROM orders);
+
+-- name: in_two_columns
+SELECT id FROM orders WHERE (customer_id, state) IN (SELECT customer_id, event FROM log);
+
+-- name: in_correlated
+SELECT id FROM orders o WHERE state IN (SELECT event FROM log l WHERE l.customer_id = o.customer_id);
+
+-- name: in_expression
+SELECT id FROM customer WHERE id IN (SELECT quantity + 1 FROM orders);
+
+-- name: less_than_any
+SELECT id FROM customer WHERE credit < ANY (SELECT amount FROM orders);
+
+-- name: not_less_than_any
+SELECT id FROM customer WHERE NOT credit < ANY (SELECT amount FROM orders WHERE amount < 0);
+
+-- name: not_in
+SELECT id FROM customer WHERE id NOT IN (SELECT customer_id FROM orders);
+
+-- name: not_in_with_nulls
+SELECT id FROM customer WHERE region NOT IN (SELECT event FROM log);
+
+-- name: not_in_without_nulls_inside
+SELECT id FROM customer WHERE region NOT IN (SELECT event FROM log WHERE event IS NOT NULL);
+
+-- name: not_in_of_nothing
+SELECT id FROM customer WHERE region NOT IN (SELECT event FROM log WHERE event = 'nothing');
+
+-- name: not_in_correlated
+SELECT id FROM orders o WHERE state NOT IN (SELECT event FROM log l WHERE l.customer_id = o.customer_id);
+
+-- name: not_in_two_columns
+SELECT id FROM orders WHERE (quantity, state) NOT IN (SELECT customer_id, event FROM log);
+
+-- name: exists_grouped
+WITH busy AS (SELECT customer_id FROM orders WHERE quantity > 1)
+SELECT region, count(*) AS n FROM customer c WHERE EXISTS (SELECT 1 FROM busy b WHERE b.customer_id = c.id) GROUP BY region;

@@ -20,7 +20,19 @@ from applier.plan.expr import (
     NullTest,
     ValueType,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields
+from applier.plan.nodes import (
+    Aggregate,
+    Field,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    SemiJoin,
+    UnionAll,
+    fields,
+)
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -97,7 +109,7 @@ def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
-    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "outer", "aggregate", "union"]))
+    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "union"]))
     child = draw(plans(depth=depth - 1))
     match kind:
         case "filter":
@@ -106,7 +118,7 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             width = len(fields(child))
             picked = draw(st.lists(st.integers(0, width - 1), min_size=1, max_size=3))
             return Project(child, tuple(Col(i, fields(child)[i].type, fields(child)[i].nullable) for i in picked))
-        case "join" | "outer":
+        case "join" | "outer" | "semi":
             other = draw(plans(depth=0))
             left, right = _columns(child, INT), _columns(other, INT)
             pairs = [(draw(st.sampled_from(left)), draw(st.sampled_from(right)))] if left and right else []
@@ -117,7 +129,8 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             if one is other:
                 pairs = [(right, left) for left, right in pairs]
                 residual = draw(st.one_of(st.none(), predicates(Join(one, two, (), None))))
-            return OuterJoin(one, two, tuple(pairs), residual, draw(st.booleans()))
+            node = OuterJoin if kind == "outer" else SemiJoin
+            return node(one, two, tuple(pairs), residual, draw(st.booleans()))
         case "aggregate":
             return draw(aggregates(child))
         case "union":
@@ -139,6 +152,9 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return _join(node, evaluate(node.left, tables), evaluate(node.right, tables))
         case OuterJoin():
             return _outer_join(node, evaluate(node.left, tables), evaluate(node.right, tables))
+        case SemiJoin():
+            left, right = evaluate(node.left, tables), evaluate(node.right, tables)
+            return Counter({a: n for a, n in left.items() if any(_partners(node, a, b) for b in right) != node.anti})
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
         case UnionAll():
@@ -157,7 +173,7 @@ def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:
     return out
 
 
-def _partners(node: Join | OuterJoin, a: Row, b: Row) -> bool:
+def _partners(node: Join | OuterJoin | SemiJoin, a: Row, b: Row) -> bool:
     equal = all((x := value(le, a)) is not None and x == value(re, b) for le, re in node.equi)
     return equal and (node.residual is None or value(node.residual, a + b) is True)
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators import aggregate, incrementalize, inner_join, matching, union_all
+from applier.operators import aggregate, incrementalize, inner_join, matching, project, union_all
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, AggregateKind, Col, Const
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, UnionAll
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
@@ -228,6 +228,42 @@ SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] =
         {"a": [(1, 1)], "b": [(2, 2), (1, 2)]},
     ),
     (
+        "two partners keep a row once, and one of them is enough",
+        SemiJoin(scan("a"), scan("b"), ((X, X),), None, False),
+        {"a": [(1, 1), (1, 1)], "b": [(1, 5), (1, 6)]},
+        {"a": [(1, 1), (1, 1), (2, 2)], "b": [(1, 6), (3, 3)]},
+    ),
+    (
+        "a partner moves to another row",
+        SemiJoin(scan("a"), scan("b"), ((X, X),), None, False),
+        {"a": [(1, 1), (2, 2)], "b": [(1, 5)]},
+        {"a": [(1, 1), (2, 2)], "b": [(2, 5)]},
+    ),
+    (
+        "the last partner leaves and the row comes back",
+        SemiJoin(scan("a"), scan("b"), ((X, X),), None, True),
+        {"a": [(1, 1), (None, 1)], "b": [(1, 5), (None, 5)]},
+        {"a": [(1, 1), (None, 1)], "b": [(None, 5)]},
+    ),
+    (
+        "a partner is accepted by the rest of the condition only",
+        SemiJoin(scan("a"), scan("b"), ((X, X),), less(Y, Col(3, INT)), True),
+        {"a": [(1, 1), (1, 3)], "b": [(1, 0)]},
+        {"a": [(1, 1), (1, 3)], "b": [(1, 2)]},
+    ),
+    (
+        "any row at all rules out everything",
+        SemiJoin(scan("a"), scan("b"), (), None, True),
+        {"a": [(1, 1), (None, 1)], "b": []},
+        {"a": [(1, 1), (2, 2)], "b": [(7, 7), (7, 7)]},
+    ),
+    (
+        "a table is its own partner",
+        SemiJoin(scan("a"), scan("a"), ((X, Y),), None, False),
+        {"a": [(1, 2), (3, 3)], "b": []},
+        {"a": [(2, 1), (1, 2), (3, None)], "b": []},
+    ),
+    (
         "the same row is in both branches and leaves one",
         UnionAll((scan("a"), scan("b"), scan("a"))),
         {"a": [(1, 1)], "b": [(1, 1)]},
@@ -263,7 +299,7 @@ def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
         assert incrementalize.delta(node, BagInputs(spark, same, same)) is None
 
 
-@pytest.mark.parametrize("operator", ["inner_join", "aggregate", "filter", "union_all", "outer_join"])
+@pytest.mark.parametrize("operator", ["inner_join", "aggregate", "filter", "union_all", "outer_join", "semi_join"])
 def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
     """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
     match operator:
@@ -284,6 +320,23 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
             monkeypatch.setattr(matching.Matching, "_switched", lambda self, partner, left, right, *, small: None)
+        case "semi_join":
+            # As if the row were there once per partner.
+            monkeypatch.setattr(
+                incrementalize,
+                "delta_semi_join",
+                lambda node, left, right, *, small: project.apply_project(
+                    Project(node.left, (X, Y)),
+                    inner_join.delta_join(
+                        Join(node.left, node.right, node.equi, node.residual),
+                        (left.delta, right.delta),
+                        left_before=left.before,
+                        right_after=right.after,
+                        small=small,
+                    )
+                    or "",
+                ),
+            )
         case "union_all":
             monkeypatch.setattr(incrementalize, "add_changes", lambda deltas: union_all.add_changes(deltas[:1]))
         case _:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from applier.expressions.emit import emit
 from applier.plan.expr import AggregateCall, AggregateKind
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, UnionAll, fields
 
 Tables = Mapping[Scan, DataFrame]
 
@@ -29,6 +29,8 @@ def evaluate(node: Node, tables: Tables) -> DataFrame:
             return _join(node, tables, "inner")
         case OuterJoin():
             return _join(node, tables, "full" if node.full else "left")
+        case SemiJoin():
+            return _join(node, tables, "anti" if node.anti else "semi")
         case UnionAll():
             return reduce(DataFrame.unionAll, (evaluate(branch, tables) for branch in node.branches))
         case Aggregate():
@@ -44,7 +46,7 @@ def evaluate(node: Node, tables: Tables) -> DataFrame:
             assert_never(node)
 
 
-def _join(node: Join | OuterJoin, tables: Tables, kind: str) -> DataFrame:
+def _join(node: Join | OuterJoin | SemiJoin, tables: Tables, kind: str) -> DataFrame:
     width = len(fields(node.left))
     left, right = evaluate(node.left, tables), evaluate(node.right, tables)
     right = right.select(*(F.col(f"c{i}").alias(f"c{width + i}") for i in range(len(fields(node.right)))))

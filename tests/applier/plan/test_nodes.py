@@ -20,7 +20,20 @@ from applier.plan.expr import (
     nullable,
     shift,
 )
-from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, UnionAll, fields, row_key
+from applier.plan.nodes import (
+    Aggregate,
+    Field,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    SemiJoin,
+    UnionAll,
+    fields,
+    row_key,
+)
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
@@ -77,6 +90,13 @@ def test_an_outer_join_needs_both_keys_unless_the_right_is_looked_up() -> None:
     assert row_key(OuterJoin(KEYED, grouped, ((_col(0), _col(0)),), None, True)) == (0, 2)
     assert [f.nullable for f in fields(OuterJoin(KEYED, KEYED, (), None, False))] == [False, True, True, True]
     assert [f.nullable for f in fields(OuterJoin(KEYED, KEYED, (), None, True))] == [True] * 4
+
+
+def test_a_semi_join_is_its_left_input() -> None:
+    for anti in (False, True):
+        node = SemiJoin(KEYED, BAG, ((_col(0), _col(0)),), None, anti)
+        assert row_key(node) == (0,)
+        assert fields(node) == fields(KEYED)
 
 
 def test_an_aggregate_is_keyed_by_its_groups() -> None:

@@ -1,0 +1,27 @@
+"""A ⋉ B keeps the rows of A with a partner in B, A ▷ B those without; each once, however many partners there are.
+
+Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K), K = the keys of ΔB, and the same for ▷: see `matching`.
+"""
+
+from __future__ import annotations
+
+from applier.operators.matching import Changing, Matching, Partner
+from applier.plan.nodes import SemiJoin, fields
+
+
+def _matching(node: SemiJoin) -> Matching:
+    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)
+
+
+def _partner(node: SemiJoin) -> Partner:
+    return Partner.NONE if node.anti else Partner.SOME
+
+
+def semi_join(node: SemiJoin, left: str, right: str) -> str:
+    """A ⋉ B or A ▷ B of two Z-sets."""
+    return _matching(node).with_partner(_partner(node), left, right)
+
+
+def delta_semi_join(node: SemiJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
+    """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
+    return _matching(node).delta(_partner(node), left, right, small=small)
