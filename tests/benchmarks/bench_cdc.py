@@ -1,0 +1,263 @@
+"""How near does pg-trickle-cdc, through a real broker with transactions, come to pg_recvlogical on the same changes?
+
+Both read the same part of the log, from slots at the same position, and are timed from the moment the server begins to
+stream to the moment everything is confirmed; what they need to start is not counted. pg_recvlogical writes to
+/dev/null: no consumer of one slot can be faster than the server is with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from deploy.local.kafka import Kafka
+from deploy.local.postgres import Postgres
+from tests.benchmarks import harness
+from tests.benchmarks.busy import BusyMeter
+from tests.cdc_consumer.harness import Connection, Consumer, connect, until
+from tests.cdc_consumer.topic_reader import open_reader
+from tests.fixtures.choice import server_folder
+
+OURS, CEILING = "bench", "ceiling"
+RATE_PER_S = 20
+WIDE = ["int", "bigint", "text", "numeric(12,2)", "timestamptz", "boolean"]
+WIDE_COLUMNS = [f"c{i} {WIDE[i % len(WIDE)]}" for i in range(19)]
+WIDE_VALUES = ["g", "g * 1000", "'value ' || g", "g / 100.0", "now() + g * interval '1 s'", "g % 2 = 0"]
+SCHEMA = f"""
+CREATE PUBLICATION pg_trickle;
+CREATE TABLE narrow (id int PRIMARY KEY, n int, v text);
+CREATE TABLE eight (id int PRIMARY KEY, a int, b bigint, c text, d text, e numeric(12,2), f timestamptz, g boolean);
+CREATE TABLE wide (id int PRIMARY KEY, {", ".join(WIDE_COLUMNS)});
+ALTER TABLE wide REPLICA IDENTITY FULL;
+ALTER PUBLICATION pg_trickle ADD TABLE narrow, eight, wide
+"""
+WIDE_ROW = ", ".join(WIDE_VALUES[i % len(WIDE_VALUES)] for i in range(19))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`statement` changes as many rows as its parameter says; `before` makes the rows it needs, outside the clock."""
+
+    question: str
+    events: int
+    short_events: int
+    statement: str
+    before: str = ""
+
+
+WORKLOADS = {
+    "narrow_insert": Workload(
+        "3-column inserts", 1_000_000, 400_000, "INSERT INTO narrow SELECT g, g, 'v' || g FROM generate_series(1, {}) g"
+    ),
+    "insert_8": Workload(
+        "8-column inserts",
+        600_000,
+        250_000,
+        "INSERT INTO eight SELECT g, g, g * 1000, 'c' || g, 'd', g / 100.0, now() + g * interval '1 s', g % 2 = 0 "
+        "FROM generate_series(1, {}) g",
+    ),
+    "wide_update_full": Workload(
+        "20-column updates with REPLICA IDENTITY FULL",
+        300_000,
+        100_000,
+        "UPDATE wide SET c0 = c0 + 1, c4 = now() WHERE id <= {}",
+        f"INSERT INTO wide SELECT g, {WIDE_ROW} FROM generate_series(1, {{}}) g",
+    ),
+}
+
+
+class Servers:
+    """PostgreSQL, Kafka, and a consumer that has captured the tables and stands still."""
+
+    def __init__(self, postgres: Postgres, kafka: Kafka, folder: Path, db: Connection) -> None:
+        self.postgres = postgres
+        self.db = db
+        self.consumer = Consumer(postgres.url, kafka.bootstrap, OURS, folder)
+        db.execute(SCHEMA.encode())
+        self.consumer.start()
+        self.halt()
+
+    def halt(self) -> None:
+        assert self.consumer.stop() == 0
+
+    def position(self) -> str:
+        row = self.db.execute("SELECT pg_current_wal_lsn()").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def streaming(self, slot: str) -> bool:
+        query = (
+            "SELECT count(*) FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid "
+            "WHERE s.slot_name = %s AND r.state IN ('catchup', 'streaming')"
+        )
+        return self.db.execute(query, (slot,)).fetchone() == (1,)
+
+    def drain(self, target: str) -> float:
+        """Start the consumer -> seconds until everything before `target` is on the topics and confirmed."""
+        self.consumer.start(wait=False)
+        began = self._streams(OURS)
+        query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        _soon(lambda: self.db.execute(query, (target, OURS)).fetchone() == (True,), "drained", 600)
+        return time.monotonic() - began
+
+    def receive(self, target: str) -> float:
+        """The same by pg_recvlogical."""
+        options = ["-o", "proto_version=1", "-o", "publication_names=pg_trickle", "-o", "messages=true"]
+        line = [str(self.postgres.bin("pg_recvlogical")), "-d", self.postgres.url, "-S", CEILING, "--start", *options]
+        with subprocess.Popen([*line, "-f", "/dev/null", "--no-loop", "--endpos", target]) as child:
+            began = self._streams(CEILING)
+            assert child.wait(600) == 0
+        return time.monotonic() - began
+
+    def _streams(self, slot: str) -> float:
+        _soon(lambda: self.streaming(slot), "streaming", 60)
+        return time.monotonic()
+
+
+def _soon(condition: Any, what: str, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {limit_s:.0f} s: {what}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def servers() -> Iterator[Servers]:
+    with server_folder("bench-postgres") as a, server_folder("bench-kafka") as b:
+        postgres, kafka = Postgres(a, durable=False), Kafka(b)
+        postgres.start()
+        kafka.start()
+        made: Servers | None = None
+        try:
+            with connect(postgres.url) as db:
+                made = Servers(postgres, kafka, Path(b), db)
+                yield made
+        finally:
+            if made is not None:
+                made.consumer.end()
+            kafka.stop()
+            postgres.stop()
+
+
+def contest(stack: Servers, name: str, workload: Workload, events: int) -> harness.Benchmark:
+    """Ours writes the changes of the round, pg_recvlogical reads them from a copy of the slot taken before."""
+    target = ""
+
+    def ours() -> harness.Measures:
+        nonlocal target
+        table = workload.statement.split()[2 if workload.statement.startswith("INSERT") else 1]
+        stack.db.execute(f"TRUNCATE {table}".encode())
+        if workload.before:
+            stack.db.execute(workload.before.format(events).encode())
+        # What only prepares the round is read by both before the clock runs.
+        stack.drain(stack.position())
+        stack.halt()
+        stack.db.execute("CHECKPOINT")
+        stack.db.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", (OURS, CEILING))
+        stack.db.execute(workload.statement.format(events).encode())
+        target = stack.position()
+        seconds = stack.drain(target)
+        stack.halt()
+        return {"events_per_s": events / seconds}
+
+    def ceiling() -> harness.Measures:
+        seconds = stack.receive(target)
+        stack.db.execute("SELECT pg_drop_replication_slot(%s)", (CEILING,))
+        return {"events_per_s": events / seconds}
+
+    contestants = [harness.Contestant("pg-trickle-cdc", ours), harness.Contestant("pg_recvlogical", ceiling)]
+    return harness.Benchmark(name, workload.question, contestants, repeats=3, short_repeats=1, warmups=0)
+
+
+def latencies_ms(stack: Servers, commits: int) -> list[float]:
+    """Milliseconds from the commit's return to a read_committed reader's sight, sorted."""
+    reader, seen, stop = open_reader(stack.consumer.bootstrap), list[float](), threading.Event()
+    place = TopicPartition(f"{OURS}.public.narrow", 0)
+    reader.list_topics(place.topic)
+    reader.assign([TopicPartition(place.topic, 0, reader.get_watermark_offsets(place)[1])])
+
+    def read() -> None:
+        while not stop.is_set():
+            message: Any = reader.poll(0.2)
+            if message is not None and message.error() is None:
+                seen.append(time.monotonic())
+
+    thread, sent = threading.Thread(target=read), list[float]()
+    thread.start()
+    for number in range(commits):
+        stack.db.execute("INSERT INTO narrow VALUES (%s, 1, 'x')", (-number - 1,))
+        sent.append(time.monotonic())
+        time.sleep(1 / RATE_PER_S)
+    until(lambda: len(seen) >= commits, "all seen", 10)
+    stop.set()
+    thread.join()
+    reader.close()
+    return sorted((b - a) * 1000 for a, b in zip(sent, seen, strict=True))
+
+
+def peak_rss_mb(stack: Servers, rows: int) -> float:
+    """The consumer's largest memory while one transaction of so many rows goes through it."""
+    stack.db.execute("TRUNCATE narrow")
+    stack.db.execute(f"INSERT INTO narrow SELECT g, g, 'v' || g FROM generate_series(1, {rows}) g".encode())
+    stack.drain(stack.position())
+    status = Path(f"/proc/{stack.consumer.process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    stack.halt()
+    return int(line.split()[1]) / 1024
+
+
+def measure(stack: Servers, options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    for name, workload in WORKLOADS.items():
+        contested = contest(stack, name, workload, workload.short_events if options.short else workload.events)
+        repeats = options.repeats or (contested.short_repeats if options.short else contested.repeats)
+        found = harness.compare(contested, repeats, meter)
+        print(harness.table(contested, found))
+        ours, ceiling = (found["results"][c.name]["events_per_s"]["median"] for c in contested.contestants)
+        report[name] = {
+            "events_per_s": round(ours),
+            "ceiling_events_per_s": round(ceiling),
+            "ratio": round(ours / ceiling, 3),
+        }
+    stack.consumer.start()
+    latencies = latencies_ms(stack, 100 if options.short else 600)
+    stack.halt()
+    report["latency_p50_ms"] = round(statistics.median(latencies), 1)
+    report["latency_p95_ms"] = round(latencies[int(len(latencies) * 0.95) - 1], 1)
+    report["big_txn_peak_rss_mb"] = round(peak_rss_mb(stack, 500_000 if options.short else 5_000_000), 1)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A table per workload, and one JSON object in the last line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
+    parser.add_argument("--repeats", type=int, help="rounds that must count")
+    options = parser.parse_args(arguments)
+    meter = BusyMeter()
+    report: dict[str, Any] = {"benchmark": "cdc", "short": options.short, "load": meter.load(), "refused": None}
+    try:
+        with servers() as stack:
+            report |= measure(stack, options, meter)
+    except harness.TooBusy as busy:
+        print(busy)
+        print(json.dumps(report | {"refused": busy.problem}))
+        return harness.REFUSED
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
