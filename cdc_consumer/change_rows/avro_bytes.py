@@ -12,11 +12,8 @@ NULL = b"\0"
 CACHE_MAX = 20_000
 """Entries of one cache; a full one is emptied, which costs less than keeping track of use."""
 
-_EPOCH = datetime.datetime(1970, 1, 1)
-_EPOCH_DAY = _EPOCH.toordinal()
-_US = datetime.timedelta(microseconds=1)
-_SEPARATORS = ((4, 45), (7, 45), (10, 32), (13, 58), (16, 58))
-"""Where `YYYY-MM-DD HH:MM:SS` has its dashes, blank and colons."""
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_SECOND_US = 1_000_000
 
 V = TypeVar("V")
 K = TypeVar("K")
@@ -61,16 +58,10 @@ def column_bytes(content: bytes) -> bytes:
     return b"\x02" + long(len(content)) + content
 
 
-def _date(text: bytes) -> bytes:
-    if len(text) != 10:
+def _day(text: bytes) -> int:
+    if len(text) != 10 or not text[4] == text[7] == 45:
         raise ValueError(text)
-    return column_long(datetime.date.fromisoformat(text.decode()).toordinal() - _EPOCH_DAY)
-
-
-def _second(text: bytes) -> int:
-    if len(text) != 19 or any(text[at] != char for at, char in _SEPARATORS):
-        raise ValueError(text)
-    return (datetime.datetime.fromisoformat(text.decode()) - _EPOCH) // _US
+    return datetime.date.fromisoformat(text.decode()).toordinal() - _EPOCH_DAY
 
 
 ENDS = [varint(n) for n in range(1 << 14)]
@@ -87,11 +78,17 @@ SMALL = [b"\x02" + ENDS[n << 1] for n in range(8192)] + [b"\x02" + ENDS[~(n << 1
 BOOLEANS = {b"t\0\0\0\1t": b"\x02\x01", b"t\0\0\0\1f": b"\x02\x00"}
 """A whole column of a tuple -> union branch 1."""
 
-DATES: Cache[bytes, bytes] = Cache(_date)
+DATES: Cache[bytes, bytes] = Cache(lambda text: column_long(_day(text)))
 """`2000-01-31` -> union branch 1; ValueError for what is no ordinary date."""
 
-SECONDS: Cache[bytes, int] = Cache(_second)
-"""`2000-01-31 12:34:56` -> microseconds since 1970."""
+DAYS: Cache[bytes, int] = Cache(lambda text: _day(text) * 86_400 * _SECOND_US)
+"""`2000-01-31` -> microseconds since 1970."""
+
+MINUTES = {b" %02d:%02d" % (m // 60, m % 60): m * 60 * _SECOND_US for m in range(24 * 60)}
+"""` 12:34` -> microseconds."""
+
+SECONDS = {b":%02d" % s: s * _SECOND_US for s in range(60)}
+"""`:56` -> microseconds."""
 
 HIGH: Cache[int, bytes] = Cache(varint)
 """The end of a varint that is long, for parts that repeat."""

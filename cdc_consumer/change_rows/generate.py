@@ -84,6 +84,8 @@ def _names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
         "EN": avro_bytes.ENDS,
         "HI": avro_bytes.HIGH,
         "DA": avro_bytes.DATES,
+        "DY": avro_bytes.DAYS,
+        "MI": avro_bytes.MINUTES,
         "SE": avro_bytes.SECONDS,
         "FR": avro_bytes.FRACTION,
         "CL": avro_bytes.column_long,
@@ -152,10 +154,12 @@ def _decimal(i: int, kind: PgType) -> list[str]:
 
 
 def _timestamp(i: int, suffix: int) -> list[str]:
-    seconds = f"v=SE[b[q:q+19]] if l=={19 + suffix} else SE[b[q:q+19]]+int(b[q+20:p-{suffix}])*FR[l-{20 + suffix}]"
+    end = f"p-{suffix}" if suffix else "p"
     return [
-        f"if l!={19 + suffix} and b[q+19]!=46: raise Odd",
-        seconds if suffix else seconds.replace("p-0", "p"),
+        "v=DY[b[q:q+10]]+MI[b[q+10:q+16]]+SE[b[q+16:q+19]]",
+        f"if l!={19 + suffix}:",
+        "  if b[q+19]!=46: raise Odd",
+        f"  v+=int(b[q+20:{end}])*FR[l-{20 + suffix}]",
         "z=v<<1",
         f"x{i}=CP[z&16383]+PA[z>>14&16383]+HI[z>>28] if v>134217728 else CL(v)",
     ]

@@ -1,0 +1,81 @@
+"""A Kafka transaction commits all of its rows or fails, although only the last of each partition is reported on."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc_consumer.errors import TopicError
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.kafka import Outlet, Publisher
+from cdc_consumer.sinks.topics import Topics
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Offsets, Progress
+from shared_schema.settings import load
+from tests.fixtures.kafka import KafkaBroker
+
+
+@pytest.fixture
+def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    monkeypatch.setenv("PG_TRICKLE_KAFKA_BOOTSTRAP", kafka.bootstrap)
+    settings = load(ConsumerSettings, topic_prefix=topic_prefix)
+    topics = Topics(settings)
+    topics.ensure_control()
+    return Publisher(settings, topics, lambda: None)
+
+
+def outlet(kafka: KafkaBroker, prefix: str, partitions: int) -> Outlet:
+    topic = NewTopic(f"{prefix}.public.t", num_partitions=partitions, config={"max.message.bytes": "5000"})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([topic])[topic.topic].result(20)
+    return Outlet(topic.topic, partitions)
+
+
+def progress(offsets: Offsets) -> Progress:
+    return Progress("slot", "1", 1, Lsn(1), Lsn(2), offsets)
+
+
+def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
+    to, told = outlet(kafka, topic_prefix, 3), list[Offsets]()
+
+    def ends(offsets: Offsets) -> Progress:
+        told.append({topic: dict(of) for topic, of in offsets.items()})
+        return progress(offsets)
+
+    for number in range(1000):
+        publisher.write(to, b"%d" % number, b"value")
+    publisher.publish(ends)
+    publisher.write(to, b"1", b"value")
+    publisher.publish(ends)
+    assert sum(told[0][to.topic].values()) == 1000
+    moved = [p for p in range(3) if told[1][to.topic][p] != told[0][to.topic][p]]
+    # One row, and the marker that ended the first transaction.
+    assert [told[1][to.topic][p] - told[0][to.topic][p] for p in moved] == [2]
+
+
+def test_a_lost_row_in_the_middle_fails_the_transaction(
+    kafka: KafkaBroker, topic_prefix: str, publisher: Publisher
+) -> None:
+    to = outlet(kafka, topic_prefix, 1)
+    publisher.write(to, b"1", b"small")
+    publisher.write(to, b"2", secrets.token_bytes(20_000))
+    publisher.write(to, b"3", b"small")
+    publisher._producer.flush(10)
+    with pytest.raises(TopicError):
+        publisher.write(to, b"4", b"small")
+        publisher.publish(progress)
+    publisher.abort()
+
+
+def test_a_lost_row_found_only_at_the_commit(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
+    to = outlet(kafka, topic_prefix, 2)
+    publisher.write(to, b"1", b"small")
+    publisher.write(to, b"1", secrets.token_bytes(20_000))
+    publisher.write(to, b"1", b"small")
+    publisher.write(to, b"2", b"small")
+    with pytest.raises(TopicError):
+        publisher.publish(progress)
