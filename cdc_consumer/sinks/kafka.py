@@ -105,7 +105,12 @@ class Publisher:
             self._begin()
             self._held.append(outlet)
         elif (row := held.get(partition)) is not None:
-            self._produce(outlet.topic, row[1], row[0], partition, reported=len(row[1]) >= REPORTED_BYTES)
+            large = len(row[1]) >= REPORTED_BYTES
+            try:
+                self._producer.produce(outlet.topic, row[1], row[0], partition, self._delivered if large else None)
+            except (BufferError, KafkaException):
+                # Nothing was taken: wait for room, or say what is wrong.
+                self._produce(outlet.topic, row[1], row[0], partition)
         held[partition] = key, value
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
@@ -169,15 +174,10 @@ class Publisher:
             outlet.held.clear()
         self._held.clear()
 
-    def _produce(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int, *, reported: bool = True
-    ) -> None:
+    def _produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
         while True:
             try:
-                if reported:
-                    self._producer.produce(topic, value, key, partition, self._delivered)
-                else:
-                    self._producer.produce(topic, value, key, partition)
+                self._producer.produce(topic, value, key, partition, self._delivered)
             except BufferError:
                 self._producer.poll(0.1)
                 self._idle()
