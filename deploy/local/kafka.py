@@ -145,7 +145,8 @@ class Kafka:
         properties = self._write_properties("format.properties", unfinished)
         # It lives too short for optimised code.
         tool = [java[0], "-XX:TieredStopAtLevel=1", *java[1:], "kafka.tools.StorageTool"]
-        child = process.spawn([*tool, "format", "-t", cluster_id, "-c", properties], log=self.log)
+        # One word: a random id may begin with a dash, which the tool would take for an option.
+        child = process.spawn([*tool, "format", f"--cluster-id={cluster_id}", "-c", properties], log=self.log)
         if child.wait():
             raise StackError(f"Kafka's storage could not be formatted:\n{child.last_words()}", hint=f"see {self.log}")
         properties.unlink()
