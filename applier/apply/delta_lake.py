@@ -88,7 +88,7 @@ class DeltaSink:
 
     def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
         window = Window(deltas[0].window.old, deltas[-1].window.new)
-        rows = net_rows(pa.concat_tables([d.rows for d in deltas]), len(table.columns))
+        rows = net_rows(pa.concat_tables([d.rows for d in deltas], promote_options="default"), len(table.columns))
         if not window.old:
             self._fill(table, rows, window.new)
         elif rows.num_rows:

@@ -37,8 +37,13 @@ class RowChange:
 
 
 def net_rows(rows: pa.Table, width: int) -> pa.Table:
-    """Σ weights per distinct row, zeros dropped."""
+    """Σ weights per distinct row, zeros dropped.
+
+    Every column of the result is nullable: what Spark proves never null depends on the query that made the rows, and
+    deltas of one stream table come from several.
+    """
     names = column_names(width)
+    rows = rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
     if not rows.num_rows:
         return rows
     if not names:

@@ -78,6 +78,10 @@ class Binary:
         """Of the last run; None while it runs."""
         return self._child.poll() if self._child else None
 
+    def last_words(self) -> str:
+        """The end of its log."""
+        return self._child.last_words() if self._child else ""
+
     @property
     def ready(self) -> bool:
         """Whether it says so itself."""

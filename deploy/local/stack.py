@@ -123,7 +123,14 @@ class Stack:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._name_the_dead()
         self.stop()
+
+    def _name_the_dead(self) -> None:
+        """The folder may go with us: what ended by itself says why before it does."""
+        for name, binary in self.binaries.items():
+            if self._care_of(name).wanted and not binary.running:
+                self._say(f"{name} had ended by itself ({self._last_words(name)}):\n{binary.last_words()}")
 
     @property
     def addresses(self) -> Addresses:

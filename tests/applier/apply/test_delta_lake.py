@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,18 @@ def test_rows_that_may_repeat(tmp_path_factory: pytest.TempPathFactory, states: 
     assert stored(root) == before
     assert sink.idle(table.id)
     assert DeltaSink(str(root)).frontier(table) <= Lsn(len(states) * 10)
+
+
+def test_deltas_of_queries_that_prove_different_columns_not_null(tmp_path: Path) -> None:
+    """A fill's plan may prove a column never null where the plan of a change does not."""
+    sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
+    first: Bag = Counter({(1, 0.5): 1})
+    fill = delta(Counter(), first, Window(ORIGIN, Lsn(10)))
+    proven = pa.schema([fill.rows.schema.field(0).with_nullable(False), *list(fill.rows.schema)[1:]])
+    sink.add(table, replace(fill, rows=fill.rows.cast(proven)))
+    sink.add(table, delta(first, Counter({(1, 0.5): 1, (2, None): 1}), Window(Lsn(10), Lsn(20))))
+    sink.flush()
+    assert stored(tmp_path) == Counter({(1, 0.5): 1, (2, None): 1})
 
 
 def test_keyed_rows_and_the_frontier_in_the_commit(tmp_path: Path) -> None:
