@@ -1,0 +1,47 @@
+"""Tables as PostgreSQL holds them now, as the inputs of a plan's snapshot rule; and what the rule answers, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.operators.inputs import Side
+from applier.plan.nodes import Scan
+from applier.trace.trace import create_view
+from applier.zset import WEIGHT
+from tests.applier.expressions.frames import Row, collect, frame
+
+
+class LoadedInputs:
+    """Both ends of a window that changes nothing; `load` reads the columns of a scan."""
+
+    small = True
+
+    def __init__(self, spark: SparkSession, load: Callable[[Scan], list[Row]]) -> None:
+        self._spark = spark
+        self._load = load
+        self._views: dict[Scan, str] = {}
+
+    def delta(self, scan: Scan) -> str | None:
+        return None
+
+    def snapshot(self, scan: Scan, side: Side) -> str:
+        if scan not in self._views:
+            rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
+            self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
+        return f"SELECT * FROM {self._views[scan]}"
+
+
+def weighted(result: DataFrame) -> list[Row]:
+    """The rows of a Z-set, each as often as its weight says; a negative weight is a mistake."""
+    rows: list[Row] = []
+    taken: dict[str, tuple[Row, int]] = {}
+    for *values, weight in collect(result):
+        row: Any = tuple(values)
+        taken[repr(row)] = row, taken.get(repr(row), (row, 0))[1] + weight
+    for row, weight in taken.values():
+        assert weight >= 0, f"{row} is there {weight} times"
+        rows += [row] * weight
+    return rows
