@@ -15,9 +15,7 @@ from cdc_consumer.relay import Ports, Relay
 from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
 from cdc_consumer.routes import Routes
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Publisher
-from cdc_consumer.sinks.progress import read_state
-from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.snapshot.watch import CaptureWatch
@@ -62,25 +60,24 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
     with ExitStack() as stack:
         session = stack.enter_context(ReplicationSession(database_url, stop.is_set))
         catalog = stack.enter_context(connect(database_url))
-        topics = Topics(settings)
-        topics.ensure_control()
+        prepare_sink(settings)
         ensure_publications(catalog, settings.publications)
         point = take_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
         feedback = Feedback(session, frontier, metrics, stop)
-        publisher = Publisher(settings, topics, feedback.while_waiting)
-        stack.callback(publisher.abort)
+        sink = open_sink(settings, feedback.while_waiting)
+        stack.callback(sink.close)
         state = read_state(settings)
         point = verify_taken(point, state)
         if state.progress is not None:
-            publisher.remember(state.progress.end_offsets)
+            sink.remember(state.progress.end_offsets)
         frontier.resume(point.frontier)
         watch = CaptureWatch(database_url, settings.publications)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
-        routes = Routes(relations(catalog), captures, topics)
-        loader = Loader(settings.slot, publisher, topics, feedback, metrics)
-        ports = Ports(session, feedback, publisher, routes, captures, loader, metrics)
+        routes = Routes(relations(catalog), captures, sink)
+        loader = Loader(settings.slot, sink, feedback, metrics)
+        ports = Ports(session, feedback, sink, routes, captures, loader, metrics)
         log.info(
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},

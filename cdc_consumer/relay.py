@@ -30,7 +30,7 @@ from cdc_consumer.resume import StartingPoint
 from cdc_consumer.routes import Routes
 from cdc_consumer.rows import Rows
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Publisher
+from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.export import Export
 from cdc_consumer.snapshot.load import Loader
@@ -74,7 +74,7 @@ class Ports:
 
     session: ReplicationSession
     feedback: Feedback
-    publisher: Publisher
+    sink: Sink
     routes: Routes
     captures: Captures
     loader: Loader
@@ -94,7 +94,7 @@ class Relay:
         self._ports = ports
         self._batch = Batch()
         self._published_at = 0.0
-        self._rows = Rows(ports.routes, ports.publisher, ports.metrics)
+        self._rows = Rows(ports.routes, ports.metrics)
         self._asked = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Relay:
         self._batch.rows += self._rows.written()
         if 0 < len(frames) < FEW_FRAMES:
             time.sleep(GATHER_S)
-        ports.publisher.poll()
+        ports.sink.poll()
         ports.captures.turn()
         if ports.captures.export is not None and self._frontier.arrived(ports.captures.export.at):
             self._capture(ports.captures.export)
@@ -122,7 +122,7 @@ class Relay:
         if self._batch.commits and self._frontier.open_commit is None:
             self._publish()
         else:
-            self._ports.publisher.abort()
+            self._ports.sink.abort()
         self._ports.feedback.send()
 
     def _patience_s(self) -> float:
@@ -227,7 +227,7 @@ class Relay:
                 self._settings.slot, server.system_id, server.timeline, point.slot_lsn, target, dict(offsets)
             )
 
-        self._ports.publisher.publish(progress, captures)
+        self._ports.sink.publish(progress, captures)
         self._frontier.mark_published(target)
         self._ports.feedback.send()
         self._ports.metrics.transactions.inc(self._batch.commits)
@@ -251,6 +251,6 @@ class Relay:
             if last or self._begun:
                 self._publish((captures[-1],))
             else:
-                self._ports.publisher.publish(None, (captures[-1],))
+                self._ports.sink.publish(None, (captures[-1],))
         self._ports.captures.done(tuple(captures))
         self._ports.routes.forget()

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from cdc_consumer.errors import SlotActive, SourceError, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.progress import StoredState, read_state
+from cdc_consumer.sinks.choose import read_state
+from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
 from cdc_consumer.wal.slot import SlotState, check_resumable, check_usable, check_wal_level, inspect_slot

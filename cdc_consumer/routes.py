@@ -1,4 +1,4 @@
-"""Where the rows of each relation go: its topic, how its tuples are read, and from which commit on."""
+"""Where the rows of each relation go: its outlet, how its tuples are read, and from which commit on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import Relations
-from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.sinks.sink import Outlet, Sink
 from cdc_consumer.snapshot.captures import Captures
-from shared_schema.avro import ChangeCodec, codec
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
@@ -18,19 +17,18 @@ from shared_schema.table_schema import TableId
 class Route:
     """A captured relation's way; commits before `since` are in its snapshot."""
 
-    topic: str
+    outlet: Outlet
     reader: TableReader
-    codec: ChangeCodec
     since: Lsn
 
 
 class Routes:
     """The routes of the relations seen in the stream; None for one that is not captured."""
 
-    def __init__(self, relations: Relations, captures: Captures, topics: Topics) -> None:
+    def __init__(self, relations: Relations, captures: Captures, sink: Sink) -> None:
         self._relations = relations
         self._captures = captures
-        self._topics = topics
+        self._sink = sink
         self._routes: dict[int, Route | None] = {}
 
     def describe(self, relation: Relation) -> None:
@@ -43,7 +41,7 @@ class Routes:
         self._routes.clear()
 
     def find(self, relid: int, commit_lsn: Lsn) -> Route | None:
-        """The route for a row of a commit; None when the row belongs on no topic."""
+        """The route for a row of a commit; None when the row goes nowhere."""
         if relid not in self._routes:
             self._routes[relid] = self._build(relid)
         route = self._routes[relid]
@@ -55,5 +53,4 @@ class Routes:
         if since is None:
             return None
         schema = self._relations.schema(relid)
-        topic = self._topics.ensure_table(schema.table)
-        return Route(topic, TableReader(relation, schema), codec(schema), since)
+        return Route(self._sink.outlet(schema), TableReader(relation, schema), since)

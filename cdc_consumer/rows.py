@@ -1,16 +1,16 @@
-"""The rows of the open transaction on their way to the publisher: by generated encoders, odd ones table-driven."""
+"""The rows of the open transaction on their way to the sink: by generated encoders, odd ones table-driven."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.generate import ODD
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, RowMessage
 from cdc_consumer.routes import Route, Routes
-from cdc_consumer.sinks.kafka import Outlet, Publisher
+from cdc_consumer.sinks.sink import RowEncoder
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
 
@@ -22,8 +22,8 @@ class Lane:
     """One relation in the open transaction, and how many rows it has written since the last count."""
 
     route: Route
-    outlet: Outlet
-    encoder: TransactionEncoder
+    write: Callable[[bytes | None, bytes], None]
+    encoder: RowEncoder
     inserts: int = 0
     deletes: int = 0
 
@@ -31,9 +31,8 @@ class Lane:
 class Rows:
     """Numbers, encodes and hands on the rows of one transaction after the other."""
 
-    def __init__(self, routes: Routes, publisher: Publisher, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, metrics: Metrics) -> None:
         self._routes = routes
-        self._publisher = publisher
         self._metrics = metrics
         self._lanes: dict[bytes, Lane] = {}
         self._written = 0
@@ -66,9 +65,9 @@ class Rows:
             rows = lane.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
         except ODD:
             return False
-        self._publisher.write(lane.outlet, rows[0], rows[1])
+        lane.write(rows[0], rows[1])
         if len(rows) == 4:
-            self._publisher.write(lane.outlet, rows[2], rows[3])
+            lane.write(rows[2], rows[3])
             lane.inserts += 1
             lane.deletes += 1
             transaction.ordinal += 2
@@ -110,20 +109,19 @@ class Rows:
         route = self._routes.find(int.from_bytes(relid, "big"), transaction.begin.commit_lsn)
         if route is None:
             return None
-        outlet = self._publisher.outlet(route.topic, route.codec)
-        encoder = TransactionEncoder(route.reader, route.codec, transaction.begin)
-        lane = self._lanes[relid] = Lane(route, outlet, encoder)
+        encoder = route.outlet.encoder(route.reader, transaction.begin)
+        lane = self._lanes[relid] = Lane(route, route.outlet.write, encoder)
         return lane
 
     def _append(self, route: Route, row: ChangeRow) -> None:
-        self._publisher.append(route.topic, route.codec, row)
-        self._metrics.rows(route.codec.schema.table, row.op, 1)
+        route.outlet.append(row)
+        self._metrics.rows(route.reader.schema.table, row.op, 1)
         self._written += 1
 
     def _count(self) -> None:
         """Rows are counted in the lanes and told from time to time: telling costs as much as encoding a small row."""
         for lane in self._lanes.values():
-            table = lane.route.codec.schema.table
+            table = lane.route.reader.schema.table
             if lane.inserts:
                 self._metrics.rows(table, Op.INSERT, lane.inserts)
             if lane.deletes:

@@ -6,9 +6,7 @@ from typing import Any
 
 from cdc_consumer.errors import SlotActive
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Publisher
-from cdc_consumer.sinks.progress import read_state
-from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.slot import drop_slot, inspect_slot, server_position
 
@@ -62,9 +60,10 @@ def forget(settings: ConsumerSettings) -> bool:
                 hint="stop pg-trickle-cdc first",
             )
         # Erased first: progress without its slot would only be an error at the next start.
-        topics = Topics(settings)
-        topics.ensure_control()
+        prepare_sink(settings)
         keys = read_state(settings).keys
         if keys:
-            Publisher(settings, topics, lambda: None).erase(list(keys))
+            sink = open_sink(settings, lambda: None)
+            sink.erase(list(keys))
+            sink.close()
         return drop_slot(catalog, settings.slot)

@@ -9,17 +9,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import OversizeMessage
+from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
 from cdc_consumer.sinks.schemas import SchemaRegistrar
 from cdc_consumer.sinks.topics import Topics, client_options
-from shared_schema.avro import ChangeCodec
+from shared_schema.avro import ChangeCodec, codec
 from shared_schema.change_row import ChangeRow
 from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.table_schema import TableSchema
 from shared_schema.topics import progress_topic
 
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -34,7 +39,7 @@ REPORTED_BYTES = 100_000
 
 
 @dataclass(slots=True)
-class Outlet:
+class Channel:
     """A topic in the open transaction.
 
     The last row of each partition is held back until the end, so that only its delivery is reported on: that gives the
@@ -44,6 +49,29 @@ class Outlet:
     topic: str
     partitions: int
     held: dict[int, tuple[bytes | None, bytes]] = field(default_factory=dict)
+
+
+class TopicOutlet:
+    """Rows of one schema version on their way to a topic."""
+
+    def __init__(self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec) -> None:
+        self.write = partial(publisher.write, channel)
+        self._topics = topics
+        self._topic = channel.topic
+        self._codec = codec
+
+    def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
+        """Generated functions that write Avro."""
+        return TransactionEncoder(reader, self._codec, begin)
+
+    def append(self, row: ChangeRow) -> None:
+        """The table-driven way."""
+        key = None if row.values is None else self._codec.encode_key(row.values)
+        self.write(key, self._codec.encode(row))
+
+    def used(self) -> bool:
+        """Whether the topic ever held a record."""
+        return self._topics.used(self._topic)
 
 
 class Publisher:
@@ -58,8 +86,8 @@ class Publisher:
         self._offsets: Offsets = {}
         self._ends: Offsets = {}
         self._failed: KafkaError | None = None
-        self._outlets: dict[str, Outlet] = {}
-        self._held: list[Outlet] = []
+        self._channels: dict[str, Channel] = {}
+        self._held: list[Channel] = []
         self._producer = Producer(
             {
                 "queue.buffering.max.messages": 100_000,
@@ -79,38 +107,30 @@ class Publisher:
         """Take over the end offsets of the last progress record: every later one names all partitions."""
         self._ends = _later(ends, self._ends)
 
-    def describe(self, codec: ChangeCodec) -> None:
-        """Register the schema of a table that may have no row to send."""
-        self._schemas.ensure(codec)
-
-    def append(self, topic: str, codec: ChangeCodec, row: ChangeRow) -> None:
-        """Add a row to the open Kafka transaction, opening one if needed."""
-        key = None if row.values is None else codec.encode_key(row.values)
-        self.write(self.outlet(topic, codec), key, codec.encode(row))
-
-    def outlet(self, topic: str, codec: ChangeCodec) -> Outlet:
+    def outlet(self, schema: TableSchema) -> TopicOutlet:
         """Where rows of a schema version go; their schema is on its topic when this returns."""
-        self._schemas.ensure(codec)
-        outlet = self._outlets.get(topic)
-        if outlet is None:
-            outlet = self._outlets[topic] = Outlet(topic, self._topics.partitions(topic))
-        return outlet
+        topic, written = self._topics.ensure_table(schema.table), codec(schema)
+        self._schemas.ensure(written)
+        channel = self._channels.get(topic)
+        if channel is None:
+            channel = self._channels[topic] = Channel(topic, self._topics.partitions(topic))
+        return TopicOutlet(self, self._topics, channel, written)
 
-    def write(self, outlet: Outlet, key: bytes | None, value: bytes) -> None:
+    def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
         """Add an encoded row to the open Kafka transaction, opening one if needed."""
-        held, partition = outlet.held, 0
-        if outlet.partitions > 1 and key:
-            partition = zlib.crc32(key) % outlet.partitions
+        held, partition = channel.held, 0
+        if channel.partitions > 1 and key:
+            partition = zlib.crc32(key) % channel.partitions
         if not held:
             self._begin()
-            self._held.append(outlet)
+            self._held.append(channel)
         elif (row := held.get(partition)) is not None:
             large = len(row[1]) >= REPORTED_BYTES
             try:
-                self._producer.produce(outlet.topic, row[1], row[0], partition, self._delivered if large else None)
+                self._producer.produce(channel.topic, row[1], row[0], partition, self._delivered if large else None)
             except (BufferError, KafkaException):
                 # Nothing was taken: wait for room, or say what is wrong.
-                self._produce(outlet.topic, row[1], row[0], partition)
+                self._produce(channel.topic, row[1], row[0], partition)
         held[partition] = key, value
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
@@ -145,14 +165,18 @@ class Publisher:
         if not self._open:
             return
         self._open, self._offsets = False, {}
-        for outlet in self._held:
-            outlet.held.clear()
+        for channel in self._held:
+            channel.held.clear()
         self._held.clear()
         try:
             self._producer.purge()
             self._producer.abort_transaction(5.0)
         except KafkaException:
             return
+
+    def close(self) -> None:
+        """Nothing is left behind but the transaction."""
+        self.abort()
 
     def poll(self) -> None:
         """Take delivery reports that have come in."""
@@ -168,10 +192,10 @@ class Publisher:
         self._open = True
 
     def _release(self) -> None:
-        for outlet in self._held:
-            for partition, (key, value) in outlet.held.items():
-                self._produce(outlet.topic, value, key, partition)
-            outlet.held.clear()
+        for channel in self._held:
+            for partition, (key, value) in channel.held.items():
+                self._produce(channel.topic, value, key, partition)
+            channel.held.clear()
         self._held.clear()
 
     def _produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.sinks.topics import client_options
 from shared_schema.progress import Capture, Progress, decode
-from shared_schema.table_schema import TableId
 from shared_schema.topics import progress_topic
 
 READ_TIMEOUT_S = 30.0
 """The topic is compacted and small; longer means that the broker is not there."""
-
-
-@dataclass(frozen=True)
-class StoredState:
-    """The last committed progress of a slot and the tables captured under it.
-
-    Captures without a progress record are void: whatever wrote them never got as far as publishing a frontier.
-    """
-
-    progress: Progress | None = None
-    captures: dict[TableId, Capture] = field(default_factory=dict)
-    keys: tuple[bytes, ...] = ()
-    """Keys of every record of the slot, void ones too."""
 
 
 def read_state(settings: ConsumerSettings) -> StoredState:

@@ -1,4 +1,4 @@
-"""Copying one exported table to its topic, inside the publisher's open transaction."""
+"""Copying one exported table, inside the sink's open transaction."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import logging
 import time
 
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.sinks.kafka import Publisher
-from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.copy import snapshot_rows
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.wal.feedback import Feedback
-from shared_schema.avro import codec
 from shared_schema.change_row import Op
 from shared_schema.progress import Capture
 
@@ -24,10 +22,9 @@ COPY_CHECK_ROWS = 500
 class Loader:
     """Copies tables while it keeps the replication connection alive."""
 
-    def __init__(self, slot: str, publisher: Publisher, topics: Topics, feedback: Feedback, metrics: Metrics) -> None:
+    def __init__(self, slot: str, sink: Sink, feedback: Feedback, metrics: Metrics) -> None:
         self._slot = slot
-        self._publisher = publisher
-        self._topics = topics
+        self._sink = sink
         self._feedback = feedback
         self._metrics = metrics
 
@@ -38,14 +35,13 @@ class Loader:
         empties it first.
         """
         started, name = time.monotonic(), table.schema.table
-        topic, encoder = self._topics.ensure_table(name), codec(table.schema)
-        again, now_us = self._topics.used(topic), time.time_ns() // 1000
-        # Before any row: readers of an empty table need its columns too.
-        self._publisher.describe(encoder)
+        # Also for an empty table: its readers need its columns too.
+        outlet = self._sink.outlet(table.schema)
+        again, now_us = outlet.used(), time.time_ns() // 1000
         copied = self._metrics.captured_rows.labels(str(name))
         rows = 0
         for row in snapshot_rows(export, table, again=again, now_us=now_us):
-            self._publisher.append(topic, encoder, row)
+            outlet.append(row)
             if row.op is Op.INSERT:
                 rows += 1
                 copied.inc()

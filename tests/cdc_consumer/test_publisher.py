@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import TopicError
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Outlet, Publisher
+from cdc_consumer.sinks.kafka import Channel, Publisher
 from cdc_consumer.sinks.topics import Topics
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, Progress
@@ -28,11 +28,11 @@ def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyP
     return Publisher(settings, topics, lambda: None)
 
 
-def outlet(kafka: KafkaBroker, prefix: str, partitions: int) -> Outlet:
+def channel(kafka: KafkaBroker, prefix: str, partitions: int) -> Channel:
     topic = NewTopic(f"{prefix}.public.t", num_partitions=partitions, config={"max.message.bytes": "5000"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([topic])[topic.topic].result(20)
-    return Outlet(topic.topic, partitions)
+    return Channel(topic.topic, partitions)
 
 
 def progress(offsets: Offsets) -> Progress:
@@ -40,7 +40,7 @@ def progress(offsets: Offsets) -> Progress:
 
 
 def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
-    to, told = outlet(kafka, topic_prefix, 3), list[Offsets]()
+    to, told = channel(kafka, topic_prefix, 3), list[Offsets]()
 
     def ends(offsets: Offsets) -> Progress:
         told.append({topic: dict(of) for topic, of in offsets.items()})
@@ -60,7 +60,7 @@ def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: 
 def test_a_lost_row_in_the_middle_fails_the_transaction(
     kafka: KafkaBroker, topic_prefix: str, publisher: Publisher
 ) -> None:
-    to = outlet(kafka, topic_prefix, 1)
+    to = channel(kafka, topic_prefix, 1)
     publisher.write(to, b"1", b"small")
     publisher.write(to, b"2", secrets.token_bytes(20_000))
     publisher.write(to, b"3", b"small")
@@ -72,7 +72,7 @@ def test_a_lost_row_in_the_middle_fails_the_transaction(
 
 
 def test_a_lost_row_found_only_at_the_commit(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
-    to = outlet(kafka, topic_prefix, 2)
+    to = channel(kafka, topic_prefix, 2)
     publisher.write(to, b"1", b"small")
     publisher.write(to, b"1", secrets.token_bytes(20_000))
     publisher.write(to, b"1", b"small")

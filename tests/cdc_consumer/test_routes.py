@@ -7,10 +7,10 @@ from typing import cast
 from cdc_consumer.pgoutput.messages import Relation, RelationColumn
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations, TypeFacts
 from cdc_consumer.routes import Routes
-from cdc_consumer.sinks.topics import Topics
+from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import ReplicaIdentity, TableId
+from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
 FACTS = RelationFacts(frozenset({("id", 23, -1)}), ("id",), {23: TypeFacts("int4", -1)}, {(23, -1): "integer"})
 
@@ -23,13 +23,13 @@ class FakeCaptures:
         return self.captured.get((relid, table))
 
 
-class FakeTopics:
-    def ensure_table(self, table: TableId) -> str:
-        return f"t.{table}"
+class FakeSink:
+    def outlet(self, schema: TableSchema) -> str:
+        return f"t.{schema.table}"
 
 
 def routes(captured: dict[tuple[int, TableId], Lsn]) -> Routes:
-    return Routes(Relations(lambda _: FACTS), cast(Captures, FakeCaptures(captured)), cast(Topics, FakeTopics()))
+    return Routes(Relations(lambda _: FACTS), cast(Captures, FakeCaptures(captured)), cast(Sink, FakeSink()))
 
 
 def relation(relid: int, name: str, *columns: str) -> Relation:
@@ -42,7 +42,7 @@ def test_commits_in_the_snapshot_are_left_out() -> None:
     found.describe(relation(5, "a"))
     assert found.find(5, Lsn(98)) is None
     route = found.find(5, Lsn(100))
-    assert route is not None and route.topic == "t.public.a"
+    assert route is not None and str(route.outlet) == "t.public.a"
 
 
 def test_a_table_that_is_not_captured_or_was_renamed_has_no_route() -> None:
@@ -64,4 +64,4 @@ def test_a_route_follows_new_captures_and_descriptions() -> None:
     found.describe(relation(5, "a", "id", "more"))
     second = found.find(5, Lsn(100))
     assert first is not None and second is not None
-    assert (len(first.codec.schema.columns), len(second.codec.schema.columns)) == (1, 2)
+    assert (len(first.reader.schema.columns), len(second.reader.schema.columns)) == (1, 2)

@@ -1,0 +1,83 @@
+"""What the relay asks of the place where change rows go. It does not know whether that is Kafka or PostgreSQL.
+
+One transaction of the sink is open from the first row until `publish`, which makes rows, captures and progress visible
+together or not at all. Nothing blocks for more than about a second without calling the `idle` it was opened with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cdc_consumer.change_rows.generate import One, Two
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.pgoutput.messages import Begin
+from shared_schema.change_row import ChangeRow
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.table_schema import TableId, TableSchema
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The last committed progress of a slot and the tables captured under it.
+
+    Captures without a progress record are void: whatever wrote them never got as far as publishing a frontier.
+    """
+
+    progress: Progress | None = None
+    captures: dict[TableId, Capture] = field(default_factory=dict)
+    keys: tuple[bytes, ...] = ()
+    """Keys of every record of the slot, void ones too."""
+
+
+class RowEncoder(Protocol):
+    """Row messages of one relation in one transaction -> what `Outlet.write` takes."""
+
+    def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
+        """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
+
+
+class Outlet(Protocol):
+    """The way of one schema version's rows into the open transaction."""
+
+    @property
+    def write(self) -> Callable[[bytes | None, bytes], None]:
+        """Add an encoded row, opening a transaction if needed; an attribute because it is called for every row."""
+
+    def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
+        """For the rows of one transaction."""
+
+    def append(self, row: ChangeRow) -> None:
+        """Add a row that no encoder took."""
+
+    def used(self) -> bool:
+        """Whether rows were ever written here; asked before the first row goes there."""
+
+
+class Sink(Protocol):
+    """Where one slot's change rows go."""
+
+    def outlet(self, schema: TableSchema) -> Outlet:
+        """The place of a schema version, made if missing; its schema is known to readers when this returns."""
+
+    def remember(self, ends: Offsets) -> None:
+        """Take over the end offsets of the last progress record: every later one names all partitions."""
+
+    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
+        """End the transaction with its captures and its progress; returns when it is durable.
+
+        Without progress its rows count for readers only once a later transaction has some.
+        """
+
+    def erase(self, keys: list[bytes]) -> None:
+        """Forget progress and captures by their keys."""
+
+    def abort(self) -> None:
+        """Undo what the open transaction holds."""
+
+    def poll(self) -> None:
+        """Take in what the sink reports by itself."""
+
+    def close(self) -> None:
+        """Give up what is open and let go of the connection."""
