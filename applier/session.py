@@ -13,11 +13,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from applier.jvm.build import functions_jar
+
 
 def spark_session(
     jars: Sequence[Path], *, master: str = "local[*]", driver_memory: str = "2g", scratch: Path
 ) -> SparkSession:
-    """Start (or return the running) session with Kafka, Avro and Delta on its classpath."""
+    """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath."""
     os.environ["TZ"] = "UTC"
     java_options = (
         "-Duser.timezone=UTC -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
@@ -60,7 +62,7 @@ def spark_session(
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "4",
     }
     # On a local master the driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
-    joined = [str(jar) for jar in jars]
+    joined = [str(jar) for jar in (*jars, functions_jar())]
     if master.startswith("local"):
         options["spark.driver.extraClassPath"] = os.pathsep.join(joined)
     else:
@@ -70,4 +72,5 @@ def spark_session(
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]
     return session
