@@ -30,6 +30,8 @@ SECONDS = float(os.environ.get("DEMO_SECONDS", "60"))
 TRANSACTIONS_PER_SECOND = 20.0
 CHECK_EVERY_S = 15.0
 SHOW_ROWS = 4
+DELTA_LIMIT_S = 60.0
+"""Delta is written beside the ticks, later than PostgreSQL and the topic."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -144,7 +146,7 @@ def compare_sinks(connection: Connection, stack: Stack) -> dict[tuple[str, str],
     for name in STREAM_TABLES:
         expected = sinks.in_postgres(connection, name)
         outcome[name, "topic"] = sinks.on_topic(stack.addresses.kafka_bootstrap, name) == expected
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DELTA_LIMIT_S
         while not (same := sinks.in_delta(stack.addresses.delta_root, name) == expected):
             if time.monotonic() > deadline:
                 break

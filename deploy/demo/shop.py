@@ -14,21 +14,22 @@ CUSTOMERS = 1_000
 ORDERS = 20_000
 
 TABLES = f"""
-CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, segment text NOT NULL);
-CREATE TABLE orders (id bigint PRIMARY KEY, customer int NOT NULL, amount numeric(10,2) NOT NULL, status text NOT NULL);
-INSERT INTO customers
+CREATE TABLE shop_customers (id int PRIMARY KEY, name text NOT NULL, segment text NOT NULL);
+CREATE TABLE shop_orders
+    (id bigint PRIMARY KEY, customer int NOT NULL, amount numeric(10,2) NOT NULL, status text NOT NULL);
+INSERT INTO shop_customers
     SELECT i, 'customer ' || i, (ARRAY['retail','wholesale','online','partner'])[1 + i % 4]
     FROM generate_series(1, {CUSTOMERS}) i;
-INSERT INTO orders
+INSERT INTO shop_orders
     SELECT i, 1 + i * 7919 % {CUSTOMERS}, (i * 31 % 50000) / 100.0, (ARRAY['open','paid','sent'])[1 + i % 3]
     FROM generate_series(1, {ORDERS}) i;
 """
 
 STREAM_TABLES = {
-    "large_open_orders": "SELECT id, customer, amount FROM orders WHERE status = 'open' AND amount > 450",
-    "orders_by_status": "SELECT status, count(*) AS orders, sum(amount) AS revenue FROM orders GROUP BY status",
+    "large_open_orders": "SELECT id, customer, amount FROM shop_orders WHERE status = 'open' AND amount > 450",
+    "orders_by_status": "SELECT status, count(*) AS orders, sum(amount) AS revenue FROM shop_orders GROUP BY status",
     "revenue_by_segment": "SELECT c.segment, count(*) AS orders, sum(o.amount) AS revenue"
-    " FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.segment",
+    " FROM shop_orders o JOIN shop_customers c ON c.id = o.customer GROUP BY c.segment",
 }
 
 
@@ -72,7 +73,7 @@ class Writer:
     def _probe(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
         """From a commit until the joined stream table includes it."""
         while not self._stop.wait(0.5):
-            connection.execute("UPDATE customers SET name = name WHERE id = 1")
+            connection.execute("UPDATE shop_customers SET name = name WHERE id = 1")
             began = time.monotonic()
             connection.execute("SELECT pgtrickle.wait_for('revenue_by_segment')")
             self.latencies_s.append(time.monotonic() - began)
@@ -84,10 +85,10 @@ class Writer:
                 order, amount = r.randint(1, ORDERS * 2), r.randint(1, 50_000) / 100
                 kind = r.random()
                 if kind < 0.15:
-                    connection.execute("DELETE FROM orders WHERE id = %s", (order,))
+                    connection.execute("DELETE FROM shop_orders WHERE id = %s", (order,))
                 else:
                     connection.execute(
-                        "INSERT INTO orders VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE"
+                        "INSERT INTO shop_orders VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE"
                         " SET amount = excluded.amount, status = excluded.status",
                         (order, r.randint(1, CUSTOMERS), amount, r.choice(["open", "paid", "sent"])),
                     )

@@ -1,0 +1,105 @@
+"""`make up` and `make down` of another checkout, beside the stack of the other tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from applier.check import check
+from deploy.local.stack import Stack
+from shared_schema.table_schema import TableId
+from tests.benchmarks.busy import BusyMeter
+
+PACKAGES = ("applier", "cdc_consumer", "deploy", "shared_schema")
+WARM_LIMIT_S = 40.0
+QUIET_SHARE = 0.2
+
+
+class Checkout:
+    """A copy of the project: the commands that `make` runs find their stack beside the code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for package in PACKAGES:
+            shutil.copytree(package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(self, command: str) -> str:
+        """`python -m deploy.local <command>`; its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "deploy.local", command],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def up(self) -> float:
+        """Start it; how long that took."""
+        began = time.monotonic()
+        self.run("up")
+        return time.monotonic() - began
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What `.stack/env` says."""
+        lines = (self.folder / ".stack" / "env").read_text().splitlines()
+        return dict(line.replace("'", "").partition("=")[::2] for line in lines)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    checkout = Checkout(tmp_path / "checkout")
+    yield checkout
+    checkout.run("down")
+
+
+def machine_is_quiet() -> bool:
+    """Whether a time limit means something: nobody else uses much of the machine right now."""
+    meter = BusyMeter()
+    before = meter.read()
+    time.sleep(1.5)
+    return meter.others_share(before, meter.read()) < QUIET_SHARE
+
+
+def test_up_down_up_keeps_everything_beside_another_stack(stack: Stack, checkout: Checkout) -> None:
+    checkout.up()
+    names = {
+        "DATABASE_URL",
+        "KAFKA_BOOTSTRAP",
+        "DELTA_ROOT",
+        "CDC_METRICS",
+        "APPLIER_METRICS",
+        "CDC_LOG",
+        "APPLIER_LOG",
+    }
+    assert names <= checkout.env.keys()
+    assert checkout.env["DATABASE_URL"] != stack.addresses.database_url
+    with psycopg.connect(checkout.env["DATABASE_URL"], autocommit=True) as db:
+        db.execute("CREATE TABLE kept (id int PRIMARY KEY, v int)")
+        db.execute("INSERT INTO kept SELECT i, i % 3 FROM generate_series(1, 9) i")
+        db.execute("SELECT pgtrickle.create_stream_table('counted', 'SELECT v, count(*) AS n FROM kept GROUP BY v')")
+        assert check(db, TableId("public", "counted")).equal
+        # Written just before the end: `down` may not lose what was not refreshed yet.
+        db.execute("UPDATE kept SET v = 7 WHERE id < 4")
+    assert "stopped" in checkout.run("down")
+    assert not (checkout.folder / ".stack" / "env").exists()
+
+    quiet = machine_is_quiet()
+    warm = checkout.up()
+    with psycopg.connect(checkout.env["DATABASE_URL"], autocommit=True) as db:
+        db.execute("DELETE FROM kept WHERE id = 9")
+        checked = check(db, TableId("public", "counted"))
+        assert checked.equal and checked.rows == 4, checked
+    assert warm < WARM_LIMIT_S or not quiet
