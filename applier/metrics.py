@@ -31,6 +31,7 @@ class Condition:
 
     def __init__(self) -> None:
         self.ready = False
+        self.reason = "no tick was done yet"
         self._beat = time.monotonic()
 
     def beat(self) -> None:

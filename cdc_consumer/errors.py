@@ -7,6 +7,7 @@ TrickleError
 │   ├── WrongWalLevel        wal_level is not logical
 │   ├── NoFreeSlot           max_replication_slots or max_wal_senders is used up
 │   ├── SlotActive           somebody else streams from our slot (retryable)
+│   ├── StoodByInVain        it still does after slot_wait_s
 │   ├── SlotLost             the slot is gone or invalidated: changes were missed
 │   ├── ForeignSlot          the slot is not the one our progress belongs to
 │   ├── ForeignServer        another system or timeline
@@ -17,7 +18,7 @@ TrickleError
 ├── UnreadableValue          a column's text is not what its type prints
 └── TopicError               Kafka is not as we need it
     ├── BrokerUnavailable    no answer (retryable)
-    ├── Fenced               another instance writes for this slot
+    ├── Fenced               another instance writes for this slot (retryable: as its standby)
     ├── OversizeMessage      a change row is larger than the broker takes
     └── PublishFailed        a Kafka transaction was refused
 """
@@ -57,6 +58,10 @@ class SlotActive(SourceError):
     """The slot is streaming to somebody else."""
 
     retryable = True
+
+
+class StoodByInVain(SourceError):
+    """The slot did not become free in the time we were to wait."""
 
 
 class SlotLost(SourceError):
@@ -111,7 +116,9 @@ class BrokerUnavailable(TopicError):
 
 
 class Fenced(TopicError):
-    """Another producer with our transactional id has started."""
+    """Another producer with our transactional id has started: this instance becomes its standby."""
+
+    retryable = True
 
 
 class OversizeMessage(TopicError):

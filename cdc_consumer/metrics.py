@@ -20,6 +20,10 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.ready = False
+        self.reason = "connecting"
+        """Why it is not ready."""
+        self.standby = False
+        """Whether another instance streams from the slot and this one waits for it to end."""
         self._beat = time.monotonic()
         name, registry = "pg_trickle_cdc", self.registry
         self._rows = Counter(f"{name}_rows", "Change rows produced", ["table", "op"], registry=registry)
@@ -32,6 +36,7 @@ class Metrics:
         self.captured_rows = Counter(f"{name}_captured_rows", "Rows copied by captures", ["table"], registry=registry)
         self.captures = Gauge(f"{name}_captured_tables", "Tables captured", registry=registry)
         self.reconnects = Counter(f"{name}_reconnects", "Sessions begun again after an error", registry=registry)
+        self._standing_by = Gauge(f"{name}_standby", "1 while another instance has the slot", registry=registry)
         self.publish_seconds = Histogram(
             f"{name}_publish_seconds",
             "From the end of a batch to its Kafka commit",
@@ -65,6 +70,30 @@ class Metrics:
         self._beat = time.monotonic()
 
     @property
+    def quiet_s(self) -> float:
+        """How long ago the loop was last alive."""
+        return time.monotonic() - self._beat
+
+    @property
     def alive(self) -> bool:
         """Whether the loop turned lately."""
-        return time.monotonic() - self._beat < ALIVE_WITHIN_S
+        return self.quiet_s < ALIVE_WITHIN_S
+
+    def stand_by(self, pid: int) -> None:
+        """Another instance, served by this server process, has the slot."""
+        self.standby, self.ready = True, False
+        self.reason = f"standing by, the slot is streamed by server process {pid}"
+        self._standing_by.set(1)
+        self.beat()
+
+    def take_over(self) -> None:
+        """The slot is ours."""
+        self.standby, self.reason = False, "loading tables"
+        self._standing_by.set(0)
+
+    def lose_session(self, problem: str) -> None:
+        """The session broke and is begun again."""
+        self.standby = self.ready = False
+        self.reason = f"beginning again: {problem}"
+        self._standing_by.set(0)
+        self.reconnects.inc()

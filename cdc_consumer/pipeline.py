@@ -44,12 +44,11 @@ def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> 
         except StopRequested:
             return
         except TrickleError as error:
-            worked = worked or metrics.ready
+            worked = worked or metrics.ready or metrics.standby
             if not (error.retryable and worked):
                 raise
-            metrics.ready = False
+            metrics.lose_session(error.problem)
             log.warning("session lost, beginning again", extra={"problem": error.problem})
-            metrics.reconnects.inc()
             stop.wait(RECONNECT_S)
 
 
@@ -58,13 +57,15 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
     """Connect both sides, take the slot, fence other writers, and wire the parts together."""
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
-        session = stack.enter_context(ReplicationSession(database_url, stop.is_set))
+        session = stack.enter_context(
+            ReplicationSession(database_url, stop.is_set, sender_timeout_s=settings.wal_sender_timeout_s)
+        )
         catalog = stack.enter_context(connect(database_url))
         prepare_sink(settings)
         ensure_publications(catalog, settings.publications)
         point = take_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
-        feedback = Feedback(session, frontier, metrics, stop)
+        feedback = stack.enter_context(Feedback(session, frontier, metrics, stop))
         sink = open_sink(settings, feedback.while_waiting)
         stack.callback(sink.close)
         state = read_state(settings)

@@ -11,20 +11,27 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cdc_consumer.errors import SlotActive, SourceError, StopRequested
+from cdc_consumer.errors import SlotActive, SourceError, StoodByInVain, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.choose import read_state
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
-from cdc_consumer.wal.slot import SlotState, check_resumable, check_usable, check_wal_level, inspect_slot
+from cdc_consumer.wal.slot import (
+    SlotState,
+    announce_standby,
+    check_resumable,
+    check_usable,
+    check_wal_level,
+    inspect_slot,
+)
 from shared_schema.lsn import Lsn
 
 log = logging.getLogger(__name__)
 
-STANDBY_POLL_S = 1.0
-"""How soon a standby notices that the slot is free."""
+STANDBY_POLL_S = 0.3
+"""How soon a standby notices that the slot is free; one question by primary key to the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +57,65 @@ def take_slot(
     stop: threading.Event,
     metrics: Metrics,
 ) -> StartingPoint:
-    """Start streaming from the slot, made if missing; waits while another instance has it."""
+    """Start streaming from the slot, made if missing; stands by while another instance has it."""
     check_wal_level(catalog)
-    deadline = time.monotonic() + settings.slot_wait_s
-    told = False
+    began = time.monotonic()
     while True:
-        point = starting_point(session, catalog, settings, read_state(settings))
+        point, active_pid = starting_point(session, catalog, settings)
         try:
-            session.start(settings.slot, point.frontier, settings.publications)
+            if active_pid is None:
+                session.start(settings.slot, point.frontier, settings.publications)
+                if metrics.standby:
+                    announce_standby(catalog, settings.slot, waiting=False)
+                    waited_s = round(time.monotonic() - began, 3)
+                    log.warning("taking over", extra={"slot": settings.slot, "waited_s": waited_s})
+                metrics.take_over()
+                return point
         except SlotActive:
-            if time.monotonic() >= deadline:
-                raise
-            if not told:
-                log.warning("slot is active elsewhere, standing by", extra={"slot": settings.slot})
-                told = True
-        else:
-            return point
-        metrics.beat()
+            pass  # somebody was faster
+        _stand_by(catalog, settings, stop, metrics, began)
+
+
+def _stand_by(
+    catalog: Connection, settings: ConsumerSettings, stop: threading.Event, metrics: Metrics, began: float
+) -> None:
+    """Returns when the slot is free, or gone."""
+    while (slot := inspect_slot(catalog, settings.slot)) is not None and slot.active_pid is not None:
+        if settings.slot_wait_s and time.monotonic() - began >= settings.slot_wait_s:
+            raise StoodByInVain(
+                f"slot {settings.slot} is active: server process {slot.active_pid} streams from it",
+                hint="stop the other instance, or set PG_TRICKLE_SLOT_WAIT_S to 0 to stand by without end",
+            )
+        if not metrics.standby:
+            announce_standby(catalog, settings.slot, waiting=True)
+            log.warning(
+                "slot is active elsewhere, standing by",
+                extra={"slot": settings.slot, "server_process": slot.active_pid},
+            )
+        metrics.stand_by(slot.active_pid)
         if stop.wait(STANDBY_POLL_S):
             raise StopRequested
 
 
 def starting_point(
-    session: ReplicationSession, catalog: Connection, settings: ConsumerSettings, state: StoredState
-) -> StartingPoint:
-    """Check what is stored against what is there; without progress, make or adopt the slot."""
-    server = session.identify()
+    session: ReplicationSession, catalog: Connection, settings: ConsumerSettings
+) -> tuple[StartingPoint, int | None]:
+    """Check what is stored against what is there; without progress, make or adopt the slot.
+
+    -> where to begin, and the server process that streams from the slot now. The slot is looked at first and the
+    server last: a working instance moves all three meanwhile, and progress must not seem to be behind the slot.
+    """
     slot = inspect_slot(catalog, settings.slot)
-    if state.progress is not None:
-        check_resumable(state.progress, server, slot)
-        return StartingPoint(server, state.progress.slot_lsn, state.progress.frontier)
+    progress = read_state(settings).progress
+    server = session.identify()
+    if progress is not None:
+        check_resumable(progress, server, slot)
+        return StartingPoint(server, progress.slot_lsn, progress.frontier), slot.active_pid if slot else None
     if slot is None:
         slot = _create(session, catalog, settings.slot)
     check_usable(slot)
     start = slot.confirmed_flush or Lsn(0)
-    return StartingPoint(server, start, start)
+    return StartingPoint(server, start, start), slot.active_pid
 
 
 def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:

@@ -36,7 +36,17 @@ class ConsumerSettings(SharedSettings):
         default=10_000, ge=1, le=1_000_000, description="messages taken from the replication connection at once"
     )
     slot_wait_s: int = Field(
-        default=300, ge=0, le=86_400, description="how long to stand by while another instance streams from the slot"
+        default=0,
+        ge=0,
+        le=86_400,
+        description="how long to stand by while another instance streams from the slot, 0 without end",
+    )
+    wal_sender_timeout_s: int = Field(
+        default=6,
+        ge=3,
+        le=3_600,
+        description="after so long without a sign of life the server frees the slot for a standby "
+        "(wal_sender_timeout of our session)",
     )
     topic_partitions: int = Field(default=1, ge=1, le=1_000, description="partitions of a new table topic")
     replication_factor: int = Field(default=1, ge=1, le=32, description="replicas of a new topic")

@@ -23,6 +23,10 @@ class Condition(Protocol):
     def ready(self) -> bool:
         """Whether it does its work."""
 
+    @property
+    def reason(self) -> str:
+        """Why it does not, in a few words."""
+
 
 class StatusServer:
     """Serves on a thread of its own while the context is open; port 0 serves nothing."""
@@ -58,14 +62,15 @@ def _handler(registry: CollectorRegistry, condition: Condition) -> type[BaseHTTP
                 case "/metrics":
                     self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
                 case "/healthz":
-                    self._state(condition.alive, "alive")
+                    self._state(condition.alive, "alive", "the loop has not turned lately")
                 case "/readyz":
-                    self._state(condition.ready and condition.alive, "ready")
+                    self._state(condition.ready and condition.alive, "ready", condition.reason)
                 case _:
                     self._answer(404, b"see /metrics, /healthz, /readyz\n", "text/plain")
 
-        def _state(self, good: bool, word: str) -> None:
-            self._answer(200 if good else 503, f"{'' if good else 'not '}{word}\n".encode(), "text/plain")
+        def _state(self, good: bool, word: str, reason: str) -> None:
+            text = word if good else f"not {word}: {reason}"
+            self._answer(200 if good else 503, f"{text}\n".encode(), "text/plain; charset=utf-8")
 
         def _answer(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)

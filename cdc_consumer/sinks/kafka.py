@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.split import TableReader
-from cdc_consumer.errors import OversizeMessage
+from cdc_consumer.errors import OversizeMessage, TopicError
 from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
@@ -180,7 +180,7 @@ class Publisher:
 
     def poll(self) -> None:
         """Take delivery reports that have come in."""
-        self._producer.poll(0)
+        self._serve(self._producer.poll, 0.0, "delivering rows")
 
     def _begin(self) -> None:
         if self._open:
@@ -188,7 +188,7 @@ class Publisher:
         try:
             self._producer.begin_transaction()
         except KafkaException as exception:
-            raise diagnose(kafka_error(exception), "beginning a transaction") from exception
+            raise self._diagnose(kafka_error(exception), "beginning a transaction") from exception
         self._open = True
 
     def _release(self) -> None:
@@ -203,14 +203,14 @@ class Publisher:
             try:
                 self._producer.produce(topic, value, key, partition, self._delivered)
             except BufferError:
-                self._producer.poll(0.1)
+                self._serve(self._producer.poll, 0.1, "delivering rows")
                 self._idle()
                 continue
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise self._oversize(topic, value, error) from exception
-                raise diagnose(error, f"writing to {topic}") from exception
+                raise self._diagnose(error, f"writing to {topic}") from exception
             return
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -223,11 +223,32 @@ class Publisher:
         # A batch the broker had already stored is confirmed without its offset: -1 stands for "ask".
         self._offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
 
+    def _diagnose(self, error: KafkaError, doing: str) -> TopicError:
+        """After a fatal error every call only says that there was one; which one, the next poll tells."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._serve(self._producer.poll, 0.0, doing)
+            except TopicError as cause:
+                return cause
+        return diagnose(error, doing)
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float, doing: str) -> int:
+        """Poll or flush. Both run callbacks, and both raise a fatal error that became known meanwhile."""
+        try:
+            return call(timeout_s)
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), doing) from exception
+        except SystemError as error:
+            # A delivery report came after the fatal error in the same call: the binding complains about itself then.
+            if isinstance(error.__cause__, KafkaException):
+                raise diagnose(kafka_error(error.__cause__), doing) from error
+            raise
+
     def _drain(self) -> None:
-        while self._producer.flush(STEP_S):
+        while self._serve(self._producer.flush, STEP_S, "delivering rows"):
             self._idle()
         if self._failed is not None:
-            raise diagnose(self._failed, "delivering rows")
+            raise self._diagnose(self._failed, "delivering rows")
         for topic, ends in self._offsets.items():
             for partition in [p for p, end in ends.items() if end < 0]:
                 ends[partition] = self._topics.end_offset(topic, partition)
@@ -239,7 +260,7 @@ class Publisher:
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if not may_try_again(error):
-                    raise diagnose(error, doing) from exception
+                    raise self._diagnose(error, doing) from exception
                 self._idle()
             else:
                 return

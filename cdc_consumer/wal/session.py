@@ -7,6 +7,7 @@ the timeout it is given: a blocking read inside libpq would also hold Python's i
 from __future__ import annotations
 
 import select
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,9 +43,17 @@ class ServerIdentity:
 class ReplicationSession:
     """A walsender connection."""
 
-    def __init__(self, database_url: str, interrupted: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        database_url: str,
+        interrupted: Callable[[], bool] = lambda: False,
+        *,
+        sender_timeout_s: int | None = None,
+    ) -> None:
         self._interrupted = interrupted
-        conninfo = session_conninfo(database_url, replication=True)
+        self._lock = threading.Lock()
+        """Frames are taken by one thread, status updates may come from another; libpq serves one at a time."""
+        conninfo = session_conninfo(database_url, replication=True, sender_timeout_s=sender_timeout_s)
         try:
             # Through psycopg's own connect: it waits without the interpreter lock and tries every address.
             self._owner = psycopg.Connection.connect(conninfo, autocommit=True)
@@ -109,36 +118,47 @@ class ReplicationSession:
 
     def receive(self, limit: int, timeout_s: float) -> list[bytes]:
         """Up to `limit` frames, as they came; waits for the first one at most `timeout_s`, never for more."""
+        frames = self._take(limit)
+        if not frames and timeout_s > 0 and self._readable.poll(int(timeout_s * 1000)):
+            frames = self._take(limit)
+        return frames
+
+    def _take(self, limit: int) -> list[bytes]:
         frames: list[bytes] = []
-        wait_ms, room = max(0, int(timeout_s * 1000)), RECEIVE_MAX_BYTES
+        room = RECEIVE_MAX_BYTES
         try:
-            while len(frames) < limit and room > 0:
-                size, data = self._conn.get_copy_data(1)
-                if size > 0:
-                    room -= size
-                    frames.append(bytes(data))
-                elif size == 0:
-                    if not self._readable.poll(0 if frames else wait_ms):
-                        break
-                    wait_ms = 0
-                    self._conn.consume_input()
-                else:
-                    raise self._failure(self._conn.get_result())
+            with self._lock:
+                while len(frames) < limit and room > 0:
+                    size, data = self._conn.get_copy_data(1)
+                    if size > 0:
+                        room -= size
+                        frames.append(bytes(data))
+                    elif size == 0:
+                        if not self._readable.poll(0):
+                            break
+                        self._conn.consume_input()
+                    else:
+                        raise self._failure(self._conn.get_result())
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
         return frames
 
     def send_status(self, written: Lsn, flushed: Lsn) -> None:
-        """Tell the server what we received and what it may forget."""
+        """Tell the server what we received and what it may forget; any thread may."""
         try:
-            while self._conn.put_copy_data(encode_status(written, flushed, time.time_ns() // 1000)) == 0:
-                self._wait_writable()
-            self._flush()
+            with self._lock:
+                while self._conn.put_copy_data(encode_status(written, flushed, time.time_ns() // 1000)) == 0:
+                    self._wait_writable()
+                self._flush()
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
 
     def close(self) -> None:
         """End the copy and the connection; the server frees the slot at once."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         try:
             if self._conn.transaction_status == pq.TransactionStatus.ACTIVE:
                 self._conn.put_copy_end()

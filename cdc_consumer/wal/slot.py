@@ -61,6 +61,35 @@ def inspect_slot(connection: Connection, name: str) -> SlotState | None:
     )
 
 
+STANDBY_LOCKS = 0x70675F74
+"""Namespace of the advisory locks by which standbys are counted."""
+
+_STANDBYS = """
+SELECT a.pid, coalesce(host(a.client_addr), 'local'), a.backend_start::text
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid = %s::oid AND l.objid = (hashtext(%s)::bigint & 4294967295)::oid AND l.objsubid = 2 AND l.granted
+ORDER BY 1
+"""
+
+
+def announce_standby(connection: Connection, name: str, *, waiting: bool) -> None:
+    """Say that this session's process waits for the slot, or that it does no more; nobody is blocked by it."""
+    function = "pg_advisory_lock_shared" if waiting else "pg_advisory_unlock_shared"
+    try:
+        connection.execute(f"SELECT {function}(%s::int4, hashtext(%s))".encode(), (STANDBY_LOCKS, name))
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+
+
+def standbys(connection: Connection, name: str) -> list[tuple[int, str, str]]:
+    """Who waits for the slot: server process of its session, address, since when."""
+    try:
+        return [(pid, at, since) for pid, at, since in connection.execute(_STANDBYS, (STANDBY_LOCKS, name))]
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+
+
 def server_position(connection: Connection) -> Lsn:
     """Where the server's log ends now."""
     query = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text"

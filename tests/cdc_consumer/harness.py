@@ -86,7 +86,7 @@ class Consumer:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, ""
+            return error.code, error.read().decode()
         except OSError:
             return 0, ""
 
@@ -123,6 +123,16 @@ class Consumer:
             return read_topics(reader, self.prefix)
         finally:
             reader.close()
+
+
+def refused(consumer: Consumer) -> str:
+    """Start, expect exit code 1 and a message without a traceback -> the message."""
+    consumer.start(wait=False)
+    assert consumer.process.wait(30) == 1
+    text = consumer.log.read_text()
+    assert "Traceback" not in text
+    assert "\nerror: " in f"\n{text}" and "\nhint: " in text
+    return text
 
 
 def flushed_message(connection: Connection) -> int:

@@ -1,4 +1,4 @@
-"""Starting, stopping, standing by, and every refusal that needs a real server."""
+"""Starting, stopping, and every refusal that needs a real server."""
 
 from __future__ import annotations
 
@@ -12,19 +12,9 @@ import psycopg
 import pytest
 
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, check, until
+from tests.cdc_consumer.harness import Connection, Consumer, check, refused, until
 from tests.cdc_consumer.history import SCHEMA, TABLES
 from tests.fixtures.postgres import PostgresServer
-
-
-def refused(consumer: Consumer) -> str:
-    """Start, expect exit code 1 and a message without a traceback -> the message."""
-    consumer.start(wait=False)
-    assert consumer.process.wait(30) == 1
-    text = consumer.log.read_text()
-    assert "Traceback" not in text
-    assert "\nerror: " in f"\n{text}" and "\nhint: " in text
-    return text
 
 
 def test_sigterm_ends_in_seconds_and_loses_nothing(consumer: Consumer, db: Connection) -> None:
@@ -72,31 +62,6 @@ def test_the_server_can_shut_down_while_we_are_idle(make_consumer: MakeConsumer,
     assert time.monotonic() - began < 15
     until(lambda: consumer.metric("pg_trickle_cdc_reconnects_total") >= 1, "noticed")
     until(lambda: consumer.get("/readyz")[0] == 200, "ready again")
-
-
-def test_a_standby_waits_and_takes_over(make_consumer: MakeConsumer, db: Connection) -> None:
-    first, second = make_consumer(), make_consumer()
-    db.execute(SCHEMA)
-    first.start()
-    second.start(wait=False)
-    until(lambda: "standing by" in second.log.read_text(), "standing by")
-    db.execute("INSERT INTO full_key VALUES (1, 'first', 1)")
-    check(first, TABLES)
-    assert second.get("/readyz")[0] == 503 and second.get("/healthz")[0] == 200
-    first.kill()
-    began = time.monotonic()
-    second.wait_ready()
-    assert time.monotonic() - began < 10
-    db.execute("INSERT INTO full_key VALUES (2, 'second', 2)")
-    check(second, TABLES)
-
-
-def test_a_standby_gives_up_after_its_limit(make_consumer: MakeConsumer, db: Connection) -> None:
-    first, second = make_consumer(), make_consumer(slot_wait_s=1)
-    first.start()
-    assert "is active" in refused(second)
-    db.execute("CREATE TABLE t (a int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE t")
-    first.caught_up()
 
 
 @pytest.mark.parametrize("again", [False, True])
