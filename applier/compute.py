@@ -10,6 +10,7 @@ from applier.apply.net_delta import net_rows
 from applier.errors import CalculationError, Infrastructure
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
+from applier.operators.top_k import TIE
 from applier.stream_table import StreamTable, TableDelta
 from applier.trace.traces import WindowInputs
 
@@ -26,6 +27,10 @@ def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> Ta
         raise Infrastructure("the Spark driver is gone") from error
     except PySparkException as error:
         problem = (error.getMessage() or str(error)).splitlines()[0]
+        if TIE in problem:
+            raise CalculationError(
+                f"the result of {table} is not decided: {TIE}", hint="add the primary key to ORDER BY"
+            ) from error
         raise CalculationError(
             f"the query of {table} fails on the data: {problem}",
             hint="PostgreSQL would refuse it too; guard the expression (CASE, NULLIF) or correct the rows",

@@ -8,9 +8,9 @@ the primary key; they are not read just for that, because a row key is of use on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from applier.definition import query_tree, tree
+from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
@@ -26,6 +26,7 @@ from applier.definition.joins import (
     refuse_empty,
     spread,
 )
+from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
@@ -40,14 +41,6 @@ Levels = tuple[query_tree.Query, ...]
 """A query and those around it, the outermost first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A node and the expressions over it that are the query's columns."""
-
-    node: Node
-    exprs: tuple[Expr, ...]
-
-
 def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
     """The plan of a whole query; its output columns are the visible targets."""
     visible = [t for t in query.targets if not t.hidden]
@@ -55,13 +48,6 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
         raise Refused(Reason.CONSTRUCT, "a query without columns", hint="select at least one column")
     built = _Builder(catalog, sources).query(query, range(len(visible)), ())
     return projected(built.node, built.exprs)
-
-
-def projected(node: Node, exprs: tuple[Expr, ...]) -> Node:
-    """A Project, left out where it would change nothing."""
-    plain = [e.ordinal if isinstance(e, Col) else -1 for e in exprs]
-    same_types = all(e.type == f.type for e, f in zip(exprs, fields(node), strict=False))
-    return node if plain == list(range(len(fields(node)))) and same_types else Project(node, exprs)
 
 
 class _Builder:
@@ -73,9 +59,15 @@ class _Builder:
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
         levels = (*outer, query)
+        if query.limit is None and not query.distinct_on:
+            return self._unordered(query, needed, levels)
+        return first_rows(query, needed, lambda places: self._unordered(query, places, levels), self._catalog)
+
+    def _unordered(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
+        """Everything but LIMIT and DISTINCT ON; hidden targets may be needed too."""
         if query.union is not None:
             return self._union(query, query.union, needed, levels)
-        if not query.distinct:
+        if not query.distinct or query.distinct_on:
             return self._select(query, needed, levels)
         visible = [t for t in query.targets if not t.hidden]
         everything = self._select(query, range(len(visible)), levels)
@@ -111,8 +103,7 @@ class _Builder:
 
     def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
         flat = _Flattener(query.entries)
-        visible = [t for t in query.targets if not t.hidden]
-        targets = [flat(visible[i].expression) for i in needed]
+        targets = [flat(query.targets[i].expression) for i in needed]
         keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conjuncts(query.where)]
@@ -137,12 +128,12 @@ class _Builder:
 
     def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
-        query, outer = partners.query, _Flattener(levels[-1].entries)
+        query, outer = asked_for(partners, self._catalog), _Flattener(levels[-1].entries)
         own = _Flattener(query.entries)
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
-        if connecting and not (query.aggregates or query.distinct or query.union):
+        if connecting and not (query.aggregates or query.distinct or query.union or query.limit):
             test = [inward(c, lambda var: visible[var.number - 1]) for c in conjuncts(partners.test)]
             test = [own(outer_part(c, outer)) for c in test]
             inside = [c for c in where if not correlated(c)]

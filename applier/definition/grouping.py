@@ -109,6 +109,11 @@ def _key(expression: tree.Expression, equality: str, below: Compiler, catalog: C
     return compiled
 
 
+def check_key(compiled: Expr, expression: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> None:
+    """Refuse a key whose equality Spark does not share."""
+    _check_key(compiled, expression, _equality(item, catalog), catalog)
+
+
 def _check_key(compiled: Expr, expression: tree.Expression, equality: str, catalog: Catalog) -> None:
     entry = ENTRIES.get(equality)
     at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None

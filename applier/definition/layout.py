@@ -66,7 +66,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "hasTargetSRFs": _only("false", means="a set-returning function in the select list", hint="unnest beforehand"),
         # Those that are taken stand in WHERE; any other is met where it stands.
         "hasSubLinks": _any(),
-        "hasDistinctOn": _only("false", means="DISTINCT ON", hint="group by the columns instead"),
         "hasRecursive": _only("false", means="WITH RECURSIVE", hint="there is no other form yet"),
         "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="use a plain SELECT"),
         "hasForUpdate": _only("false", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
@@ -85,9 +84,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
         "groupingSets": _only("<>", means="GROUPING SETS, CUBE or ROLLUP", hint="make one stream table per grouping"),
         "windowClause": _only("<>", means="a window", hint="group the rows instead"),
-        "limitOffset": _only("<>", means="OFFSET", hint="apply it when reading the stream table"),
-        "limitCount": _only("<>", means="LIMIT", hint="apply it when reading the stream table"),
-        "limitOption": _any(),
         "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
@@ -148,8 +144,7 @@ SPARE: dict[str, dict[str, Spare]] = {
         "updatedCols": _only("(b)"),
     },
     "SORTGROUPCLAUSE": {
-        # Read for GROUP BY; those of ORDER BY are only looked over.
-        "tleSortGroupRef": _any(),
+        # Read for ORDER BY, or for GROUP BY, each without what the other looks at.
         "eqop": _any(),
         "sortop": _any(),
         "reverse_sort": _any(since=18),

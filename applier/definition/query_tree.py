@@ -106,6 +106,24 @@ class GroupItem:
 
 
 @dataclass(frozen=True, slots=True)
+class SortItem:
+    """An ORDER BY key: the target it names, the operator that says what comes first, and where NULLs go."""
+
+    reference: int
+    operator: int
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """LIMIT and OFFSET as written; None is all, and none."""
+
+    count: Expression | None
+    offset: Expression | None
+    ties: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """UNION ALL: the range-table entries of its branches, and type and modifier of each column they meet in."""
 
@@ -139,6 +157,9 @@ class Query:
     has_aggregates: bool
     union: Union | None = None
     partners: tuple[Partners, ...] = ()
+    distinct_on: bool = False
+    order: tuple[SortItem, ...] = ()
+    limit: Limit | None = None
 
     @property
     def aggregates(self) -> bool:

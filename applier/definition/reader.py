@@ -15,6 +15,7 @@ _SELECT = 1
 _UNION = 1
 _EXISTS, _ANY = 0, 2
 _RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
+_LIMIT_COUNT, _LIMIT_TIES = 0, 1
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
 
@@ -45,11 +46,9 @@ def _query(node: Node, major: int) -> query_tree.Query:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
     operations = fields.optional("setOperations")
     union = None if operations is None else _union(operations, major)
-    fields.harmless("groupingSets", "hasDistinctOn")
+    fields.harmless("groupingSets")
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
-    # A stream table is a multiset, so an order without a limit says nothing about it.
-    _skip(fields.nodes("sortClause"), "SORTGROUPCLAUSE", major)
     members = dict(_member(n, major) for n in fields.nodes("cteList"))
     items, where, partners = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
@@ -65,6 +64,9 @@ def _query(node: Node, major: int) -> query_tree.Query:
         has_aggregates=fields.flag("hasAggs"),
         union=union,
         partners=partners,
+        distinct_on=fields.flag("hasDistinctOn"),
+        order=tuple(_sort(n, major) for n in fields.nodes("sortClause")),
+        limit=_limit(fields, major),
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
     fields.done()
@@ -263,6 +265,28 @@ def _target(node: Node, major: int) -> query_tree.Target:
     )
     fields.done()
     return target
+
+
+def _sort(node: Node, major: int) -> query_tree.SortItem:
+    if node.kind != "SORTGROUPCLAUSE":
+        raise unknown(f"a {node.kind} node in ORDER BY")
+    fields = Fields(node, major)
+    item = query_tree.SortItem(fields.integer("tleSortGroupRef"), fields.integer("sortop"), fields.flag("nulls_first"))
+    fields.done()
+    return item
+
+
+def _limit(fields: Fields, major: int) -> query_tree.Limit | None:
+    count, offset, option = fields.optional("limitCount"), fields.optional("limitOffset"), fields.integer("limitOption")
+    if option not in (_LIMIT_COUNT, _LIMIT_TIES):
+        raise unknown(f"the limit option {option}")
+    if count is None and offset is None:
+        return None
+    return query_tree.Limit(
+        count=None if count is None else read_expression(count, major),
+        offset=None if offset is None else read_expression(offset, major),
+        ties=option == _LIMIT_TIES,
+    )
 
 
 def _group(node: Node, major: int) -> query_tree.GroupItem:

@@ -32,6 +32,8 @@ class Reason(Enum):
     """A literal whose bytes are not decoded."""
     GROUPING = "unproven_grouping"
     """A GROUP BY key whose equality Spark does not share with PostgreSQL."""
+    ORDER = "undecided_order"
+    """Which rows come first is left open, or decided by an order that Spark does not share."""
     VOLATILE = "volatile_function"
     """Two evaluations may differ, so there is no one right content."""
     CURRENT_TIME = "current_time"

@@ -16,8 +16,9 @@ from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
+from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.union_all import add, add_changes
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, TopK, UnionAll
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -39,6 +40,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
             return add([snapshot(branch, side, inputs) for branch in node.branches])
+        case TopK():
+            return snapshot_top_k(node, snapshot(node.input, side, inputs))
         case _:
             assert_never(node)
 
@@ -66,11 +69,14 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             if isinstance(node, SemiJoin):
                 return delta_semi_join(node, left, right, small=inputs.small)
             return delta_outer_join(node, left, right, small=inputs.small)
-        case Aggregate():
+        case Aggregate() | TopK():
             below = delta(node.input, inputs)
             if below is None:
                 return None
-            return delta_aggregate(node, snapshot(node.input, Side.BEFORE, inputs), below, small=inputs.small)
+            before = snapshot(node.input, Side.BEFORE, inputs)
+            if isinstance(node, Aggregate):
+                return delta_aggregate(node, before, below, small=inputs.small)
+            return delta_top_k(node, before, below, small=inputs.small)
         case UnionAll():
             return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:

@@ -19,11 +19,13 @@ from applier.plan.nodes import (
     Scan,
     SemiJoin,
     StreamPlan,
+    TopK,
     UnionAll,
     fields,
     inputs,
     row_key,
 )
+from applier.plan.order import SortKey
 
 _INDENT = "  "
 
@@ -64,8 +66,29 @@ def describe(node: Node) -> str:
             return f"Aggregate{keys}{calls}"
         case UnionAll():
             return "UnionAll"
+        case TopK():
+            return f"TopK {_places(node)}{_partition(node.keys)}{_order(node.order)}"
         case _:
             assert_never(node)
+
+
+def _places(node: TopK) -> str:
+    count = "all" if node.limit is None else f"first {node.limit}"
+    return count + (f" after {node.offset}" if node.offset else "") + (" with ties" if node.ties else "")
+
+
+def _partition(keys: tuple[Expr, ...]) -> str:
+    return f" for each {', '.join(render(key) for key in keys)}" if keys else ""
+
+
+def _order(order: tuple[SortKey, ...]) -> str:
+    return f" by {', '.join(_sort_key(key) for key in order)}" if order else ""
+
+
+def _sort_key(key: SortKey) -> str:
+    direction = " DESC" if key.descending else ""
+    nulls = "" if key.nulls_first == key.descending else f" NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+    return f"{render(key.expr)}{direction}{nulls}"
 
 
 def _condition(node: Join | OuterJoin | SemiJoin) -> str:
@@ -89,6 +112,10 @@ def delta_strategy(node: Node) -> str:
             return "by touched keys"
         case Aggregate():
             return "additive accumulators"
+        case TopK():
+            scope = "of touched partitions" if node.keys else "of the whole input"
+            open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
+            return f"first rows {scope} before and after{open_end}"
         case _:
             assert_never(node)
 

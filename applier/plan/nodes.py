@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from applier.plan.expr import AggregateCall, AggregateKind, Col, Expr, ValueType, Widen, nullable
+from applier.plan.order import SortKey, fixed_columns
 from shared_schema.table_schema import TableId
 
 
@@ -104,7 +105,27 @@ class UnionAll:
     branches: tuple[Node, ...]
 
 
-Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Of the rows that share the values of `keys` those at places offset+1 to offset+limit of the order; None: all.
+
+    With `ties` also those that the order does not tell from the last of them. A row is taken as often as it is there.
+    """
+
+    input: Node
+    keys: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int
+    ties: bool
+
+    @property
+    def decided(self) -> bool:
+        """Whether rows at the same place of the order are always the same, so that the result is just one."""
+        return (self.ties and not self.offset) or tells_apart(self.input, (*self.keys, *(k.expr for k in self.order)))
+
+
+Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +141,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan():
             return ()
-        case Filter(input=child) | Project(input=child) | Aggregate(input=child):
+        case Filter(input=child) | Project(input=child) | Aggregate(input=child) | TopK(input=child):
             return (child,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
@@ -147,7 +168,7 @@ def fields(node: Node) -> tuple[Field, ...]:
     match node:
         case Scan():
             return node.fields
-        case Filter():
+        case Filter() | TopK():
             return fields(node.input)
         case Project():
             return tuple(_field(e) for e in node.exprs)
@@ -195,6 +216,8 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return tuple(range(len(node.keys)))
         case UnionAll():
             return None
+        case TopK():
+            return _top_key(node)
         case _:
             assert_never(node)
 
@@ -227,6 +250,19 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     if not node.full and set(right) <= {_bound(theirs) for _, theirs in node.equi}:
         return left
     return left + tuple(len(columns[0]) + i for i in right)
+
+
+def _top_key(node: TopK) -> tuple[int, ...] | None:
+    """One row for each combination of the keys, or else whatever tells the input's rows apart."""
+    if node.limit == 1 and not node.ties and all(isinstance(key, Col) for key in node.keys):
+        return tuple(sorted(fixed_columns(node.keys))) if len(fixed_columns(node.keys)) == len(set(node.keys)) else None
+    return row_key(node.input)
+
+
+def tells_apart(node: Node, exprs: tuple[Expr, ...]) -> bool:
+    """Whether two rows of the node for which all these expressions are equal are always the same row."""
+    fixed, key = fixed_columns(exprs), row_key(node)
+    return (key is not None and set(key) <= fixed) or len(fixed) == len(fields(node))
 
 
 def _bound(expr: Expr) -> int | None:

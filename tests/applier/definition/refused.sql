@@ -24,23 +24,8 @@ SELECT id FROM customer UNION ALL SELECT amount FROM orders;
 -- name: union_all_of_carriers
 SELECT credit FROM customer UNION ALL SELECT wealth FROM customer;
 
--- name: union_all_limit
-SELECT id FROM customer UNION ALL SELECT id FROM orders LIMIT 1;
-
 -- name: distinct_jsonb
 SELECT DISTINCT notes FROM customer;
-
--- name: distinct_on
-SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, id;
-
--- name: limit
-SELECT id FROM customer ORDER BY id LIMIT 3;
-
--- name: offset
-SELECT id FROM customer ORDER BY id OFFSET 3;
-
--- name: with_ties
-SELECT id FROM customer ORDER BY id FETCH FIRST 3 ROWS WITH TIES;
 
 -- name: with_of_with
 WITH w0 AS (SELECT x.id FROM customer x, customer y), w1 AS (SELECT x.id FROM w0 x, w0 y), w2 AS (SELECT x.id FROM w1 x, w1 y), w3 AS (SELECT x.id FROM w2 x, w2 y), w4 AS (SELECT x.id FROM w3 x, w3 y), w5 AS (SELECT x.id FROM w4 x, w4 y), w6 AS (SELECT x.id FROM w5 x, w5 y), w7 AS (SELECT x.id FROM w6 x, w6 y)
@@ -83,8 +68,11 @@ WHERE EXISTS (SELECT 1 FROM orders o WHERE EXISTS (SELECT 1 FROM line l WHERE l.
 -- name: exists_that_may_raise
 SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id + 1);
 
--- name: exists_with_limit
-SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id LIMIT 1);
+-- name: exists_with_offset
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id OFFSET 1);
+
+-- name: in_with_limit
+SELECT id FROM orders o WHERE state IN (SELECT event FROM log l WHERE l.customer_id = o.customer_id ORDER BY event LIMIT 1);
 
 -- name: scalar_subquery
 SELECT id, (SELECT max(amount) FROM orders) AS top FROM customer;
@@ -296,3 +284,21 @@ SELECT id FROM barrier;
 
 -- name: inside_view
 SELECT luck FROM drawn;
+
+-- name: limit_without_order
+SELECT id FROM customer LIMIT 3;
+
+-- name: limit_of_expression
+SELECT id FROM customer ORDER BY id LIMIT (SELECT 3);
+
+-- name: limit_computed
+SELECT id FROM customer ORDER BY id LIMIT 1 + 2;
+
+-- name: distinct_on_undecided
+SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, name;
+
+-- name: order_by_jsonb_limit
+SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
+
+-- name: order_by_unbounded_limit
+SELECT id FROM customer ORDER BY wealth, id LIMIT 3;

@@ -441,3 +441,76 @@ SELECT id FROM orders WHERE (quantity, state) NOT IN (SELECT customer_id, event 
 -- name: exists_grouped
 WITH busy AS (SELECT customer_id FROM orders WHERE quantity > 1)
 SELECT region, count(*) AS n FROM customer c WHERE EXISTS (SELECT 1 FROM busy b WHERE b.customer_id = c.id) GROUP BY region;
+
+-- name: union_all_limit
+SELECT id FROM customer UNION ALL SELECT id FROM orders ORDER BY id DESC LIMIT 4;
+
+-- name: limit
+SELECT id, name FROM customer ORDER BY id LIMIT 3;
+
+-- name: limit_text
+SELECT name, id FROM customer ORDER BY name DESC, id LIMIT 4;
+
+-- name: limit_nulls
+SELECT id, amount, state FROM orders ORDER BY state NULLS FIRST, amount DESC NULLS LAST, id OFFSET 2 LIMIT 5;
+
+-- name: limit_hidden_order
+SELECT state FROM orders ORDER BY quantity DESC, id LIMIT 5;
+
+-- name: limit_all
+SELECT id FROM orders ORDER BY id LIMIT ALL;
+
+-- name: limit_zero
+SELECT id FROM orders ORDER BY id LIMIT 0;
+
+-- name: limit_of_equal_rows
+SELECT region, vip FROM customer ORDER BY vip, region LIMIT 3;
+
+-- name: offset
+SELECT id FROM customer ORDER BY id DESC OFFSET 3;
+
+-- name: with_ties
+SELECT id, quantity FROM orders ORDER BY quantity FETCH FIRST 3 ROWS WITH TIES;
+
+-- name: with_ties_offset
+SELECT id, quantity FROM orders ORDER BY quantity, id OFFSET 1 FETCH FIRST 3 ROWS WITH TIES;
+
+-- name: limit_groups
+SELECT region, sum(credit) AS total FROM customer GROUP BY region ORDER BY total DESC NULLS LAST, region LIMIT 2;
+
+-- name: limit_distinct
+SELECT DISTINCT region FROM customer ORDER BY region DESC LIMIT 2;
+
+-- name: limit_of_limit
+SELECT c.name, t.amount FROM (SELECT customer_id, amount, id FROM orders ORDER BY amount DESC, id LIMIT 8) t
+JOIN customer c ON c.id = t.customer_id WHERE t.amount > 0;
+
+-- name: limit_over_types
+SELECT id, code, born, tag, score FROM customer ORDER BY code, born DESC, tag, score DESC, vip, id LIMIT 4;
+
+-- name: distinct_on
+SELECT DISTINCT ON (region) region, id, name FROM customer ORDER BY region, name DESC, id;
+
+-- name: distinct_on_hidden
+SELECT DISTINCT ON (customer_id, state) amount FROM orders ORDER BY state, customer_id DESC, placed DESC, id;
+
+-- name: distinct_on_expression
+SELECT DISTINCT ON (coalesce(region, name)) id, name FROM customer ORDER BY coalesce(region, name), id DESC;
+
+-- name: distinct_on_limit
+SELECT DISTINCT ON (customer_id) customer_id, id, amount FROM orders ORDER BY customer_id, amount, id LIMIT 2;
+
+-- name: distinct_on_without_order
+SELECT DISTINCT ON (customer_id) customer_id FROM orders;
+
+-- name: exists_with_limit
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id LIMIT 1);
+
+-- name: not_exists_with_limit
+SELECT id FROM customer c WHERE NOT EXISTS (SELECT 1 FROM log WHERE weight > 5 LIMIT 1);
+
+-- name: in_with_limit
+SELECT id FROM customer WHERE id IN (SELECT customer_id FROM orders ORDER BY amount, id LIMIT 3);
+
+-- name: limit_undecided
+SELECT id, name FROM customer ORDER BY id + 0 DESC LIMIT 3;

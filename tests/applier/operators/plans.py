@@ -30,9 +30,11 @@ from applier.plan.nodes import (
     Project,
     Scan,
     SemiJoin,
+    TopK,
     UnionAll,
     fields,
 )
+from applier.plan.order import SortKey
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -106,10 +108,24 @@ def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
 
 
 @st.composite
+def top_rows(draw: st.DrawFn, child: Node) -> Node:
+    """An order over some columns, and all the others after them: ties are between equal rows only."""
+    columns = [Col(i, f.type, f.nullable) for i, f in enumerate(fields(child))]
+    keys = draw(st.lists(st.sampled_from(columns), max_size=1))
+    ties = draw(st.booleans())
+    order = draw(st.permutations([c for c in columns if c not in keys]))
+    if ties:
+        order = order[:1]
+    sorts = tuple(SortKey(c, draw(st.booleans()), draw(st.booleans())) for c in order)
+    offset = 0 if ties else draw(st.integers(0, 2))
+    return TopK(child, tuple(keys), sorts, draw(st.one_of(st.none(), st.integers(0, 3))), offset, ties)
+
+
+@st.composite
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
-    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "union"]))
+    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "union", "top"]))
     child = draw(plans(depth=depth - 1))
     match kind:
         case "filter":
@@ -133,6 +149,8 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             return node(one, two, tuple(pairs), residual, draw(st.booleans()))
         case "aggregate":
             return draw(aggregates(child))
+        case "top":
+            return draw(top_rows(child))
         case "union":
             return draw(unions(child, draw(plans(depth=depth - 1))))
         case _:
@@ -157,6 +175,8 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return Counter({a: n for a, n in left.items() if any(_partners(node, a, b) for b in right) != node.anti})
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
+        case TopK():
+            return _top_k(node, evaluate(node.input, tables))
         case UnionAll():
             out: Bag = Counter()
             for branch in node.branches:
@@ -196,6 +216,35 @@ def _join(node: Join | OuterJoin, left: Bag, right: Bag) -> Bag:
         for b, m in right.items():
             if _partners(node, a, b):
                 out[a + b] += n * m
+    return out
+
+
+def partitions(keys: tuple[Expr, ...], bag: Bag) -> list[list[Row]]:
+    found: dict[Row, list[Row]] = {}
+    for row in bag.elements():
+        found.setdefault(tuple(value(k, row) for k in keys), []).append(row)
+    return list(found.values())
+
+
+def sort_value(order: tuple[SortKey, ...], row: Row) -> tuple[Any, ...]:
+    """Compares as the order says: NULLs first or last, then the value, negated where it descends."""
+    found = []
+    for key in order:
+        v = value(key.expr, row)
+        null = (v is None) != key.nulls_first
+        found.append((null, 0 if v is None else -v if key.descending else v))
+    return tuple(found)
+
+
+def _top_k(node: TopK, bag: Bag) -> Bag:
+    out: Bag = Counter()
+    for members in partitions(node.keys, bag):
+        members.sort(key=lambda row: sort_value(node.order, row))
+        last = len(members) if node.limit is None else node.offset + node.limit
+        taken = members[node.offset : last]
+        if node.ties and taken:
+            taken += [r for r in members[last:] if sort_value(node.order, r) == sort_value(node.order, taken[-1])]
+        out.update(taken)
     return out
 
 

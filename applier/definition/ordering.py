@@ -1,0 +1,135 @@
+"""ORDER BY with LIMIT or OFFSET, and DISTINCT ON -> TopK. Pure.
+
+Which rows come first must be the same to PostgreSQL and to us. An order that tells all rows apart says so by itself.
+Where it does not, DISTINCT ON is refused, because with many keys there is always a tie somewhere; LIMIT is taken,
+because it has one border, and a tie across it is an error when it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from applier.definition import query_tree, tree
+from applier.definition.built import Built, columns, projected
+from applier.definition.catalog import Catalog
+from applier.definition.compile import Compiler
+from applier.definition.fields import unknown
+from applier.definition.grouping import check_key
+from applier.definition.refusal import Reason, Refused
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import CollationNeed, Unfit
+from applier.plan.expr import Call, Const, Expr
+from applier.plan.nodes import Node, TopK, tells_apart
+from applier.plan.order import SortKey
+
+_DIRECTIONS = {"<": False, ">": True}
+_SORTED_CARRIERS = (
+    "boolean", "smallint", "int", "bigint", "decimal", "double", "date", "timestamp", "timestamp_ntz", "string",
+    "binary",
+)  # fmt: skip
+_DECIDE = "add the primary key to ORDER BY, so that no two rows are equal in it"
+
+
+def first_rows(
+    query: query_tree.Query, needed: Sequence[int], select: Callable[[Sequence[int]], Built], catalog: Catalog
+) -> Built:
+    """The query's rows that DISTINCT ON and LIMIT leave; `select` makes all of them, with the targets named."""
+    keys = query.distinct if query.distinct_on else ()
+    references = [*(item.reference for item in keys), *(item.reference for item in query.order)]
+    named = [_place(query, reference) for reference in references]
+    places = list(dict.fromkeys([*needed, *named]))
+    built = select(places)
+    node = projected(built.node, built.exprs)
+    shown = columns(node)
+    at = {place: shown[i] for i, place in enumerate(places)}
+
+    order = [
+        sort_key(
+            at[_place(query, item.reference)], query.targets[_place(query, item.reference)].expression, item, catalog
+        )
+        for item in query.order
+    ]
+    if query.distinct_on:
+        node = _distinct_on(query, node, at, order, catalog)
+    if query.limit is not None:
+        node = _limited(query.limit, node, tuple(order), catalog)
+    return Built(node, tuple(at[i] for i in needed))
+
+
+def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Query:
+    """The subquery of EXISTS without a LIMIT that leaves it at least one row, for one is as good as many."""
+    query = partners.query
+    if partners.test is None and query.limit is not None and query.limit.offset is None:
+        count = _number(query.limit.count, "LIMIT", catalog)
+        if count is None or count > 0:
+            return replace(query, limit=None)
+    return query
+
+
+def _place(query: query_tree.Query, reference: int) -> int:
+    found = [i for i, target in enumerate(query.targets) if target.group_reference == reference]
+    if len(found) != 1:
+        raise unknown("an ORDER BY or DISTINCT ON that names no target")
+    return found[0]
+
+
+def _distinct_on(
+    query: query_tree.Query, node: Node, at: Mapping[int, Expr], order: Sequence[SortKey], catalog: Catalog
+) -> Node:
+    keys = tuple(at[_place(query, item.reference)] for item in query.distinct)
+    for key, item in zip(keys, query.distinct, strict=True):
+        check_key(key, query.targets[_place(query, item.reference)].expression, item, catalog)
+    within = tuple(key for key in order if key.expr not in keys)
+    top = TopK(node, keys, within, 1, 0, ties=False)
+    if not top.decided:
+        raise Refused(Reason.ORDER, "DISTINCT ON in an order that leaves the first row open", hint=_DECIDE)
+    return top
+
+
+def _limited(limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: Catalog) -> Node:
+    count, offset = _number(limit.count, "LIMIT", catalog), _number(limit.offset, "OFFSET", catalog) or 0
+    if count is None and not offset:
+        return node
+    if not order and count != 0 and not tells_apart(node, ()):
+        raise Refused(Reason.ORDER, "LIMIT or OFFSET without ORDER BY", hint=_DECIDE)
+    return TopK(node, (), order, count, offset, limit.ties)
+
+
+def _number(expression: tree.Expression | None, clause: str, catalog: Catalog) -> int | None:
+    if expression is None:
+        return None
+    compiled = Compiler(catalog, lambda _: None).compile(expression)
+    if isinstance(compiled, Call) and len(compiled.args) == 1:
+        (compiled,) = compiled.args
+    match compiled:
+        case Const(value=None):
+            return None
+        case Const(value=int() as number) if number >= 0:
+            return number
+        case _:
+            raise Refused(Reason.CONSTRUCT, f"{clause} of an expression", hint="write the number itself")
+
+
+def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: Catalog) -> SortKey:
+    """One key of an order that Spark shares with PostgreSQL."""
+    operator = catalog.operator(item.operator)
+    signature = catalog.function(operator.function).signature
+    entry = ENTRIES.get(signature)
+    at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
+    hint = "order by integers, numeric(p,s), text, dates or booleans"
+    try:
+        if entry is None or operator.name not in _DIRECTIONS:
+            raise Unfit(f"values of type {compiled.type.pg.display}")
+        entry.carrier((compiled, compiled))
+        if compiled.type.spark.partition("(")[0] not in _SORTED_CARRIERS:
+            raise Unfit(f"values held as {compiled.type.spark}")
+    except Unfit as error:
+        raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
+    if entry.collation is not CollationNeed.NONE:
+        collation = catalog.collation(tree.collation(expression))
+        if not collation.byte_order:
+            construct = f"text order under the collation {collation.name}"
+            hint = 'declare the column COLLATE "C", or order by another column'
+            raise Refused(Reason.COLLATION, construct, hint=hint, token=at)
+    return SortKey(compiled, _DIRECTIONS[operator.name], item.nulls_first)

@@ -1,0 +1,61 @@
+"""Δ(τ(A)) = τ(A'_K) − τ(A_K), K = the partitions of ΔA: the first rows of each, before and after; see `partitions`.
+
+A row at place p (from 1) among those of its partition is taken when offset < p ≤ offset + limit; with ties also when
+its rank, the first place of the rows equal to it in order, is not beyond offset + limit. Reads the input's trace
+before the window, restricted to K; keeps no state.
+"""
+
+from __future__ import annotations
+
+from applier.expressions.emit import spark_sql
+from applier.operators.partitions import SIDE, over, rows_once, sort_text, touched_rows
+from applier.plan.nodes import TopK, fields
+from applier.zset import column_names, select
+
+TIE = "rows that ORDER BY does not tell apart stand on both sides of the border of LIMIT or OFFSET"
+
+
+def snapshot_top_k(node: TopK, zset: str) -> str:
+    """τ of a whole Z-set."""
+    return _taken(node, rows_once(fields(node), zset))
+
+
+def delta_top_k(node: TopK, before: str, delta: str, *, small: bool) -> str:
+    """τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
+    return _taken(node, touched_rows(fields(node), node.keys, before, delta, small=small))
+
+
+def _taken(node: TopK, rows: str) -> str:
+    names = column_names(len(fields(node)))
+    keys, order = [spark_sql(key) for key in node.keys], [sort_text(key) for key in node.order]
+    # First by rank, for Spark keeps no more than that of each partition; then the exact places among those.
+    last = None if node.limit is None else node.offset + node.limit
+    ranked = f"SELECT *, rank() {over(keys, order or ['1'])} AS rank FROM ({rows})"
+    candidates = ranked if last is None else f"SELECT * FROM ({ranked}) WHERE rank <= {last}"
+    place = f"row_number() {over(keys, [*order, *names] if not node.decided or node.ties else order or names)} AS place"
+    numbered = f"SELECT *, {place}{_ambiguity(node, keys)} FROM ({candidates})"
+    conditions = [f"place > {node.offset}"] if node.offset else []
+    if last is not None:
+        conditions.append(("rank" if node.ties else "place") + f" <= {last}")
+    if node.limit == 0:
+        conditions = ["false"]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    if not node.decided:
+        numbered = f"SELECT *, {_checked(node, last)} AS ok FROM ({numbered})"
+        where = (where + " AND ok") if where else " WHERE ok"
+    return select(list(names), SIDE, f"({numbered}){where}")
+
+
+def _ambiguity(node: TopK, keys: list[str]) -> str:
+    """Of the rows equal in order: how many there are, and whether they are different rows."""
+    if node.decided:
+        return ""
+    equal = over([*keys, *(spark_sql(key.expr) for key in node.order)], [])
+    row = f"struct({', '.join(column_names(len(fields(node))))})"
+    return f", count(*) {equal} AS equals, min({row}) {equal} <> max({row}) {equal} AS differ"
+
+
+def _checked(node: TopK, last: int | None) -> str:
+    borders = [b for b in (node.offset, None if node.ties else last) if b]
+    crossed = " OR ".join(f"(rank <= {b} AND rank + equals - 1 > {b})" for b in borders) or "false"
+    return f"if(differ AND ({crossed}), CAST(raise_error('{TIE}') AS boolean), true)"
