@@ -34,6 +34,9 @@ class Metrics:
             f"{name}_deduplicated", "Source commits dropped because the topics held them", registry=registry
         )
         self.captured_rows = Counter(f"{name}_captured_rows", "Rows copied by captures", ["table"], registry=registry)
+        self.copy_rows_left = Gauge(
+            f"{name}_copy_rows_left", "Rows a running copy expects still to read", ["table"], registry=registry
+        )
         self.captures = Gauge(f"{name}_captured_tables", "Tables captured", registry=registry)
         self.reconnects = Counter(f"{name}_reconnects", "Sessions begun again after an error", registry=registry)
         self._standing_by = Gauge(f"{name}_standby", "1 while another instance has the slot", registry=registry)

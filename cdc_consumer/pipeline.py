@@ -77,7 +77,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
-        loader = Loader(settings.slot, sink, feedback, metrics)
+        loader = Loader(settings, sink, feedback, metrics)
         ports = Ports(session, feedback, sink, routes, captures, loader, metrics)
         log.info(
             "streaming",

@@ -236,9 +236,9 @@ class Relay:
         self._batch, self._asked, self._begun, self._published_at = Batch(), False, True, time.monotonic()
 
     def _capture(self, export: Export) -> None:
-        """Copy the exported tables, each in its own Kafka transaction; the frontier passes their point with the last.
+        """Copy the exported tables, publish each one's capture with its last rows: a restart copies only the rest.
 
-        Before the first frontier of a slot, captures alone are published: they count only once a frontier follows.
+        The frontier passes their point with the last.
         """
         if self._batch.commits:
             self._publish()
@@ -248,9 +248,6 @@ class Relay:
             last = len(captures) == len(export.tables)
             if last:
                 self._frontier.limit = None
-            if last or self._begun:
-                self._publish((captures[-1],))
-            else:
-                self._ports.sink.publish(None, (captures[-1],))
+            self._publish((captures[-1],))
         self._ports.captures.done(tuple(captures))
         self._ports.routes.forget()

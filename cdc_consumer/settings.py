@@ -35,6 +35,18 @@ class ConsumerSettings(SharedSettings):
     wal_max_changes_per_poll: int = Field(
         default=10_000, ge=1, le=1_000_000, description="messages taken from the replication connection at once"
     )
+    copy_connections: int = Field(
+        default=4, ge=1, le=64, description="connections that copy a large table's chunks at the same time"
+    )
+    copy_chunk_pages: int = Field(
+        default=4096, ge=1, le=1_000_000, description="pages of a table that one COPY reads when it is captured"
+    )
+    copy_commit_s: int = Field(
+        default=300,
+        ge=0,
+        le=600,
+        description="seconds after which a copy's rows so far are committed; stay below the broker's transaction limit",
+    )
     slot_wait_s: int = Field(
         default=0,
         ge=0,

@@ -153,8 +153,17 @@ class ChangeCodec:
         """The fingerprint."""
         return self._header[len(MAGIC) :]
 
+    @property
+    def header(self) -> bytes:
+        """What a message begins with when its schema is on the schemas topic."""
+        return self._header
+
     def encode(self, row: ChangeRow) -> bytes:
         """Change row -> message value."""
+        return self._header + self.encode_body(row)
+
+    def encode_body(self, row: ChangeRow) -> bytes:
+        """Change row -> Avro bytes without a header."""
         width = len(self._fields)
         record = {
             "op": row.op.value,
@@ -168,7 +177,6 @@ class ChangeCodec:
             "row": None if row.values is None else (self._row_branch, self._named(row.values)),
         }
         out = io.BytesIO()
-        out.write(self._header)
         fastavro.schemaless_writer(out, self._parsed, record)
         return out.getvalue()
 

@@ -6,7 +6,6 @@ from cdc_consumer.change_rows.avro_bytes import ENDS, PAIRS, long, varint
 from cdc_consumer.change_rows.generate import Functions, OddRow, One, Two, functions
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
-from shared_schema.avro import MAGIC, ChangeCodec
 
 INSERT, UPDATE, DELETE = b"IUD"
 _NEW, _OLD, _KEY = b"NOK"
@@ -19,9 +18,9 @@ class TransactionEncoder:
 
     __slots__ = ("_deleted", "_functions", "_inserted", "_new", "_old", "_tail", "_xid_time")
 
-    def __init__(self, table: TableReader, codec: ChangeCodec, begin: Begin) -> None:
+    def __init__(self, table: TableReader, header: bytes, begin: Begin) -> None:
         self._functions: Functions = functions(table.schema, table.identity)
-        header, lsn = MAGIC + codec.id, long(begin.commit_lsn.value)
+        lsn = long(begin.commit_lsn.value)
         self._inserted = header + _INSERTED + lsn
         self._deleted = header + _DELETED + lsn
         self._xid_time = long(begin.xid) + long(begin.commit_ts_us)
@@ -34,7 +33,7 @@ class TransactionEncoder:
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
         kind, marker = frame[at], frame[at + 5]
         if kind == INSERT:
-            return self._functions.whole(frame, at + 5, self._new, self._inserted, _number(ordinal), self._tail)
+            return self._functions.whole(frame, at + 5, self._new, self._inserted, number(ordinal), self._tail)
         if kind == UPDATE:
             if marker == _OLD:
                 update = self._functions.update_full
@@ -42,16 +41,17 @@ class TransactionEncoder:
                 update = self._functions.update_key
             else:
                 raise OddRow
-            numbers = _number(ordinal), _number(ordinal + 1)
+            numbers = number(ordinal), number(ordinal + 1)
             return update(frame, at + 5, self._deleted, self._inserted, *numbers, self._xid_time)
         if marker == _OLD:
-            return self._functions.whole(frame, at + 5, self._old, self._deleted, _number(ordinal), self._tail)
+            return self._functions.whole(frame, at + 5, self._old, self._deleted, number(ordinal), self._tail)
         if marker == _KEY:
-            return self._functions.delete_key(frame, at + 5, self._deleted, _number(ordinal), self._xid_time)
+            return self._functions.delete_key(frame, at + 5, self._deleted, number(ordinal), self._xid_time)
         raise OddRow
 
 
-def _number(ordinal: int) -> bytes:
+def number(ordinal: int) -> bytes:
+    """The `seq` field."""
     if ordinal < 8192:
         return ENDS[ordinal << 1]
     return PAIRS[ordinal << 1 & 16383] + ENDS[ordinal >> 13] if ordinal < 134217728 else varint(ordinal << 1)

@@ -52,13 +52,13 @@ class Functions:
 def functions(schema: TableSchema, identity: frozenset[int]) -> Functions:
     """Compile a relation's functions; the server repeats its descriptions, so they are kept."""
     writer = _Writer(schema, identity)
-    space = _names(schema, identity)
+    space = names(schema, identity)
     source = "\n".join([*writer.whole(), *writer.delete_key(), *writer.update_key(), *writer.update_full()])
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
     return Functions(space["whole"], space["delete_key"], space["update_key"], space["update_full"])
 
 
-def _names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
+def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     """What generated code can refer to."""
     width = len(schema.columns)
 
@@ -109,7 +109,7 @@ def _long(target: str, value: str) -> str:
     return f"{target}=SM[{value}] if -8192<={value}<8192 else {middle} if 0<{value}<134217728 else CL({value})"
 
 
-def _convert(i: int, kind: PgType) -> list[str]:
+def convert(i: int, kind: PgType) -> list[str]:
     """Text in b[q:p], its length in l -> x, and y where the value is two pieces."""
     match kind.carrier:
         case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
@@ -179,15 +179,15 @@ class _Writer:
         value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
         return [
             "def whole(b,p,mark,head,seq,tail):",
-            *_indent(["if b[p:p+3]!=mark: raise Odd", "p+=3", *self._tuple(), f"return {self._key_of()},{value}"]),
+            *indent(["if b[p:p+3]!=mark: raise Odd", "p+=3", *self._tuple(), f"return {self._key_of()},{value}"]),
         ]
 
     def delete_key(self) -> list[str]:
         value = f"J((head,seq,xt,DELETED,{self._identity_pieces()}))"
         return [
             "def delete_key(b,p,head,seq,xt):",
-            *_indent(["if b[p:p+3]!=KEY: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
-            *_indent([f"return {self._key_of(identity_only=True)},{value}"]),
+            *indent(["if b[p:p+3]!=KEY: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
+            *indent([f"return {self._key_of(identity_only=True)},{value}"]),
         ]
 
     def update_key(self) -> list[str]:
@@ -196,8 +196,8 @@ class _Writer:
         keys = self._key_of(identity_only=True), self._key_of()
         return [
             "def update_key(b,p,hd,hi,sd,si,xt):",
-            *_indent(["if b[p:p+3]!=NEW: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
-            *_indent([f"return {keys[0]},{deleted},{keys[1]},{inserted}"]),
+            *indent(["if b[p:p+3]!=NEW: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
+            *indent([f"return {keys[0]},{deleted},{keys[1]},{inserted}"]),
         ]
 
     def update_full(self) -> list[str]:
@@ -215,7 +215,7 @@ class _Writer:
         values = f"J((hd,sd,xt,c,{joined[0]}))", f"J((hi,si,xt,c,{joined[1]}))"
         return [
             "def update_full(b,p,hd,hi,sd,si,xt):",
-            *_indent([*old, *new, f"return k,{values[0]},{self._key_of()},{values[1]}"]),
+            *indent([*old, *new, f"return k,{values[0]},{self._key_of()},{values[1]}"]),
         ]
 
     def _compare(self, number: int, segment: range) -> list[str]:
@@ -226,8 +226,8 @@ class _Writer:
             bit = 1 << i
             lines += [f"  e=p+p{i + 1}-p{i}", f"  if b[p:e]==b[p{i}:p{i + 1}]: p=e", "  else:"]
             # An unchanged TOASTed value is the old image's.
-            same = ["if b[p]==117: p+=1", "else:", *_indent([f"m|={bit}", *self._column(i, guarded=True)])]
-            lines += _indent(same, 4)
+            same = ["if b[p]==117: p+=1", "else:", *indent([f"m|={bit}", *self._column(i, guarded=True)])]
+            lines += indent(same, 4)
         return [*lines, f"  r{number}=J(({self._pieces(segment)}))"]
 
     def _tuple(self) -> list[str]:
@@ -242,11 +242,11 @@ class _Writer:
             return [f"x{i}=BO(b[p:p+6])", f"if x{i}: p+=6", f"elif b[p]==110: {null}", "else: raise Odd"]
         head = ["t=b[p]"] if guarded else ["t,l=H(b,p)"]
         length = ["l,=U(b,p+1)"] if guarded else []
-        body = _indent([*length, "q=p+5; p=q+l", *_convert(i, kind)])
+        body = indent([*length, "q=p+5; p=q+l", *convert(i, kind)])
         return [*head, "if t==116:", *body, f"elif t==110: {null}", "else: raise Odd"]
 
     def _two(self, i: int) -> bool:
-        return self._types[i].carrier in (Carrier.TEXT, Carrier.BINARY, Carrier.DECIMAL)
+        return in_two_pieces(self._types[i])
 
     def _pieces(self, ordinals: range | list[int]) -> str:
         return "".join(f"x{i},y{i}," if self._two(i) else f"x{i}," for i in ordinals)
@@ -266,5 +266,11 @@ class _Writer:
         return f"J(({''.join(self._pieces([i]) if i in known else 'N0,' for i in self._key)}))"
 
 
-def _indent(lines: list[str], by: int = 2) -> list[str]:
+def in_two_pieces(kind: PgType) -> bool:
+    """Whether a value is a length (or branch) in x and its bytes in y."""
+    return kind.carrier in (Carrier.TEXT, Carrier.BINARY, Carrier.DECIMAL)
+
+
+def indent(lines: list[str], by: int = 2) -> list[str]:
+    """A block of source."""
     return [" " * by + line for line in lines]

@@ -13,6 +13,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from cdc_consumer.change_rows.copied import CopyEncoder
 from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import OversizeMessage, TopicError
@@ -23,6 +24,7 @@ from cdc_consumer.sinks.schemas import SchemaRegistrar
 from cdc_consumer.sinks.topics import Topics, client_options
 from shared_schema.avro import ChangeCodec, codec
 from shared_schema.change_row import ChangeRow
+from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import progress_topic
@@ -59,15 +61,20 @@ class TopicOutlet:
         self._topics = topics
         self._topic = channel.topic
         self._codec = codec
+        self._header = codec.header
 
     def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
         """Generated functions that write Avro."""
-        return TransactionEncoder(reader, self._codec, begin)
+        return TransactionEncoder(reader, self._header, begin)
+
+    def copier(self, at: Lsn, now_us: int) -> CopyEncoder:
+        """Generated functions that write Avro."""
+        return CopyEncoder(self._codec, self._header, at, now_us)
 
     def append(self, row: ChangeRow) -> None:
         """The table-driven way."""
         key = None if row.values is None else self._codec.encode_key(row.values)
-        self.write(key, self._codec.encode(row))
+        self.write(key, self._header + self._codec.encode_body(row))
 
     def used(self) -> bool:
         """Whether the topic ever held a record."""

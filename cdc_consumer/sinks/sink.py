@@ -14,6 +14,7 @@ from cdc_consumer.change_rows.generate import One, Two
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from shared_schema.change_row import ChangeRow
+from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableId, TableSchema
 
@@ -38,6 +39,13 @@ class RowEncoder(Protocol):
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
 
 
+class RowCopier(Protocol):
+    """Lines of a table's COPY -> what `Outlet.write` takes."""
+
+    def encode(self, line: bytes, seq: int) -> One:
+        """A line with its end, and its number among the snapshot's rows."""
+
+
 class Outlet(Protocol):
     """The way of one schema version's rows into the open transaction."""
 
@@ -47,6 +55,9 @@ class Outlet(Protocol):
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
         """For the rows of one transaction."""
+
+    def copier(self, at: Lsn, now_us: int) -> RowCopier:
+        """For rows of a snapshot, stamped `at`."""
 
     def append(self, row: ChangeRow) -> None:
         """Add a row that no encoder took."""

@@ -1,43 +1,149 @@
-"""Copied rows -> change rows of the snapshot.
+"""Chunks of a table -> batches of COPY lines, read by several connections inside one snapshot.
 
-They are stamped one byte before the consistent point L, where no commit record can start: so they come after everything
-the snapshot replaces, before every streamed row of the table (whose commits start at L or later), share a stamp with
-none of them, and a frontier of L includes them. The T row of a table captured again has number 0, its rows follow.
+Each connection has a thread that only waits and collects; the lines come out of one bounded queue, in no particular
+order between chunks. Nothing here looks into a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import queue
+import select
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
+from psycopg import pq
 
-from cdc_consumer.change_rows.values import RowParser
-from cdc_consumer.snapshot.export import Export, TableExport
-from cdc_consumer.wal.diagnosis import diagnose_exception
-from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.table_schema import quote_identifier
+from cdc_consumer.errors import SourceError
+from cdc_consumer.snapshot.chunks import Chunk
+from cdc_consumer.wal.catalog import Connection
+from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
 
-NO_XID = 0
-"""A snapshot belongs to no transaction."""
+Lines = list[bytes]
+
+BATCH_ROWS, BATCH_BYTES = 1_000, 256 * 1024
+"""Large enough that handing over costs nothing, small enough that the queue's memory does not show."""
+
+BATCHES_AHEAD = 4
+"""Batches per connection that wait to be taken."""
+
+TAKE_S = 0.2
+"""How long a wait for lines may last before `idle` is called."""
 
 
-def snapshot_rows(export: Export, table: TableExport, *, again: bool, now_us: int) -> Iterator[ChangeRow]:
-    """The rows of one table at the export's consistent point; with `again`, a T row first."""
-    lsn = export.stamp
-    if again:
-        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), NO_XID, now_us, None, snapshot=True)
-    parser = RowParser(table.schema)
+def read_chunks(
+    readers: Sequence[Connection], chunks: Sequence[Chunk], idle: Callable[[], None]
+) -> Iterator[tuple[Lines, int]]:
+    """Batches of lines, each with the pages that are finished with it; calls `idle` between and during waits."""
+    reading = _Reading(chunks, len(readers))
+    threads = [threading.Thread(target=reading.work, args=(r,), name="copy", daemon=True) for r in readers]
+    for thread in threads:
+        thread.start()
     try:
-        with export.reader.cursor() as cursor, cursor.copy(_query(table).encode()) as copy:
-            for seq, texts in enumerate(copy.rows(), start=1):
-                yield ChangeRow(Op.INSERT, Stamp(lsn, seq), NO_XID, now_us, parser.row(texts), snapshot=True)
+        left = len(chunks)
+        while left:
+            idle()
+            try:
+                batch = reading.batches.get(timeout=TAKE_S)
+            except queue.Empty:
+                continue
+            if isinstance(batch, BaseException):
+                raise batch
+            lines, pages = batch
+            if pages is not None:
+                left -= 1
+            yield lines, pages or 0
+    finally:
+        reading.stop.set()
+        for thread in threads:
+            thread.join()
+
+
+class _Reading:
+    """What the threads share."""
+
+    def __init__(self, chunks: Sequence[Chunk], readers: int) -> None:
+        self.stop = threading.Event()
+        self.batches: queue.Queue[tuple[Lines, int | None] | BaseException] = queue.Queue(BATCHES_AHEAD * readers)
+        self._chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+        for chunk in chunks:
+            self._chunks.put(chunk)
+
+    def work(self, reader: Connection) -> None:
+        """One connection's thread: chunk after chunk."""
+        try:
+            while not self.stop.is_set():
+                chunk = self._chunks.get_nowait()
+                for lines in copied_lines(reader, chunk.query, self.stop.is_set):
+                    self._hand_over((lines, None))
+                self._hand_over(([], chunk.pages))
+        except queue.Empty:
+            return
+        except BaseException as error:
+            self._hand_over(error)
+
+    def _hand_over(self, batch: tuple[Lines, int | None] | BaseException) -> None:
+        while not self.stop.is_set():
+            try:
+                self.batches.put(batch, timeout=TAKE_S)
+            except queue.Full:
+                continue
+            return
+
+
+def copied_lines(reader: Connection, query: str, stopped: Callable[[], bool]) -> Iterator[Lines]:
+    """The lines of one COPY TO STDOUT; straight from libpq, a row at a time costs too much above it."""
+    conn = reader.pgconn
+    readable = select.poll()
+    readable.register(conn.socket, select.POLLIN)
+    try:
+        _begin(conn, readable, query)
+        lines, room = Lines(), BATCH_BYTES
+        while not stopped():
+            size, data = conn.get_copy_data(1)
+            if size > 0:
+                lines.append(bytes(data))
+                room -= size
+                if room < 0 or len(lines) >= BATCH_ROWS:
+                    yield lines
+                    lines, room = [], BATCH_BYTES
+            elif size == 0:
+                if readable.poll(1000):
+                    conn.consume_input()
+            else:
+                break
+        else:
+            return
+        _finish(conn)
+        if lines:
+            yield lines
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
 
 
-def _query(table: TableExport) -> str:
-    columns = ", ".join(quote_identifier(c.name) for c in table.schema.columns)
-    published = table.published
-    source = published.table.quoted if published.partitioned else f"ONLY {published.table.quoted}"
-    where = f" WHERE {published.row_filter}" if published.row_filter else ""
-    return f"COPY (SELECT {columns} FROM {source}{where}) TO STDOUT"
+def _begin(conn: pq.abc.PGconn, readable: select.poll, query: str) -> None:
+    conn.nonblocking = 1
+    conn.send_query(query.encode())
+    while conn.flush():
+        pass
+    while conn.is_busy():
+        if readable.poll(1000):
+            conn.consume_input()
+    result = conn.get_result()
+    if result is None or result.status != pq.ExecStatus.COPY_OUT:
+        raise _failure(conn, result)
+
+
+def _finish(conn: pq.abc.PGconn) -> None:
+    """The command's result after its last line: an error may come there too."""
+    while (result := conn.get_result()) is not None:
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise _failure(conn, result)
+
+
+def _failure(conn: pq.abc.PGconn, result: pq.abc.PGresult | None) -> SourceError:
+    if result is None:
+        return diagnose("", conn.get_error_message())
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+    primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+    return diagnose(state.decode(), primary.decode(errors="replace"))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -22,7 +22,7 @@ from cdc_consumer.wal.catalog import Connection, PublishedTable, connect, publis
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import ReplicaIdentity, TableSchema
+from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
 LOCK_TIMEOUT_S = 5
 """Long enough for an ordinary ALTER TABLE to finish; after it the capture starts again with a new snapshot."""
@@ -36,6 +36,8 @@ class TableExport:
 
     published: PublishedTable
     schema: TableSchema
+    again: bool
+    """Whether a table of this name was captured before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +47,38 @@ class Export:
     at: Lsn
     tables: tuple[TableExport, ...]
     reader: Connection
+    others: list[Connection]
+    """Further readers inside the same snapshot, made when a table is large enough."""
+    database_url: str = field(repr=False)
 
     @property
     def stamp(self) -> Lsn:
         """The position of the snapshot's rows: one byte before the point, where no commit record can start."""
         return Lsn(self.at.value - 1)
 
+    def readers(self, number: int, table: TableExport) -> list[Connection]:
+        """That many connections that see the table in this snapshot, hold its lock, and do nothing else."""
+        try:
+            while len(self.others) < number - 1:
+                row = self.reader.execute("SELECT pg_export_snapshot()").fetchone()
+                self.others.append(connect(self.database_url))
+                _enter(self.others[-1], str(row[0]) if row else "")
+            for other in self.others[: number - 1]:
+                # Somebody who waits for an exclusive lock since we took ours would wait for us, and these for him.
+                _lock(other, table.published)
+        except psycopg.Error as error:
+            raise diagnose_exception(error) from error
+        return [self.reader, *self.others[: number - 1]]
+
     def close(self) -> None:
         """Release the snapshot and the locks."""
-        self.reader.close()
+        for connection in (*self.others, self.reader):
+            connection.close()
 
 
-def prepare_export(database_url: str, publications: tuple[str, ...], wanted: Sequence[PublishedTable]) -> Export:
+def prepare_export(
+    database_url: str, publications: tuple[str, ...], wanted: Sequence[PublishedTable], known: Container[TableId] = ()
+) -> Export:
     """Open a reader on the wanted tables at a new consistent point; waits for running write transactions."""
     reader = connect(database_url)
     try:
@@ -64,16 +86,18 @@ def prepare_export(database_url: str, publications: tuple[str, ...], wanted: Seq
             name = f"pg_trickle_capture_{os.getpid()}_{next(_names)}"
             at, snapshot = exporter.create_slot(name, temporary=True, export=True)
             _enter(reader, snapshot)
-            _lock(reader, wanted)
+            for table in wanted:
+                _lock(reader, table)
+                _check_storage(reader, table)
         described = {t.relid: t for t in published_tables(reader, publications)}
-        tables = tuple(_export(reader, described.get(t.relid, t)) for t in wanted)
+        tables = tuple(_export(reader, described.get(t.relid, t), t.table in known) for t in wanted)
     except psycopg.Error as error:
         reader.close()
         raise diagnose_exception(error) from error
     except BaseException:
         reader.close()
         raise
-    return Export(at, tables, reader)
+    return Export(at, tables, reader, [], database_url)
 
 
 def _enter(reader: Connection, snapshot: str) -> None:
@@ -97,15 +121,16 @@ SELECT EXISTS (
 """
 
 
-def _lock(reader: Connection, wanted: Sequence[PublishedTable]) -> None:
+def _lock(reader: Connection, table: PublishedTable) -> None:
     reader.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'".encode())
-    for table in wanted:
-        only = "" if table.partitioned else "ONLY "
-        reader.execute(f"LOCK TABLE {only}{table.table.quoted} IN ACCESS SHARE MODE".encode())
-        place = {"relid": table.relid, "partitioned": table.partitioned}
-        row = reader.execute(_MOVED, place).fetchone()
-        if row is None or row[0]:
-            raise CaptureFailed(f"{table.table} was rewritten while its capture began", hint="it is tried again")
+    only = "" if table.partitioned else "ONLY "
+    reader.execute(f"LOCK TABLE {only}{table.table.quoted} IN ACCESS SHARE MODE".encode())
+
+
+def _check_storage(reader: Connection, table: PublishedTable) -> None:
+    row = reader.execute(_MOVED, {"relid": table.relid, "partitioned": table.partitioned}).fetchone()
+    if row is None or row[0]:
+        raise CaptureFailed(f"{table.table} was rewritten while its capture began", hint="it is tried again")
 
 
 _DESCRIBED = """
@@ -119,7 +144,7 @@ WHERE c.oid = %s ORDER BY a.attnum
 """
 
 
-def _export(reader: Connection, published: PublishedTable) -> TableExport:
+def _export(reader: Connection, published: PublishedTable, again: bool) -> TableExport:
     """Describe the table as the stream would, so that copied and streamed rows share one schema version."""
     rows = reader.execute(_DESCRIBED, (published.relid,)).fetchall()
     columns = tuple(
@@ -128,4 +153,4 @@ def _export(reader: Connection, published: PublishedTable) -> TableExport:
     identity = ReplicaIdentity(rows[0][0]) if rows else ReplicaIdentity.DEFAULT
     relation = Relation(published.relid, published.table.schema, published.table.name, identity, columns)
     facts = relation_facts(reader, published.relid, [(c.type_oid, c.typmod) for c in columns])
-    return TableExport(published, table_schema(relation, facts, None))
+    return TableExport(published, table_schema(relation, facts, None), again)

@@ -18,6 +18,9 @@ from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId
 
+GROUP_BYTES = 64 * 1024 * 1024
+"""What small tables that are copied together may have in all; a larger table is copied alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -97,10 +100,23 @@ class CaptureWatch:
             return Sighting(server_position(self._catalog), None)
         self.exporting.set()
         try:
-            export = prepare_export(self._database_url, self._publications, wanted)
+            group = first_group(wanted)
+            export = prepare_export(self._database_url, self._publications, group, captured)
         finally:
             self.exporting.clear()
         return Sighting(server_position(self._catalog), export)
+
+
+def first_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
+    """The tables to copy at one point, small ones together: the stream stands still while they are copied."""
+    group: list[PublishedTable] = []
+    room = GROUP_BYTES
+    for table in sorted(wanted, key=lambda t: (t.bytes, t.table)):
+        room -= table.bytes
+        if group and room < 0:
+            break
+        group.append(table)
+    return group
 
 
 def is_new(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:

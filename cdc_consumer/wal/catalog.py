@@ -83,6 +83,8 @@ class PublishedTable:
     columns: tuple[str, ...]
     row_filter: str
     membership: str
+    bytes: int = 0
+    """On disk, of all partitions."""
 
 
 _PUBLISHED = """
@@ -104,7 +106,10 @@ SELECT schemaname, tablename, relid, relkind = 'p', attnames,
            UNION ALL
            SELECT 'all' || p.oid FROM pg_publication p WHERE p.pubname = ANY (%(publications)s) AND p.puballtables
            {schemas}
-       ) AS memberships)
+       ) AS memberships),
+       CASE WHEN relkind = 'p' THEN (SELECT coalesce(sum(pg_relation_size(t.relid)), 0)::int8
+                                     FROM pg_partition_tree(published.relid) t WHERE t.isleaf)
+            ELSE coalesce(pg_relation_size(relid), 0) END
 FROM (
     SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames,
            CASE WHEN bool_or(rowfilter IS NULL) THEN '' ELSE string_agg(DISTINCT '(' || rowfilter || ')', ' OR ') END
@@ -134,12 +139,25 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
     return sorted(
         (
             PublishedTable(
-                TableId(schema, name), relid, partitioned, tuple(listed or own or ()), filters, members or ""
+                TableId(schema, name),
+                relid,
+                partitioned,
+                _published_columns(listed, own, connection.info.server_version),
+                filters,
+                members or "",
+                int(size),
             )
-            for schema, name, relid, partitioned, listed, own, filters, members in rows
+            for schema, name, relid, partitioned, listed, own, filters, members, size in rows
         ),
         key=lambda t: t.table,
     )
+
+
+def _published_columns(listed: list[str] | None, stored: list[str] | None, server_version: int) -> tuple[str, ...]:
+    """`stored` leaves generated columns out: before PostgreSQL 18 no stream has them, though version 15 lists them."""
+    if listed is None:
+        return tuple(stored or ())
+    return tuple(name for name in listed if server_version >= 180000 or name in (stored or ()))
 
 
 def missing_publications(connection: Connection, publications: tuple[str, ...]) -> list[str]:

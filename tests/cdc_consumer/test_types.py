@@ -193,7 +193,7 @@ def test_generated_encoders_give_the_references_bytes(database: str, db: Connect
                     rows = transaction.split(message, reader)
                     expected = [(encoder.encode_key(row.values or ()), encoder.encode(row)) for row in rows]
                     try:
-                        found = TransactionEncoder(reader, encoder, transaction.begin).encode(
+                        found = TransactionEncoder(reader, encoder.header, transaction.begin).encode(
                             frame, PAYLOAD_AT, ordinal
                         )
                     except ODD:

@@ -176,7 +176,7 @@ def reference(message: bytes, reader: TableReader, ordinal: int) -> list[bytes |
 
 
 def generated(message: bytes, reader: TableReader, ordinal: int) -> list[bytes | None]:
-    encoder = TransactionEncoder(reader, codec(reader.schema), BEGIN)
+    encoder = TransactionEncoder(reader, codec(reader.schema).header, BEGIN)
     return list(encoder.encode(FRAME + message, len(FRAME), ordinal))
 
 

@@ -1,0 +1,71 @@
+"""Copied lines give the bytes the table-driven way gives, and fastavro reads them back."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_consumer.change_rows.copied import CopyEncoder, fields_of
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.change_rows.values import RowParser
+from shared_schema.avro import HEADER_BYTES, change_schema, codec
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import ReplicaIdentity, TableSchema
+from tests.cdc_consumer.change_rows.test_generated import fields, numeric, plain, table, tables
+
+AT = Lsn(0x1_6B37_4D48)
+NOW_US = 1_763_000_000_123_456
+
+ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+
+
+def copy_line(texts: list[str | None]) -> bytes:
+    """As PostgreSQL's manual describes the text format."""
+    columns = ["\\N" if t is None else "".join(ESCAPES.get(c, c) for c in t) for t in texts]
+    return ("\t".join(columns) + "\n").encode()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_generated_is_table_driven_is_fastavro(data: st.DataObject) -> None:
+    reader: TableReader = data.draw(tables())
+    schema = reader.schema
+    seq = data.draw(st.sampled_from([1, 8191, 8192, 134_217_728]))
+    texts = [f.decode() if isinstance(f, bytes) else None for f in data.draw(fields(reader, odd=True))]
+    written, values = codec(schema), RowParser(schema).row(tuple(texts))
+    row = ChangeRow(Op.INSERT, Stamp(AT, seq), 0, NOW_US, values, snapshot=True)
+    key, value = CopyEncoder(written, written.header, AT, NOW_US).encode(copy_line(texts), seq)
+    assert (key, value) == (written.encode_key(values), written.encode(row))
+    body = io.BytesIO(value[HEADER_BYTES:])
+    record: Any = fastavro.schemaless_reader(body, fastavro.parse_schema(change_schema(schema)), None)
+    assert body.read() == b"" and record["snapshot"] is True and record["seq"] == seq
+
+
+@given(st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))))
+def test_any_text_survives_the_format(texts: list[str | None]) -> None:
+    expected = [None if t is None else t.encode() for t in texts]
+    assert fields_of(copy_line(texts), len(texts)) == expected
+
+
+def test_ordinary_lines_take_the_generated_way() -> None:
+    schema = _ordinary()
+    written = codec(schema)
+    encoder = CopyEncoder(written, written.header, AT, NOW_US)
+    encoder._table_driven = _refuse  # type: ignore[method-assign,assignment]
+    rows: list[list[str | None]] = [["1", "t", "é\t\\", "1.50", "2024-02-29 12:00:00+00"], ["2", None, "", None, None]]
+    for texts in rows:
+        encoder.encode(copy_line(texts), 1)
+
+
+def _refuse(*_: object) -> None:
+    raise AssertionError("this row is ordinary")
+
+
+def _ordinary() -> TableSchema:
+    kinds = [plain("int4"), plain("bool"), plain("text"), numeric(12, 2), plain("timestamptz")]
+    return table(kinds, (0,), ReplicaIdentity.FULL).schema
