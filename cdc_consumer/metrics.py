@@ -33,6 +33,15 @@ class Metrics:
         self.deduplicated = Counter(
             f"{name}_deduplicated", "Source commits dropped because the topics held them", registry=registry
         )
+        self.table_rows: dict[TableId, int] = {}
+        """Change rows produced so far."""
+        self._rates = Gauge(
+            f"{name}_table_rows_per_second", "Change rows of a table over the last second", ["table"], registry=registry
+        )
+        self.hot_sources = Gauge(f"{name}_hot_sources", "Tables written fast enough for the ring", registry=registry)
+        self.ring_frames = Gauge(f"{name}_ring_frames", "Messages waiting in memory for the sink", registry=registry)
+        self.spill_bytes = Gauge(f"{name}_spill_bytes", "Bytes waiting on local disk for the sink", registry=registry)
+        self.spilled = Counter(f"{name}_spilled_bytes", "Bytes written to local disk", registry=registry)
         self.captured_rows = Counter(f"{name}_captured_rows", "Rows copied by captures", ["table"], registry=registry)
         self.copy_rows_left = Gauge(
             f"{name}_copy_rows_left", "Rows a running copy expects still to read", ["table"], registry=registry
@@ -60,6 +69,11 @@ class Metrics:
         if child is None:
             child = self._children[place] = self._rows.labels(str(table), op.value)
         child.inc(number)
+        self.table_rows[table] = self.table_rows.get(table, 0) + number
+
+    def rate(self, table: TableId, rows_per_s: float) -> None:
+        """How fast a table is written."""
+        self._rates.labels(str(table)).set(rows_per_s)
 
     def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn) -> None:
         """Where the stream stands."""

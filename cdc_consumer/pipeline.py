@@ -13,6 +13,10 @@ from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
 from cdc_consumer.relay import Ports, Relay
 from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
+from cdc_consumer.ring.hot import HotSources
+from cdc_consumer.ring.queue import Bounds, FrameQueue
+from cdc_consumer.ring.receiver import Receiver
+from cdc_consumer.ring.segments import Segments
 from cdc_consumer.routes import Routes
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
@@ -66,7 +70,11 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         point = take_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
         feedback = stack.enter_context(Feedback(session, frontier, metrics, stop))
-        sink = open_sink(settings, feedback.while_waiting)
+        receiver = Receiver(
+            session, feedback, frame_queue(settings), HotSources(settings.ring_buffer_sources, metrics), metrics
+        )
+        stack.callback(receiver.close)
+        sink = open_sink(settings, receiver.while_waiting)
         stack.callback(sink.close)
         state = read_state(settings)
         point = verify_taken(point, state)
@@ -78,12 +86,18 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
         loader = Loader(settings, sink, feedback, metrics)
-        ports = Ports(session, feedback, sink, routes, captures, loader, metrics)
+        ports = Ports(receiver, feedback, sink, routes, captures, loader, metrics)
         log.info(
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
         )
         yield Relay(settings, point, frontier, ports, begun=state.progress is not None)
+
+
+def frame_queue(settings: ConsumerSettings) -> FrameQueue:
+    """The ring, empty."""
+    bounds = Bounds(settings.ring_buffer_slots, settings.ring_spill_max_mb << 20)
+    return FrameQueue(bounds, Segments(settings.ring_spill_folder or None))
 
 
 def relations(catalog: Connection) -> Relations:

@@ -27,6 +27,7 @@ from cdc_consumer.pgoutput.messages import (
     Update,
 )
 from cdc_consumer.resume import StartingPoint
+from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.routes import Routes
 from cdc_consumer.rows import Rows
 from cdc_consumer.settings import ConsumerSettings
@@ -37,7 +38,6 @@ from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
-from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.progress import Capture, Offsets, Progress
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Batch:
 class Ports:
     """What the relay works with."""
 
-    session: ReplicationSession
+    receiver: Receiver
     feedback: Feedback
     sink: Sink
     routes: Routes
@@ -102,7 +102,7 @@ class Relay:
     def turn(self) -> None:
         """Receive what is there, publish what is due, report."""
         ports = self._ports
-        frames = ports.session.receive(self._settings.wal_max_changes_per_poll, self._patience_s())
+        frames = ports.receiver.take(self._settings.wal_max_changes_per_poll, self._patience_s())
         for frame in frames:
             if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
                 self._take(frame)

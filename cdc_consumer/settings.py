@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -60,13 +61,31 @@ class ConsumerSettings(SharedSettings):
         description="after so long without a sign of life the server frees the slot for a standby "
         "(wal_sender_timeout of our session)",
     )
+    ring_buffer_slots: int = Field(
+        default=65_536,
+        ge=1_000,
+        le=10_000_000,
+        description="messages kept in memory while the sink is slow or away; what comes then goes to disk",
+    )
+    ring_buffer_sources: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("auto",),
+        min_length=1,
+        description="whose changes are received on while the sink is away: off, auto (tables with more than "
+        "10 000 rows/s), or a list of schema.table",
+    )
+    ring_spill_folder: str = Field(
+        default="", description="where the ring's overflow goes, the system's default if empty"
+    )
+    ring_spill_max_mb: int = Field(
+        default=4_096, ge=0, le=10_000_000, description="most the ring may keep on disk; then the server keeps the rest"
+    )
     topic_partitions: int = Field(default=1, ge=1, le=1_000, description="partitions of a new table topic")
     replication_factor: int = Field(default=1, ge=1, le=32, description="replicas of a new topic")
     topic_retention_ms: int = Field(
         default=-1, ge=-1, description="retention of a new table topic; -1 keeps every change row"
     )
 
-    @field_validator("publications", mode="before")
+    @field_validator("publications", "ring_buffer_sources", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         if not isinstance(value, str):
@@ -74,6 +93,20 @@ class ConsumerSettings(SharedSettings):
         if value.lstrip().startswith("["):
             return tuple(json.loads(value))
         return tuple(name.strip() for name in value.split(",") if name.strip())
+
+    @field_validator("ring_buffer_sources")
+    @classmethod
+    def _off_auto_or_tables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value not in (("off",), ("auto",)) and not all("." in name for name in value):
+            raise ValueError("neither off, nor auto, nor a list of schema.table")
+        return value
+
+    @field_validator("ring_spill_folder")
+    @classmethod
+    def _writable(cls, value: str) -> str:
+        if value and not (os.path.isdir(value) and os.access(value, os.W_OK | os.X_OK)):
+            raise ValueError(f"{value} is no folder that can be written to")
+        return value
 
     @property
     def transactional_id(self) -> str:

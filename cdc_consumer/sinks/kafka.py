@@ -6,6 +6,7 @@ calling `idle`, which keeps the replication connection alive while a broker is s
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,9 +33,12 @@ from shared_schema.topics import progress_topic
 TRANSACTION_TIMEOUT_MS = 900_000
 """The longest a broker allows by default; a source commit that takes longer to send cannot be published."""
 
-STEP_S = 1.0
-"""How long one wait may last before `idle` is called again."""
+STEP_S = 0.01
+"""How long one wait may last before `idle` is called again: the server's data are taken in meanwhile."""
 
+
+INIT_STEP_S = 1.0
+"""The same before there is a stream."""
 
 REPORTED_BYTES = 100_000
 """Rows of this size are reported on one by one: the broker may refuse them for it, and that must be said."""
@@ -108,7 +112,7 @@ class Publisher:
                 "enable.idempotence": True,
             }
         )
-        self._repeat(self._producer.init_transactions, "taking over the slot's transactions")
+        self._repeat(self._producer.init_transactions, "taking over the slot's transactions", INIT_STEP_S)
 
     def remember(self, ends: Offsets) -> None:
         """Take over the end offsets of the last progress record: every later one names all partitions."""
@@ -210,7 +214,7 @@ class Publisher:
             try:
                 self._producer.produce(topic, value, key, partition, self._delivered)
             except BufferError:
-                self._serve(self._producer.poll, 0.1, "delivering rows")
+                self._serve(self._producer.poll, STEP_S, "delivering rows")
                 self._idle()
                 continue
             except KafkaException as exception:
@@ -260,14 +264,16 @@ class Publisher:
             for partition in [p for p, end in ends.items() if end < 0]:
                 ends[partition] = self._topics.end_offset(topic, partition)
 
-    def _repeat(self, step: Callable[[float], None], doing: str) -> None:
+    def _repeat(self, call: Callable[[float], None], doing: str, step_s: float = STEP_S) -> None:
         while True:
             try:
-                step(STEP_S)
+                call(step_s)
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if not may_try_again(error):
                     raise self._diagnose(error, doing) from exception
+                if error.code() != KafkaError._TIMED_OUT:
+                    time.sleep(STEP_S)
                 self._idle()
             else:
                 return

@@ -33,7 +33,16 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("linger_ms", "-1"), ("heartbeat_ms", "1"), ("batch_max_rows", "0"), ("slot", "No"), ("publications", "")],
+    [
+        ("linger_ms", "-1"),
+        ("heartbeat_ms", "1"),
+        ("batch_max_rows", "0"),
+        ("slot", "No"),
+        ("publications", ""),
+        ("ring_buffer_slots", "1"),
+        ("ring_buffer_sources", "t"),
+        ("ring_spill_folder", "/nowhere"),
+    ],
 )
 def test_out_of_bounds_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"PG_TRICKLE_{name.upper()}", value)

@@ -1,0 +1,61 @@
+"""Which sources are written so fast that receiving should not wait for publishing."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from cdc_consumer.metrics import Metrics
+from shared_schema.table_schema import TableId
+
+log = logging.getLogger(__name__)
+
+HOT_ROWS_PER_S = 10_000
+"""From here on a pause of the sink of a second is worth buffering for."""
+
+COOL_AFTER_S = 60.0
+"""A source written in bursts stays hot between them."""
+
+LOOK_EVERY_S = 1.0
+"""Rates are means over this long."""
+
+
+class HotSources:
+    """Keeps the rates of all tables; `any` is whether one of them deserves the ring."""
+
+    def __init__(self, choice: tuple[str, ...], metrics: Metrics) -> None:
+        self._choice = choice
+        self._metrics = metrics
+        self._looked_at = time.monotonic()
+        self._seen: dict[TableId, int] = {}
+        self._hot_until: dict[TableId, float] = {}
+        self.any = False
+
+    def look(self) -> None:
+        """Measure when it is time. Not called from within a wait: nothing is counted then, which is no rate."""
+        now = time.monotonic()
+        passed_s = now - self._looked_at
+        if passed_s < LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        for table, rows in self._metrics.table_rows.items():
+            rate = (rows - self._seen.get(table, 0)) / passed_s
+            self._seen[table] = rows
+            self._metrics.rate(table, rate)
+            if self._is_hot(table, rate):
+                if table not in self._hot_until:
+                    log.info("source is hot", extra={"table": str(table), "rows_per_s": round(rate)})
+                self._hot_until[table] = now + COOL_AFTER_S
+        for table in [t for t, until in self._hot_until.items() if until < now]:
+            del self._hot_until[table]
+        self.any = bool(self._hot_until)
+        self._metrics.hot_sources.set(len(self._hot_until))
+
+    def _is_hot(self, table: TableId, rate: float) -> bool:
+        match self._choice:
+            case ("off",):
+                return False
+            case ("auto",):
+                return rate > HOT_ROWS_PER_S
+            case listed:
+                return str(table) in listed

@@ -1,0 +1,99 @@
+"""A bounded first-in-first-out queue of frames: memory first, then disk, then no more.
+
+    take  <-  memory  <-  disk  <-  rest  <-  put
+
+Whatever is further right came later. A frame goes to memory only while disk and rest are empty; `rest` holds the one
+chunk that a full disk refused. `accepts` tells beforehand whether there is room; a chunk that was put is always kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+
+from cdc_consumer.ring.segments import Segments
+
+MEMORY_MAX_BYTES = 16 * 1024 * 1024
+"""Besides the number of slots: frames of wide rows fill memory sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much the queue may hold."""
+
+    slots: int
+    disk_bytes: int
+    memory_bytes: int = MEMORY_MAX_BYTES
+
+
+class FrameQueue:
+    """Frames received and not yet handed on."""
+
+    def __init__(self, bounds: Bounds, segments: Segments) -> None:
+        self._bounds = bounds
+        self._segments = segments
+        self._memory: deque[bytes] = deque()
+        self._memory_bytes = 0
+        self._rest: list[bytes] = []
+        self.disk_error: OSError | None = None
+        """Why the disk refused a chunk; none once it was empty again."""
+
+    def __len__(self) -> int:
+        """Frames in memory."""
+        return len(self._memory) + len(self._rest)
+
+    def __bool__(self) -> bool:
+        return bool(self._memory or self._rest or self._segments.bytes)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What is on disk."""
+        return self._segments.bytes
+
+    def accepts(self, *, on_disk: bool) -> bool:
+        """Whether another chunk may be put, on disk only when allowed."""
+        if self._rest or self.disk_error is not None:
+            return False
+        if not self._segments.bytes and self._fits():
+            return True
+        return on_disk and self._segments.bytes < self._bounds.disk_bytes
+
+    def put(self, frames: list[bytes]) -> int:
+        """Keep a chunk -> bytes written to disk for it."""
+        if not self._segments.bytes and not self._rest and self._fits():
+            self._memory.extend(frames)
+            self._memory_bytes += sum(map(len, frames))
+            return 0
+        try:
+            return self._segments.append(frames)
+        except OSError as error:
+            self.disk_error = error
+            self._rest += frames
+            return 0
+
+    def take(self, limit: int) -> list[bytes]:
+        """Up to `limit` frames, the oldest first."""
+        if not self._memory:
+            frames = self._segments.take()
+            if not frames:
+                frames, self._rest, self.disk_error = self._rest, [], None
+            self._memory.extend(frames)
+            self._memory_bytes = sum(map(len, frames))
+        if limit >= len(self._memory):
+            taken = list(self._memory)
+            self._memory.clear()
+            self._memory_bytes = 0
+            return taken
+        taken = list(islice(self._memory, limit))
+        for frame in taken:
+            self._memory.popleft()
+            self._memory_bytes -= len(frame)
+        return taken
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._segments.close()
+
+    def _fits(self) -> bool:
+        return len(self._memory) < self._bounds.slots and self._memory_bytes < self._bounds.memory_bytes

@@ -1,0 +1,60 @@
+"""Which sources get the ring: by rate, by name, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.ring import hot
+from cdc_consumer.ring.hot import HotSources
+from shared_schema.change_row import Op
+from shared_schema.table_schema import TableId
+
+TABLE = TableId("public", "t")
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(hot, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("choice", "rows", "expected"),
+    [
+        (("auto",), 20_001, True),
+        (("auto",), 20_000, False),
+        (("off",), 1_000_000, False),
+        (("public.t",), 1, True),
+        (("public.u",), 1_000_000, False),
+    ],
+)
+def test_choice(clock: Clock, choice: tuple[str, ...], rows: int, expected: bool) -> None:
+    metrics = Metrics()
+    sources = HotSources(choice, metrics)
+    metrics.rows(TABLE, Op.INSERT, rows)
+    clock.now += 2
+    sources.look()
+    assert sources.any is expected
+
+
+def test_a_source_cools_down_after_a_while(clock: Clock) -> None:
+    metrics = Metrics()
+    sources = HotSources(("auto",), metrics)
+    metrics.rows(TABLE, Op.INSERT, 50_000)
+    clock.now += 1
+    sources.look()
+    clock.now += hot.COOL_AFTER_S - 1
+    sources.look()
+    assert sources.any
+    clock.now += 2
+    sources.look()
+    assert not sources.any
