@@ -112,7 +112,7 @@ class _Builder:
         if not query.aggregates:
             compiler = self._compiler(frame)
             return Built(frame.node, tuple(compiler.compile(t) for t in targets))
-        grouped = group(keys, targets, having, self._compiler(frame), self._catalog)
+        grouped = group(keys, targets, having, self._compiler(frame), frame.node, catalog=self._catalog)
         return self._above(frame, grouped, targets, having)
 
     def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:

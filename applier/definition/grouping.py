@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from applier.definition import query_tree, tree
+from applier.definition.aggregates import plan_aggregate
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
-from applier.expressions.allow_list import AGGREGATES, ENTRIES, aggregate_carrier
+from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Unfit
-from applier.plan.expr import AggregateCall, Col, Expr, ValueType
+from applier.plan.expr import AggregateCall, Col, Expr
 from applier.plan.nodes import Aggregate, Field, Node
 
 _EQUALITY = {
@@ -68,9 +69,11 @@ def group(
     targets: Sequence[tree.Expression],
     having: tree.Expression | None,
     below: Compiler,
+    node: Node,
+    *,
     catalog: Catalog,
 ) -> Grouped:
-    """Plan the keys and every aggregate in the targets and HAVING over the scope below."""
+    """Plan the keys and every aggregate in the targets and HAVING over the node below, which `below` compiles for."""
     written = [key for key, _ in keys]
     planned = [_key(key, _equality(item, catalog), below, catalog) for key, item in keys]
     above = [*targets, *(() if having is None else (having,))]
@@ -84,7 +87,7 @@ def group(
         tuple(written),
         tuple(planned),
         tuple(calls),
-        tuple(_aggregate(c, below, catalog) for c in calls),
+        tuple(plan_aggregate(c, below, catalog, node) for c in calls),
     )
 
 
@@ -146,20 +149,3 @@ def _aggregates(expression: tree.Expression) -> Iterator[tree.AggregateOf]:
         return
     for argument in tree.arguments(expression):
         yield from _aggregates(argument)
-
-
-def _aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog) -> AggregateCall:
-    info = catalog.function(call.function)
-    kind = AGGREGATES.get(info.signature)
-    if kind is None:
-        hint = "use count or sum"
-        raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
-    if len(call.args) != (0 if call.star else 1):
-        raise unknown("an aggregate with an odd number of arguments")
-    arg = below.compile(call.args[0]) if call.args else None
-    try:
-        carrier = aggregate_carrier(info.signature, arg)
-    except Unfit as error:
-        construct = f"the aggregate {info.signature} on {error.problem}"
-        raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
-    return AggregateCall(kind, arg, ValueType(catalog.pg_type(call.type, -1), carrier))

@@ -190,16 +190,11 @@ SPARE: dict[str, dict[str, Spare]] = {
         "location": _any(),
     },
     "AGGREF": {
-        "aggcollid": _any(),
-        "inputcollid": _any(),
         "aggtranstype": _any(),
         "aggargtypes": _any(),
-        "aggdirectargs": _only("<>", means="WITHIN GROUP", hint="use a plain aggregate"),
-        "aggorder": _only("<>", means="ORDER BY inside an aggregate", hint="use a plain aggregate"),
-        "aggdistinct": _only("<>", means="DISTINCT inside an aggregate", hint="group in a subquery first"),
-        "aggfilter": _only("<>", means="FILTER", hint="aggregate CASE WHEN … THEN … END instead"),
         "aggvariadic": _only("false", means="a VARIADIC aggregate", hint="list the arguments one by one"),
-        "aggkind": _only("n", means="an ordered-set aggregate", hint="use a plain aggregate"),
+        # Which of the kinds it is shows in its arguments and in the function itself.
+        "aggkind": _any(),
         "aggpresorted": _only("false", since=16),
         "agglevelsup": _only("0", means="an aggregate of an outer query", hint="aggregate in a subquery in FROM"),
         "aggsplit": _only("0"),

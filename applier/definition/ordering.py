@@ -17,17 +17,11 @@ from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
 from applier.definition.grouping import check_key
 from applier.definition.refusal import Reason, Refused
-from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Unfit
+from applier.definition.sort_key import sort_key
 from applier.plan.expr import Call, Const, Expr
 from applier.plan.nodes import Node, TopK, tells_apart
 from applier.plan.order import SortKey
 
-_DIRECTIONS = {"<": False, ">": True}
-_SORTED_CARRIERS = (
-    "boolean", "smallint", "int", "bigint", "decimal", "double", "date", "timestamp", "timestamp_ntz", "string",
-    "binary",
-)  # fmt: skip
 _DECIDE = "add the primary key to ORDER BY, so that no two rows are equal in it"
 
 
@@ -109,27 +103,3 @@ def _number(expression: tree.Expression | None, clause: str, catalog: Catalog) -
             return number
         case _:
             raise Refused(Reason.CONSTRUCT, f"{clause} of an expression", hint="write the number itself")
-
-
-def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: Catalog) -> SortKey:
-    """One key of an order that Spark shares with PostgreSQL."""
-    operator = catalog.operator(item.operator)
-    signature = catalog.function(operator.function).signature
-    entry = ENTRIES.get(signature)
-    at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
-    hint = "order by integers, numeric(p,s), text, dates or booleans"
-    try:
-        if entry is None or operator.name not in _DIRECTIONS:
-            raise Unfit(f"values of type {compiled.type.pg.display}")
-        entry.carrier((compiled, compiled))
-        if compiled.type.spark.partition("(")[0] not in _SORTED_CARRIERS:
-            raise Unfit(f"values held as {compiled.type.spark}")
-    except Unfit as error:
-        raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
-    if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(tree.collation(expression))
-        if not collation.byte_order:
-            construct = f"text order under the collation {collation.name}"
-            hint = 'declare the column COLLATE "C", or order by another column'
-            raise Refused(Reason.COLLATION, construct, hint=hint, token=at)
-    return SortKey(compiled, _DIRECTIONS[operator.name], item.nulls_first)

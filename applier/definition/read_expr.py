@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from applier.definition import tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.node_text import Node, Token
+from applier.definition.node_text import Node
 from applier.definition.refusal import Reason, Refused
 
 _PARAM_SUBLINK = 2
@@ -233,24 +235,62 @@ def _any_of(fields: Fields, major: int) -> tree.AnyOf:
 
 
 def _aggregate(fields: Fields, major: int) -> tree.AggregateOf:
-    fields.harmless("aggkind", "aggorder", "aggdistinct")
+    arguments = [_aggregate_argument(node, major) for node in fields.nodes("args")]
+    by_reference = {reference: expression for expression, reference, _ in arguments if reference}
+    args = tuple(expression for expression, _, hidden in arguments if not hidden)
+    condition = fields.optional("aggfilter")
+    if fields.flag("aggstar") != (not args and not fields.nodes("aggdirectargs")):
+        raise unknown("an aggregate with an odd number of arguments")
+    distinct = [_sort_clause(node, major) for node in fields.nodes("aggdistinct")]
+    order = [_sort_clause(node, major) for node in fields.nodes("aggorder")]
+    if not {clause.reference for clause in (*distinct, *order)} <= by_reference.keys():
+        raise unknown("an aggregate ordered by no argument")
     return tree.AggregateOf(
         function=fields.integer("aggfnoid"),
         type=fields.integer("aggtype"),
-        star=fields.flag("aggstar"),
-        args=tuple(_aggregate_argument(node, major) for node in fields.nodes("args")),
+        collation=fields.integer("aggcollid"),
+        input_collation=fields.integer("inputcollid"),
+        args=args,
+        direct=_expressions(fields, "aggdirectargs", major),
+        order=tuple(
+            tree.SortKey(by_reference[clause.reference], clause.operator, clause.nulls_first) for clause in order
+        ),
+        distinct=tuple(clause.equality for clause in distinct),
+        filter=None if condition is None else read_expression(condition, major),
         at=fields.location(),
     )
 
 
-def _aggregate_argument(node: Node, major: int) -> tree.Expression:
+@dataclass(frozen=True, slots=True)
+class _SortClause:
+    reference: int
+    equality: int
+    operator: int
+    nulls_first: bool
+
+
+def _sort_clause(node: Node, major: int) -> _SortClause:
+    if node.kind != "SORTGROUPCLAUSE":
+        raise unknown(f"a {node.kind} node in ORDER BY")
+    fields = Fields(node, major)
+    clause = _SortClause(
+        fields.integer("tleSortGroupRef"),
+        fields.integer("eqop"),
+        fields.integer("sortop"),
+        fields.flag("nulls_first"),
+    )
+    fields.done()
+    return clause
+
+
+def _aggregate_argument(node: Node, major: int) -> tuple[tree.Expression, int, bool]:
+    """The argument, the reference ORDER BY and DISTINCT know it by, and whether it serves only those."""
     if node.kind != "TARGETENTRY":
         raise unknown(f"a {node.kind} node as an aggregate's argument")
     fields = Fields(node, major)
-    for name in ("resno", "resname", "ressortgroupref"):
+    for name in ("resno", "resname"):
         fields.tree(name)
-    if fields.tree("resjunk") != Token("false"):
-        raise unknown("a hidden argument of an aggregate")
+    reference, hidden = fields.integer("ressortgroupref"), fields.flag("resjunk")
     argument = read_expression(fields.node("expr"), major)
     fields.done()
-    return argument
+    return argument, reference, hidden

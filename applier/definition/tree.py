@@ -185,13 +185,27 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
+class SortKey:
+    """One ORDER BY key: the operator rows are compared with (`<`, or `>` for DESC), and where NULL stands."""
+
+    expression: Expression
+    operator: int
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateOf:
-    """A plain aggregate; no argument for count(*)."""
+    """An aggregate; no argument for count(*). `distinct` are the equality operators of DISTINCT, one per argument."""
 
     function: int
     type: int
-    star: bool
+    collation: int
+    input_collation: int
     args: tuple[Expression, ...]
+    direct: tuple[Expression, ...]
+    order: tuple[SortKey, ...]
+    distinct: tuple[int, ...]
+    filter: Expression | None
     at: int | None = field(compare=False)
 
 
@@ -220,14 +234,11 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Var() | Constant() | CaseSubject():
             return ()
-        case (
-            Apply(args=args)
-            | Connected(args=args)
-            | FirstNotNull(args=args)
-            | Extreme(args=args)
-            | AggregateOf(args=args)
-        ):
+        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args):
             return args
+        case AggregateOf(args=args, direct=direct, order=order, filter=condition):
+            keys = tuple(key.expression for key in order)
+            return (*args, *direct, *keys, *(() if condition is None else (condition,)))
         case DistinctFrom(equality=equality) | NullIf(equality=equality):
             return equality.args
         case Relabel(arg=arg) | ViaText(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
@@ -246,8 +257,16 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Var() | Constant() | CaseSubject():
             return expression
-        case Apply() | Connected() | FirstNotNull() | Extreme() | AggregateOf():
+        case Apply() | Connected() | FirstNotNull() | Extreme():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
+        case AggregateOf():
+            return replace(
+                expression,
+                args=tuple(change(arg) for arg in expression.args),
+                direct=tuple(change(arg) for arg in expression.direct),
+                order=tuple(replace(key, expression=change(key.expression)) for key in expression.order),
+                filter=None if expression.filter is None else change(expression.filter),
+            )
         case DistinctFrom() | NullIf():
             args = tuple(change(arg) for arg in expression.equality.args)
             return replace(expression, equality=replace(expression.equality, args=args))
@@ -270,7 +289,9 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
 def collation(expression: Expression) -> int:
     """The collation of the value, 0 for types without one."""
     match expression:
-        case Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme():
+        case (
+            Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme() | AggregateOf()
+        ):
             return expression.collation
         case NullIf():
             return collation(expression.equality.args[0])

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, BoolOp, Call, Case, Coalesce, Col, Const, Expr, Logic, NullTest, Widen
+from applier.plan.expr import (
+    AggregateCall,
+    BoolOp,
+    Call,
+    Case,
+    Coalesce,
+    Col,
+    Const,
+    Expr,
+    Logic,
+    NullTest,
+    Widen,
+)
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -111,7 +123,7 @@ def delta_strategy(node: Node) -> str:
         case SemiJoin():
             return "by touched keys"
         case Aggregate():
-            return "additive accumulators"
+            return "touched groups"
         case TopK():
             scope = "of touched partitions" if node.keys else "of the whole input"
             open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
@@ -169,5 +181,12 @@ def _constant(const: Const) -> str:
 
 
 def render_call(call: AggregateCall) -> str:
-    """One aggregate."""
-    return call.kind.value if call.arg is None else f"{call.kind.value}({render(call.arg)})"
+    """One aggregate, in PostgreSQL's own form."""
+    function = call.signature.partition("(")[0]
+    order = f"ORDER BY {', '.join(_sort_key(key) for key in call.order)}" if call.order else ""
+    args = ", ".join(render(arg) for arg in call.args) or "*"
+    if call.direct or call.signature.startswith("mode("):
+        text = f"{function}({', '.join(render(d) for d in call.direct)}) WITHIN GROUP ({order})"
+    else:
+        text = f"{function}({'DISTINCT ' if call.distinct else ''}{args}{f' {order}' if order else ''})"
+    return text if call.filter is None else f"{text} FILTER (WHERE {render(call.filter)})"

@@ -153,21 +153,31 @@ def nullable(expr: Expr) -> bool:
             assert_never(expr)
 
 
-class AggregateKind(Enum):
-    """Aggregates with exact additive accumulators."""
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One key of ORDER BY."""
 
-    COUNT_ROWS = "count(*)"
-    COUNT = "count"
-    SUM = "sum"
+    expr: Expr
+    descending: bool
+    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate of an Aggregate node; `arg` is None for count(*) only."""
+    """One aggregate of an Aggregate node by its exact pg_proc signature, e.g. `sum(int4)`.
 
-    kind: AggregateKind
-    arg: Expr | None
+    Only rows for which `filter` is true take part, with `distinct` equal arguments once; `order` is the order they come
+    in, for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP.
+    """
+
+    signature: str
+    args: tuple[Expr, ...]
     type: ValueType
+    nullable: bool = True
+    distinct: bool = False
+    filter: Expr | None = None
+    order: tuple[SortKey, ...] = ()
+    direct: tuple[Expr, ...] = ()
 
 
 def shift(expr: Expr, by: int) -> Expr:

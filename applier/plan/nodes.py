@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, AggregateKind, Col, Expr, ValueType, Widen, nullable
+from applier.plan.expr import AggregateCall, Col, Expr, ValueType, Widen, nullable
 from applier.plan.order import SortKey, fixed_columns
 from shared_schema.table_schema import TableId
 
@@ -180,8 +180,7 @@ def fields(node: Node) -> tuple[Field, ...]:
             left = _with_null(fields(node.left)) if node.full else fields(node.left)
             return left + _with_null(fields(node.right))
         case Aggregate():
-            counts = (AggregateKind.COUNT_ROWS, AggregateKind.COUNT)
-            return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.kind not in counts) for c in node.calls)
+            return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.nullable) for c in node.calls)
         case UnionAll():
             columns = zip(*(fields(branch) for branch in node.branches), strict=True)
             return tuple(Field(column[0].type, any(f.nullable for f in column)) for column in columns)

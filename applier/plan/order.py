@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from applier.plan.expr import Col, Expr
+from applier.plan.expr import Col, Expr, SortKey
 
-
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    """One key of ORDER BY."""
-
-    expr: Expr
-    descending: bool
-    nulls_first: bool
-
+__all__ = ["SortKey", "fixed_columns"]
 
 _SHOWS_ITS_VALUE = ("boolean", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 """Carriers in which values that compare equal are the same; -0 and 0 are equal and not the same."""

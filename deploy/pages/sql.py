@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from applier.expressions.allow_list import AGGREGATES, ENTRIES
+from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Entry
 
 HEAD = """# SQL that can be kept
@@ -22,12 +23,12 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `WHERE`, `HAVING` | three-valued, as in SQL |
 | `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY (SELECT …)` | by themselves between the `AND`s of `WHERE` |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
-| `count(*)`, `count(x)`, `sum(x)` | exact accumulators |
+| aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
+| `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
 | `UNION ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Other set operations, window functions, `LIMIT`, other subqueries inside expressions and other aggregates are
-refused today.
+Other set operations, window functions, `LIMIT` and other subqueries inside expressions are refused today.
 """
 
 

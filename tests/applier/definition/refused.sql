@@ -102,9 +102,6 @@ SELECT id FROM customer WITH CHECK OPTION;
 -- name: tablesample
 SELECT id FROM customer TABLESAMPLE SYSTEM (10);
 
--- name: min
-SELECT min(amount) FROM orders;
-
 -- name: avg
 SELECT avg(amount) FROM orders;
 
@@ -114,17 +111,23 @@ SELECT sum(score) FROM customer;
 -- name: sum_unbounded
 SELECT sum(wealth) FROM customer;
 
--- name: count_distinct
-SELECT count(DISTINCT region) FROM customer;
-
--- name: sum_filter
-SELECT sum(amount) FILTER (WHERE amount > 0) FROM orders;
-
 -- name: string_agg
-SELECT string_agg(name, ',' ORDER BY id) FROM customer;
+SELECT string_agg(name, ',') FROM customer;
 
--- name: percentile
-SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY amount) FROM orders;
+-- name: array_agg_with_ties
+SELECT array_agg(id ORDER BY customer_id) FROM orders;
+
+-- name: array_agg_of_floats
+SELECT array_agg(score ORDER BY id) FROM customer;
+
+-- name: any_percentile
+SELECT percentile_disc(amount) WITHIN GROUP (ORDER BY customer_id) FROM orders GROUP BY amount;
+
+-- name: count_distinct_json
+SELECT count(DISTINCT notes) FROM customer;
+
+-- name: rank_of_a_guess
+SELECT rank(3) WITHIN GROUP (ORDER BY quantity) FROM orders;
 
 -- name: random
 SELECT id, random() AS luck FROM customer;

@@ -183,6 +183,53 @@ GROUP BY customer_id;
 -- name: coalesced_sum
 SELECT customer_id, coalesce(sum(amount), 0) AS total FROM orders GROUP BY customer_id;
 
+-- name: min_max
+SELECT customer_id, min(amount) AS a, max(quantity) AS b, min(placed) AS c, max(delivered::date) AS d, max(state) AS e
+FROM orders
+GROUP BY customer_id;
+
+-- name: min_max_of_all
+SELECT min(code) AS a, max(code) AS b, max(score) AS c, min(born) AS d, count(*) AS n FROM customer;
+
+-- name: truth_aggregates
+SELECT region, bool_and(vip) AS a, bool_or(credit > 0) AS b, every(born IS NULL) AS c FROM customer GROUP BY region;
+
+-- name: bit_aggregates
+SELECT customer_id, bit_and(quantity) AS a, bit_or(id) AS b FROM orders GROUP BY customer_id;
+
+-- name: aggregate_distinct
+SELECT customer_id, count(DISTINCT state) AS a, sum(DISTINCT quantity) AS b, count(DISTINCT amount) AS c,
+    sum(DISTINCT amount) AS d, count(amount) AS e
+FROM orders
+GROUP BY customer_id;
+
+-- name: aggregate_filter
+SELECT customer_id, count(*) FILTER (WHERE state = 'open') AS a, sum(amount) FILTER (WHERE quantity > 1) AS b,
+    max(amount) FILTER (WHERE state = 'open') AS c, count(DISTINCT state) FILTER (WHERE amount > 0) AS d
+FROM orders
+GROUP BY customer_id;
+
+-- name: aggregate_filter_guards
+SELECT customer_id, sum(100 / quantity) FILTER (WHERE quantity <> 0) AS a FROM orders GROUP BY customer_id;
+
+-- name: string_agg_ordered
+SELECT customer_id, string_agg(state, ', ' ORDER BY id DESC) AS a, string_agg(DISTINCT state, '' ORDER BY state) AS b,
+    string_agg(state, '|' ORDER BY state NULLS FIRST) AS c
+FROM orders
+GROUP BY customer_id;
+
+-- name: array_agg_ordered
+SELECT customer_id, array_agg(id ORDER BY amount DESC, id) AS a, array_agg(state ORDER BY id) AS b,
+    array_agg(amount ORDER BY amount NULLS FIRST) AS c, array_agg(DISTINCT quantity ORDER BY quantity) AS d
+FROM orders
+GROUP BY customer_id;
+
+-- name: percentiles
+SELECT customer_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY amount) AS a,
+    percentile_disc(0.25) WITHIN GROUP (ORDER BY amount DESC) AS b, mode() WITHIN GROUP (ORDER BY state) AS c
+FROM orders
+GROUP BY customer_id;
+
 -- name: join_group
 SELECT c.region, count(*) AS n, sum(o.amount) AS total
 FROM customer c

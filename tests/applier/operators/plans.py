@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from applier.plan.expr import (
     AggregateCall,
-    AggregateKind,
     BoolOp,
     Call,
     Col,
@@ -43,6 +42,7 @@ Bag = Counter[Row]
 
 INT = ValueType.of_column(PgType(23, -1, "int4", "integer"))
 BIG = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
+TEXT = ValueType.of_column(PgType(25, -1, "text", "text"))
 BOOL = ValueType.of_column(PgType(16, -1, "bool", "boolean"))
 
 TABLES = ("a", "b")
@@ -88,11 +88,19 @@ def predicates(draw: st.DrawFn, node: Node) -> Expr:
 def aggregates(draw: st.DrawFn, child: Node) -> Node:
     columns = _columns(child, INT)
     keys = tuple(draw(st.lists(st.sampled_from(columns), max_size=2, unique=True))) if columns else ()
-    calls = [AggregateCall(AggregateKind.COUNT_ROWS, None, BIG)]
+    calls = [AggregateCall("count()", (), BIG, nullable=False)]
     if columns:
-        argument = draw(st.sampled_from(columns))
-        calls.append(AggregateCall(AggregateKind.COUNT, argument, BIG))
-        calls.append(AggregateCall(AggregateKind.SUM, argument, BIG))
+        argument, other = draw(st.sampled_from(columns)), draw(st.sampled_from(columns))
+        condition = draw(st.one_of(st.none(), predicates(child)))
+        order = (SortKey(argument, draw(st.booleans()), draw(st.booleans())),)
+        known = [
+            AggregateCall("count(any)", (argument,), BIG, False, draw(st.booleans()), condition),
+            AggregateCall("sum(int4)", (argument,), BIG, True, draw(st.booleans()), condition),
+            AggregateCall("min(int4)", (other,), INT, filter=condition),
+            AggregateCall("max(int4)", (argument,), INT),
+            AggregateCall("array_agg(anynonarray)", (argument,), TEXT, True, draw(st.booleans()), condition, order),
+        ]
+        calls += draw(st.lists(st.sampled_from(known), max_size=3, unique=True))
     return Aggregate(child, keys, tuple(calls))
 
 
@@ -256,12 +264,32 @@ def _aggregate(node: Aggregate, bag: Bag) -> Bag:
 
 
 def _call(call: AggregateCall, members: list[Row]) -> Any:
-    if call.arg is None:
-        return len(members)
-    present = [v for row in members if (v := value(call.arg, row)) is not None]
-    if call.kind is AggregateKind.COUNT:
-        return len(present)
-    return sum(present) if present else None
+    counted = [row for row in members if call.filter is None or value(call.filter, row) is True]
+    if not call.args:
+        return len(counted)
+    for order in reversed(call.order):
+        counted.sort(key=lambda row: _place(order, value(order.expr, row)))
+    given = [value(call.args[0], row) for row in counted]
+    if call.distinct:
+        given = list(dict.fromkeys(given))
+    present = [v for v in given if v is not None]
+    match call.signature.partition("(")[0]:
+        case "count":
+            return len(present)
+        case "sum":
+            return sum(present) if present else None
+        case "min" | "max" as function:
+            return (min if function == "min" else max)(present, default=None)
+        case "array_agg":
+            return "{" + ",".join("NULL" if v is None else str(v) for v in given) + "}" if given else None
+        case function:
+            raise AssertionError(f"the reference does not know {function}")
+
+
+def _place(order: SortKey, key: Any) -> tuple[bool, int]:
+    if key is None:
+        return not order.nulls_first, 0
+    return order.nulls_first, -key if order.descending else key
 
 
 def value(expr: Expr, row: Row) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from applier.plan.expr import (
     AggregateCall,
-    AggregateKind,
     BoolOp,
     Call,
     Case,
@@ -100,8 +99,8 @@ def test_a_semi_join_is_its_left_input() -> None:
 
 
 def test_an_aggregate_is_keyed_by_its_groups() -> None:
-    count = AggregateCall(AggregateKind.COUNT_ROWS, None, LONG)
-    total = AggregateCall(AggregateKind.SUM, _col(1), LONG)
+    count = AggregateCall("count()", (), LONG, nullable=False)
+    total = AggregateCall("sum(int4)", (_col(1),), LONG)
     grouped = Aggregate(BAG, (_col(0, False), _col(1)), (count, total))
     assert row_key(grouped) == (0, 1)
     assert [f.nullable for f in fields(grouped)] == [False, True, False, True]

@@ -1,0 +1,78 @@
+"""What the allow-list says about one PostgreSQL aggregate: how it is computed from the rows of a group.
+
+Three forms. *Additive*: sums of something per row, so the weight of a row multiplies and nothing needs to be netted.
+*OfSet*: a function of which values there are, however often. *OfList*: a function of all values in an order. The last
+two need the multiset itself, so weights are netted per value first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from applier.expressions.entry import CollationNeed, FuzzArg
+from applier.plan.expr import AggregateCall, Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Σ of one text per row over {0}, {1} … (the arguments); `type` is the Spark type it is added up in."""
+
+    type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """`result` is over {n}, the number of rows that count, and {0}, {1} …, the sums; it must stand an empty group."""
+
+    sums: Callable[[AggregateCall], tuple[Sum, ...]]
+    result: Callable[[AggregateCall], str]
+
+
+@dataclass(frozen=True, slots=True)
+class OfSet:
+    """A Spark aggregate over {0}, the argument; it is NULL where the row does not count, and skips that."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfList:
+    """A Spark expression over {list}: the rows that count, in order, as structs a0, a1 …; there is at least one.
+
+    `default_order`: PostgreSQL leaves the order of the rows open and so makes several answers right; without ORDER BY
+    the answer is the one for ascending arguments. Else an ORDER BY is needed.
+    """
+
+    result: Callable[[AggregateCall], str]
+    default_order: bool = False
+
+
+Form = Additive | OfSet | OfList
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateEntry:
+    """One aggregate.
+
+    `carrier` takes the arguments to the Spark type of the result and raises Unfit for carriers that are not proven.
+    `skips_null`: a row with a NULL argument does not count. `takes_distinct`: DISTINCT is proven too.
+    `within_group`: it is called with its direct arguments, and WITHIN GROUP orders the only other one.
+    `fuzz` are the argument lists the tests call it with.
+    """
+
+    signature: str
+    carrier: Callable[[tuple[Expr, ...]], str]
+    form: Form
+    fuzz: tuple[tuple[FuzzArg, ...], ...]
+    skips_null: bool = True
+    never_null: bool = False
+    takes_distinct: bool = True
+    collation: CollationNeed = CollationNeed.NONE
+    within_group: bool = False
+
+
+def plain(*sums: Sum, result: str) -> Additive:
+    """Sums and a result that are the same for every call."""
+    return Additive(lambda _: sums, lambda _: result)

@@ -1,0 +1,241 @@
+"""Every aggregate that may stand in a plan, by its exact pg_proc signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet, Sum, plain
+from applier.expressions.datetimes import CARRIERS as DATETIMES
+from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier, literal_text
+from applier.expressions.integers import CARRIERS as INTEGERS
+from applier.expressions.literals import quote
+from applier.plan.expr import AggregateCall, Call, Const, Expr
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS
+
+_NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
+
+
+def _counts() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature="count()",
+        carrier=fixed_carrier([], "bigint"),
+        form=plain(result="{n}"),
+        fuzz=((),),
+        never_null=True,
+        takes_distinct=False,
+    )
+    yield AggregateEntry(
+        signature="count(any)",
+        carrier=lambda args: "bigint",
+        form=plain(result="{n}"),
+        fuzz=(("int4",), ("text",), ("numeric(10,2)",), ("bool",), ("timestamptz",)),
+        never_null=True,
+    )
+
+
+def _sum_of(call: AggregateCall) -> tuple[Sum, ...]:
+    return (Sum(call.type.spark, "{0}"),)
+
+
+_SUM = Additive(_sum_of, lambda _: "if({n} = 0, NULL, {0})")
+
+
+def _numeric_sum(args: tuple[Expr, ...]) -> str:
+    return decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
+
+
+def _sums() -> Iterator[AggregateEntry]:
+    for name, result in (("int2", "bigint"), ("int4", "bigint"), ("int8", decimal(MAX_DECIMAL_DIGITS, 0))):
+        yield AggregateEntry(
+            signature=f"sum({name})",
+            carrier=fixed_carrier([INTEGERS[name]], result),
+            form=_SUM,
+            fuzz=((name,),),
+        )
+    yield AggregateEntry(
+        signature="sum(numeric)", carrier=_numeric_sum, form=_SUM, fuzz=(("numeric(10,2)",), ("numeric(30,10)",))
+    )
+
+
+def _same_decimal(args: tuple[Expr, ...]) -> str:
+    return decimal(*decimal_of(args[0]))
+
+
+def _extremes() -> Iterator[AggregateEntry]:
+    for function in ("min", "max"):
+        carriers = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float"}
+        for name, spark in carriers.items():
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((name,),),
+            )
+        for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier(["string"], "string"),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((fuzz,),),
+                collation=CollationNeed.ORDER,
+            )
+        yield AggregateEntry(
+            signature=f"{function}(numeric)", carrier=_same_decimal, form=OfSet(f"{function}({{0}})"), fuzz=_NUMERICS
+        )
+
+
+def _truths() -> Iterator[AggregateEntry]:
+    # Counting what would decide the answer keeps them additive.
+    for function, decisive, answer in (
+        ("bool_and", "NOT {0}", "= 0"),
+        ("every", "NOT {0}", "= 0"),
+        ("bool_or", "{0}", "> 0"),
+    ):
+        yield AggregateEntry(
+            signature=f"{function}(bool)",
+            carrier=fixed_carrier(["boolean"], "boolean"),
+            form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {answer})"),
+            fuzz=(("bool",),),
+        )
+
+
+def _bits() -> Iterator[AggregateEntry]:
+    for name, spark in INTEGERS.items():
+        for function in ("bit_and", "bit_or"):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((name,),),
+            )
+
+
+def _string_carrier(args: tuple[Expr, ...]) -> str:
+    literal_text(args[1])
+    return fixed_carrier(["string", "string"], "string")(args)
+
+
+def _strings() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature="string_agg(text,text)",
+        carrier=_string_carrier,
+        form=OfList(lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote(literal_text(call.args[1]))})"),
+        fuzz=(("text", Fixed("', '")), ("text", Fixed("''"))),
+    )
+
+
+_BARE = quote(r'^[^{}",\\\s]+\z')
+_TO_ESCAPE, _ESCAPED = quote(r'(["\\])'), quote(r"\\$1")
+_MARK, _OPEN, _CLOSE = quote('"'), quote("{"), quote("}")
+
+
+def _element(call: AggregateCall) -> str:
+    """An element x.a0 of an array's text, as array_out prints it; NULL stays NULL."""
+    if call.args[0].type.spark != "string":
+        return "CAST(x.a0 AS string)"
+    escaped = f"concat({_MARK}, regexp_replace(x.a0, {_TO_ESCAPE}, {_ESCAPED}), {_MARK})"
+    return f"if(rlike(x.a0, {_BARE}) AND upper(x.a0) <> 'NULL', x.a0, {escaped})"
+
+
+def _array(call: AggregateCall) -> str:
+    elements = f"array_join(transform({{list}}, x -> {_element(call)}), ',', 'NULL')"
+    return f"concat({_OPEN}, {elements}, {_CLOSE})"
+
+
+_PRINTED_ALIKE = frozenset({*INTEGERS, "text", "varchar", "uuid", "date"})
+"""Types whose text both engines spell alike, as elements of an array."""
+
+
+def _array_carrier(args: tuple[Expr, ...]) -> str:
+    if args[0].type.pg.name not in _PRINTED_ALIKE and not args[0].type.spark.startswith("decimal("):
+        raise Unfit(f"values of type {args[0].type.pg.display}")
+    return "string"
+
+
+def _arrays() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature="array_agg(anynonarray)",
+        carrier=_array_carrier,
+        form=OfList(_array),
+        fuzz=(("int4",), ("text",), ("date",), ("numeric(10,2)",), ("uuid",)),
+        skips_null=False,
+    )
+
+
+def _percent(args: tuple[Expr, ...]) -> float:
+    percent = args[0].args[0] if isinstance(args[0], Call) and args[0].signature.startswith("float8(") else args[0]
+    if isinstance(percent, Const) and isinstance(percent.value, int | float | Decimal) and 0 <= percent.value <= 1:
+        return float(percent.value)
+    raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+
+
+def _cont_carrier(args: tuple[Expr, ...]) -> str:
+    _percent(args)
+    return fixed_carrier(["double", "double"], "double")(args)
+
+
+def _cont(call: AggregateCall) -> str:
+    """Between the two neighbours of the place, as PostgreSQL's float8_lerp goes."""
+    place = f"({_percent(call.direct)!r}D * (size({{list}}) - 1))"
+    low, high = (f"get({{list}}, CAST({end}({place}) AS int)).a0" for end in ("floor", "ceil"))
+    between = f"{low} + ({place} - floor({place})) * ({high} - {low})"
+    return f"if(floor({place}) = ceil({place}), {low}, {between})"
+
+
+def _disc_carrier(args: tuple[Expr, ...]) -> str:
+    _percent(args)
+    return args[1].type.spark
+
+
+def _disc(call: AggregateCall) -> str:
+    place = f"ceil({_percent(call.direct)!r}D * size({{list}}))"
+    return f"get({{list}}, CAST(greatest({place}, 1) - 1 AS int)).a0"
+
+
+def _mode(call: AggregateCall) -> str:
+    """The first of the values that come most often: b best so far and n how often, c the current one and m."""
+    spark = call.type.spark
+    start = f"struct(CAST(NULL AS {spark}) AS b, 0 AS n, CAST(NULL AS {spark}) AS c, 0 AS m)"
+    count = "if(s.c = x.a0, s.m + 1, 1)"
+    step = f"struct(if({count} > s.n, x.a0, s.b) AS b, greatest({count}, s.n) AS n, x.a0 AS c, {count} AS m)"
+    return f"aggregate({{list}}, {start}, (s, x) -> {step}).b"
+
+
+def _ordered_sets() -> Iterator[AggregateEntry]:
+    percents = (Fixed("0"), Fixed("0.25"), Fixed("0.5"), Fixed("0.9"), Fixed("1"))
+    yield AggregateEntry(
+        signature="percentile_cont(float8,float8)",
+        carrier=_cont_carrier,
+        form=OfList(_cont),
+        fuzz=tuple((percent, "float8") for percent in percents),
+        takes_distinct=False,
+        within_group=True,
+    )
+    types = ("int4", "text", "numeric(10,2)", "date", "float8")
+    yield AggregateEntry(
+        signature="percentile_disc(float8,anyelement)",
+        carrier=_disc_carrier,
+        form=OfList(_disc),
+        fuzz=tuple((percent, t) for percent, t in zip(percents, types, strict=True)),
+        takes_distinct=False,
+        within_group=True,
+    )
+    yield AggregateEntry(
+        signature="mode(anyelement)",
+        carrier=lambda args: args[0].type.spark,
+        form=OfList(_mode),
+        fuzz=tuple((t,) for t in types),
+        takes_distinct=False,
+        within_group=True,
+    )
+
+
+_FAMILIES = (_ordered_sets, _counts, _sums, _extremes, _truths, _bits, _strings, _arrays)
+
+AGGREGATES: dict[str, AggregateEntry] = {}
+for _family in _FAMILIES:
+    for _entry in _family():
+        if _entry.signature in AGGREGATES:
+            raise AssertionError(f"{_entry.signature} is listed twice")
+        AGGREGATES[_entry.signature] = _entry

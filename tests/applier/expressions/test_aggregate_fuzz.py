@@ -1,0 +1,181 @@
+"""Every aggregate of the allow-list against PostgreSQL: plain, with DISTINCT, with FILTER, with ORDER BY.
+
+One table holds groups of random sizes over edge and random values of every type, NULL among them: a group without any
+value, one with a single row. The snapshot rule computes them from rows with weights that have to be netted first.
+`FUZZ_SEED` makes it different, `FUZZ_ONLY` (a regular expression) takes some entries only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from applier.definition import define
+from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
+from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.entry import Fixed
+from applier.operators.incrementalize import snapshot
+from applier.operators.inputs import Side
+from applier.plan.nodes import Scan, fields
+from applier.trace.trace import create_view
+from applier.zset import WEIGHT
+from tests.applier.expressions.frames import collect, exact, fetch, frame
+from tests.applier.expressions.values import edges, random_value
+
+ONLY = re.compile(os.environ.get("FUZZ_ONLY", ""))
+SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
+CHUNK = 24
+SIZES = (0, 1, 1, 2, 2, 3, 5, 8, 13, 30)
+"""Rows with values per group; every group has one more row of NULLs."""
+
+
+def _column(type_name: str, side: int) -> str:
+    return "".join(c if c.isalnum() else "_" for c in type_name) + "_ab"[side + 1]
+
+
+def _types() -> list[str]:
+    return sorted({a for e in AGGREGATES.values() for args in e.fuzz for a in args if not isinstance(a, Fixed)})
+
+
+def _calls() -> list[tuple[AggregateEntry, str]]:
+    found: list[tuple[AggregateEntry, str]] = []
+    for entry in AGGREGATES.values():
+        if ONLY.search(entry.signature):
+            for arguments in entry.fuzz:
+                found += [(entry, text) for text in _texts(entry, arguments)]
+    return found
+
+
+def _texts(entry: AggregateEntry, arguments: Sequence[str | Fixed]) -> Iterator[str]:
+    name = entry.signature.partition("(")[0]
+    columns = [a.sql if isinstance(a, Fixed) else _column(a, i) for i, a in enumerate(arguments)]
+    free = [c for c, a in zip(columns, arguments, strict=True) if not isinstance(a, Fixed)]
+    if entry.within_group:
+        direct = ", ".join(c for c, a in zip(columns, arguments, strict=True) if isinstance(a, Fixed))
+        for direction in ("", " DESC"):
+            yield f"{name}({direct}) WITHIN GROUP (ORDER BY {free[0]}{direction})"
+        yield f"{name}({direct}) WITHIN GROUP (ORDER BY {free[0]}) FILTER (WHERE keep)"
+        return
+    listed = ", ".join(columns) or "*"
+    order = f" ORDER BY {', '.join(free)}" if isinstance(entry.form, OfList) else ""
+    yield f"{name}({listed}{order})"
+    yield f"{name}({listed}{order}) FILTER (WHERE keep)"
+    if entry.takes_distinct:
+        yield f"{name}(DISTINCT {listed}{order})"
+    if order:
+        yield f"{name}({listed} ORDER BY {free[0]} DESC NULLS LAST, {free[-1]} NULLS FIRST)"
+
+
+def _rows(types: Sequence[str], random: Random) -> Iterator[list[Any]]:
+    choices = {t: edges(t) for t in types}
+    for group, size in enumerate(SIZES):
+        yield [group, True, *([None] * (2 * len(types)))]
+        for _ in range(size):
+            row: list[Any] = [group, random.choice([True, False, None])]
+            for t in types:
+                for _side in range(2):
+                    value = random.choice(choices[t]) if random.random() < 0.5 else random_value(t, random)
+                    row.append(None if random.random() < 0.1 else value)
+            yield row
+
+
+def _fill(connection: psycopg.Connection[Any]) -> None:
+    types = _types()
+    columns = [f"{_column(t, side)} {t}{_collation(t)}" for t in types for side in range(2)]
+    connection.execute(f"CREATE TABLE fuzz (g int, keep bool, {', '.join(columns)})".encode())
+    with connection.cursor() as cursor, cursor.copy("COPY fuzz FROM STDIN") as copy:
+        for row in _rows(types, Random(SEED)):
+            copy.write_row(row)
+
+
+def _collation(type_name: str) -> str:
+    return ' COLLATE "C"' if type_name in ("text", "char(6)") else ""
+
+
+class _NoisyInputs:
+    """The fuzz table with every row there twice and withdrawn once."""
+
+    small = True
+
+    def __init__(self, spark: SparkSession, connection: psycopg.Connection[Any]) -> None:
+        self._spark = spark
+        self._connection = connection
+
+    def delta(self, scan: Scan) -> str | None:
+        return None
+
+    def snapshot(self, scan: Scan, side: Side) -> str:
+        read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
+        rows = fetch(self._connection, sql.SQL("fuzz"), read)
+        below = frame(self._spark, rows, [t.spark for _, t in read])
+        twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
+        return f"SELECT * FROM {create_view(twice.unionAll(once))}"
+
+
+def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls: Sequence[str]) -> list[str]:
+    query = f"SELECT g, {', '.join(f'{call} AS r{i}' for i, call in enumerate(calls))} FROM fuzz GROUP BY g"
+    root = define(connection, query, "public").plan.root
+    typed = [(f"r{i - 1}" if i else "g", f.type) for i, f in enumerate(fields(root))]
+    expected = {row[0]: row[1:] for row in fetch(connection, sql.SQL("({}) q").format(sql.SQL(query)), typed)}
+    result = spark.sql(snapshot(root, Side.AFTER, _NoisyInputs(spark, connection)))
+    out = [
+        f"{call} is {got.dataType.simpleString()}, declared {wanted.type.spark}"
+        for call, got, wanted in zip(["g", *calls], result.schema.fields, fields(root), strict=False)
+        if got.dataType.simpleString() != wanted.type.spark
+    ]
+    rows = {row[0]: row[1:-1] for row in collect(result)}
+    assert rows.keys() == expected.keys()
+    for i, call in enumerate(calls):
+        carrier = fields(root)[i + 1].type.spark
+        pairs = {g: (rows[g][i], _carried(expected[g][i], carrier)) for g in rows}
+        wrong = {g: pair for g, pair in pairs.items() if exact(pair[0]) != exact(pair[1])}
+        if wrong:
+            g, (ours, theirs) = next(iter(wrong.items()))
+            out.append(f"{call}: group {g}: Spark {ours!r}, PostgreSQL {theirs!r}")
+    return out
+
+
+def _carried(value: Any, carrier: str) -> Any:
+    """The shortest text of a real is not the number it stands for."""
+    return struct.unpack("f", struct.pack("f", value))[0] if carrier == "float" and value is not None else value
+
+
+@pytest.mark.timeout(240)
+def test_every_aggregate_equals_postgres(database: str, spark: SparkSession) -> None:
+    calls = [text for _, text in _calls()]
+    wrong: list[str] = []
+    with psycopg.connect(database, autocommit=True, options="-c TimeZone=UTC -c extra_float_digits=3") as connection:
+        _fill(connection)
+        for start in range(0, len(calls), CHUNK):
+            wrong += _differences(connection, spark, calls[start : start + CHUNK])
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_wrong_aggregate_is_noticed(database: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = replace(AGGREGATES["min(text)"], form=OfSet("min(upper({0}))"))
+    monkeypatch.setitem(AGGREGATES, broken.signature, broken)
+    with psycopg.connect(database, autocommit=True, options="-c TimeZone=UTC") as connection:
+        _fill(connection)
+        assert _differences(connection, spark, [f"min({_column('text', 0)})"])
+
+
+def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        from applier.definition.catalog import catalog_of
+
+        known = {f.signature for f in catalog_of(connection).built_in_functions()}
+    for entry in AGGREGATES.values():
+        width = 0 if entry.signature.endswith("()") else entry.signature.count(",") + 1
+        assert entry.fuzz, f"{entry.signature} has no fuzz spec"
+        assert all(len(arguments) == width for arguments in entry.fuzz), entry.signature
+        assert entry.signature in known, f"{entry.signature} is no aggregate of PostgreSQL"
