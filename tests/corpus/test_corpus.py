@@ -1,0 +1,175 @@
+"""The corpus: 22 TPC-H queries and 108 others. Which are accepted, and that each accepted one equals PostgreSQL.
+
+`CORPUS=rewrite` writes accepted.txt anew; it may only grow. `CORPUS_SEEDS` (2) and `CORPUS_ONLY` (a regular
+expression of names) make it longer or shorter. A query that is accepted and not listed yet is compared all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from applier.definition import Definition, define
+from applier.definition.refusal import Refused
+from applier.operators.incrementalize import delta, snapshot
+from applier.operators.inputs import Side
+from applier.plan.nodes import Scan, fields
+from applier.trace.trace import create_view
+from applier.zset import WEIGHT
+from tests.applier.definition.snapshots import weighted
+from tests.applier.expressions.frames import Row, by_value, collect, fetch, frame
+from tests.corpus.data import Tables, churn, tables
+from tests.corpus.queries import ACCEPTED, EXTRA, FOLDER, QUERIES, TPCH
+
+SEEDS = range(1, 1 + int(os.environ.get("CORPUS_SEEDS", "2")))
+ONLY = re.compile(os.environ.get("CORPUS_ONLY", ""))
+CHURN_EVERY = int(os.environ.get("CORPUS_CHURN_EVERY", "4"))
+"""Every how manieth accepted query is also followed through a window of changes."""
+
+
+@pytest.fixture(scope="module")
+def corpus(postgres: Any) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres.url, autocommit=True, options="-c TimeZone=UTC") as connection:
+        connection.execute("DROP SCHEMA IF EXISTS corpus CASCADE")
+        connection.execute("CREATE SCHEMA corpus")
+        connection.execute("SET search_path = corpus")
+        connection.execute((FOLDER / "schema.sql").read_bytes())
+        yield connection
+        connection.execute("DROP SCHEMA corpus CASCADE")
+
+
+def _load(connection: psycopg.Connection[Any], rows: Tables) -> None:
+    for table, found in rows.items():
+        name = sql.Identifier(table)
+        connection.execute(sql.SQL("TRUNCATE {}").format(name))
+        with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(name)) as copy:
+            for row in found:
+                copy.write_row(row)
+
+
+def _read(connection: psycopg.Connection[Any], scan: Scan) -> list[Row]:
+    columns = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
+    return fetch(connection, sql.Identifier(scan.table.schema, scan.table.name), columns)
+
+
+class Ends:
+    """Both ends of a window as PostgreSQL held them, a view per scan; `after` is filled by `moved`."""
+
+    small = True
+
+    def __init__(self, spark: SparkSession, connection: psycopg.Connection[Any]) -> None:
+        self._spark = spark
+        self._connection = connection
+        self._sides: dict[tuple[Scan, Side], str] = {}
+
+    def load(self, scan: Scan, side: Side) -> None:
+        if (scan, side) not in self._sides:
+            rows = frame(self._spark, _read(self._connection, scan), [f.type.spark for f in scan.fields])
+            self._sides[scan, side] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
+
+    def delta(self, scan: Scan) -> str | None:
+        old, new = self.snapshot(scan, Side.BEFORE), self.snapshot(scan, Side.AFTER)
+        columns = ", ".join(f"c{i}" for i in range(len(scan.columns)))
+        leaving = f"SELECT {columns}{', ' if columns else ''}-{WEIGHT} AS {WEIGHT} FROM ({old})"
+        return f"{new} UNION ALL {leaving}"
+
+    def snapshot(self, scan: Scan, side: Side) -> str:
+        return f"SELECT * FROM {self._sides[scan, side]}"
+
+
+def _definitions(connection: psycopg.Connection[Any]) -> dict[str, Definition]:
+    found = {}
+    for name, query in QUERIES.items():
+        try:
+            found[name] = define(connection, query, "corpus")
+        except Refused:
+            continue
+    return found
+
+
+def _scans(definition: Definition) -> list[Scan]:
+    from applier.plan.nodes import scans
+
+    return list(dict.fromkeys(scans(definition.plan.root)))
+
+
+def _expected(connection: psycopg.Connection[Any], definition: Definition) -> list[Row]:
+    typed = list(zip(definition.plan.names, (f.type for f in fields(definition.plan.root)), strict=True))
+    inner = definition.canonical.rstrip().removesuffix(";")
+    return fetch(connection, sql.SQL("({}) q").format(sql.SQL(inner)), typed)
+
+
+def _close(value: Any) -> Any:
+    """PostgreSQL adds floats up in the order it meets them, so their last digits are nobody's."""
+    return ("float", f"{value:.12e}") if isinstance(value, float) and value == value else by_value(value)
+
+
+def _multiset(rows: list[Row]) -> Counter[Row]:
+    return Counter(tuple(_close(v) for v in row) for row in rows)
+
+
+def test_the_accepted_queries_are_as_listed(corpus: psycopg.Connection[Any]) -> None:
+    taken = _definitions(corpus)
+    if os.environ.get("CORPUS") == "rewrite":
+        (FOLDER / "accepted.txt").write_text("".join(f"{name}\n" for name in taken))
+    lost = [name for name in ACCEPTED if name not in taken]
+    assert not lost, f"no longer accepted: {lost}"
+    counts = f"{sum(n in taken for n in TPCH)} of {len(TPCH)} TPC-H, {sum(n in taken for n in EXTRA)} of {len(EXTRA)}"
+    print(f"{counts} others; not listed yet: {[name for name in taken if name not in ACCEPTED]}")
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], spark: SparkSession, seed: int) -> None:
+    before = tables(seed)
+    _load(corpus, before)
+    taken = {name: d for name, d in _definitions(corpus).items() if ONLY.search(name)}
+    ends = Ends(spark, corpus)
+    for definition in taken.values():
+        for scan in _scans(definition):
+            ends.load(scan, Side.BEFORE)
+    wrong: list[str] = []
+    old = {}
+    for name, definition in taken.items():
+        ours, old[name] = _snapshot(spark, definition, Side.BEFORE, ends), _expected(corpus, definition)
+        wrong += _difference(name, ours, old[name])
+    _load(corpus, churn(before, seed))
+    for number, (name, definition) in enumerate(taken.items()):
+        if number % CHURN_EVERY == seed % CHURN_EVERY:
+            for scan in _scans(definition):
+                ends.load(scan, Side.AFTER)
+            wrong += _followed(spark, name, definition, ends, (old[name], _expected(corpus, definition)))
+    assert not wrong, "\n".join(wrong)
+
+
+def _snapshot(spark: SparkSession, definition: Definition, side: Side, ends: Ends) -> list[Row]:
+    return weighted(spark.sql(snapshot(definition.plan.root, side, ends)))
+
+
+def _difference(name: str, ours: list[Row], theirs: list[Row]) -> Iterator[str]:
+    got, expected = _multiset(ours), _multiset(theirs)
+    if got != expected:
+        yield f"{name}: unexpected {list((got - expected).items())[:2]}, missing {list((expected - got).items())[:2]}"
+
+
+def _followed(
+    spark: SparkSession, name: str, definition: Definition, ends: Ends, contents: tuple[list[Row], list[Row]]
+) -> Iterator[str]:
+    """before + delta = after, both as PostgreSQL says."""
+    text = delta(definition.plan.root, ends)
+    summed: Counter[Row] = Counter(_multiset(contents[0]))
+    for *values, weight in [] if text is None else collect(spark.sql(text)):
+        summed[tuple(_close(v) for v in values)] += weight
+    expected = _multiset(contents[1])
+    summed.subtract(expected)
+    off = {row: n for row, n in summed.items() if n}
+    if off:
+        yield f"{name}: after the window {list(off.items())[:3]}"
