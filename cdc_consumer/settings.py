@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from shared_schema.settings import SharedSettings
@@ -15,6 +15,14 @@ from shared_schema.settings import SharedSettings
 class ConsumerSettings(SharedSettings):
     """What to capture, how to batch, where to report."""
 
+    mode: Literal["log", "sidecar", "remote"] = Field(
+        default="log",
+        description="where change rows go: Kafka topics, change-buffer tables in the source database, "
+        "or such tables in another one",
+    )
+    target_url: SecretStr | None = Field(
+        default=None, description="database of the change-buffer tables in mode remote, a libpq URL or key=value string"
+    )
     publications: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("pg_trickle",),
         min_length=1,
@@ -107,6 +115,18 @@ class ConsumerSettings(SharedSettings):
         if value and not (os.path.isdir(value) and os.access(value, os.W_OK | os.X_OK)):
             raise ValueError(f"{value} is no folder that can be written to")
         return value
+
+    @model_validator(mode="after")
+    def _has_a_target(self) -> ConsumerSettings:
+        if self.mode == "remote" and self.target_url is None:
+            raise ValueError("mode remote needs target_url")
+        return self
+
+    @property
+    def buffer_url(self) -> str:
+        """The database of the change-buffer tables."""
+        target = self.target_url if self.mode == "remote" and self.target_url else self.database_url
+        return target.get_secret_value()
 
     @property
     def transactional_id(self) -> str:

@@ -11,6 +11,7 @@ equal. A superset is safe: a reader uses `changed` only to skip work for columns
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from cdc_consumer.change_rows.values import RowParser
 from cdc_consumer.errors import MalformedMessage
@@ -30,6 +31,13 @@ from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
 
+class Parser(Protocol):
+    """Reads one column of a streamed tuple."""
+
+    def value(self, ordinal: int, raw: bytes) -> Value:
+        """The column's text -> its value."""
+
+
 class TableReader:
     """What is needed to read a relation's tuples.
 
@@ -38,8 +46,9 @@ class TableReader:
     """
 
     def __init__(self, relation: Relation, schema: TableSchema) -> None:
+        self.relation = relation
         self.schema = schema
-        self.parser = RowParser(schema)
+        self.parser: Parser = RowParser(schema)
         self.width = len(relation.columns)
         full = relation.replica_identity is ReplicaIdentity.FULL
         self.identity = frozenset(

@@ -13,14 +13,28 @@ from tests.fixtures.kafka import KafkaBroker
 MakeConsumer = Callable[..., Consumer]
 
 
+MODES = pytest.mark.parametrize("mode", ["log", "sidecar", "remote"], indirect=True)
+"""For tests of what all modes promise."""
+
+
 @pytest.fixture
-def make_consumer(database: str, kafka: KafkaBroker, topic_prefix: str, tmp_path: Path) -> Iterator[MakeConsumer]:
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "log"))
+
+
+@pytest.fixture
+def make_consumer(
+    request: pytest.FixtureRequest, mode: str, database: str, kafka: KafkaBroker, topic_prefix: str, tmp_path: Path
+) -> Iterator[MakeConsumer]:
     made: list[Consumer] = []
+    given = {} if mode == "log" else {"mode": mode}
+    if mode == "remote":
+        given["target_url"] = request.getfixturevalue("second_database")
 
     def make(**settings: object) -> Consumer:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        consumer = Consumer(database, kafka.bootstrap, topic_prefix, folder, **settings)
+        consumer = Consumer(database, kafka.bootstrap, topic_prefix, folder, **(given | settings))
         made.append(consumer)
         return consumer
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.cdc_consumer.conftest import MakeConsumer
+from tests.cdc_consumer.conftest import MODES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, connect, until
 from tests.cdc_consumer.topic_reader import replay
 from tests.cdc_consumer.writers import writing
@@ -45,6 +45,7 @@ def captured(consumer: Consumer, count: int) -> None:
     until(lambda: consumer.metric("pg_trickle_cdc_captured_tables") >= count, f"{count} tables captured")
 
 
+@MODES
 def test_a_table_joins_under_load(consumer: Consumer, db: Connection) -> None:
     db.execute(TABLE.format("early").encode())
     db.execute(TABLE.format("late").encode())
@@ -120,6 +121,7 @@ def test_a_table_that_left_the_publication_and_came_back(
     check(consumer, ["public.early"])
 
 
+@MODES
 def test_killed_while_copying(consumer: Consumer, db: Connection) -> None:
     """Nothing of an unfinished capture is seen, and the next attempt is complete."""
     db.execute(TABLE.format("early").encode())

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from tests.cdc_consumer.conftest import MakeConsumer
+from tests.cdc_consumer.conftest import MODES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check
 from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@MODES
+@pytest.mark.parametrize("seed", [1])
 def test_random_history(consumer: Consumer, db: Connection, seed: int) -> None:
     pick = random.Random(seed)
     db.execute(SCHEMA)
@@ -59,6 +60,7 @@ def test_what_an_update_says(consumer: Consumer, db: Connection) -> None:
     assert all(row.key is None for row in content.rows["public.keyless"])
 
 
+@MODES
 def test_a_new_column_starts_a_new_schema_version(consumer: Consumer, db: Connection) -> None:
     db.execute(SCHEMA)
     consumer.start()
@@ -74,6 +76,7 @@ def test_a_new_column_starts_a_new_schema_version(consumer: Consumer, db: Connec
     ]
 
 
+@MODES
 def test_partitions_arrive_under_their_root(consumer: Consumer, db: Connection) -> None:
     db.execute(
         """

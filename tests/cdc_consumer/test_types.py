@@ -16,6 +16,7 @@ from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.avro import codec
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import quote_identifier
+from tests.cdc_consumer.conftest import MODES
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, table_now, until
 from tests.cdc_consumer.topic_reader import replay
 
@@ -121,6 +122,7 @@ def insert(db: Connection, first: int) -> int:
     return number + 1
 
 
+@MODES
 def test_every_value_copied_and_streamed(consumer: Consumer, db: Connection) -> None:
     create(db)
     streamed = insert(db, 0)
@@ -204,6 +206,7 @@ def test_generated_encoders_give_the_references_bytes(database: str, db: Connect
     assert taken > 3 * odd > 0
 
 
+@MODES
 def test_hostile_names(consumer: Consumer, db: Connection) -> None:
     names = [
         'quo"te',

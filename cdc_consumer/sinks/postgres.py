@@ -1,0 +1,248 @@
+"""The sink of modes `sidecar` and `remote`: change-buffer tables in PostgreSQL, rows and position in one transaction.
+
+Rows are collected per table and sent by COPY. The session holds an advisory lock of the slot: who has it is the only
+writer, and who loses its connection loses the lock with it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, BufferCopier, BufferEncoder, Layout, RowForm, TextReader
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.pgoutput.messages import Begin
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks import buffer_schema
+from cdc_consumer.sinks.buffer_schema import SCHEMA, Connection, buffer_table
+from cdc_consumer.sinks.sink import StoredState
+from cdc_consumer.wal.catalog import connect
+from cdc_consumer.wal.diagnosis import diagnose_exception
+from shared_schema.change_row import ChangeRow
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture, Offsets, Progress, decode
+from shared_schema.table_schema import TableSchema
+
+log = logging.getLogger(__name__)
+
+COPY_BYTES = 1024 * 1024
+"""Rows of one table that wait before they are sent."""
+
+HELD_BYTES = 16 * 1024 * 1024
+"""Rows of all tables that wait."""
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
+
+LOCK_WAIT_S = 5.0
+"""How long the instance before us may take to notice that it lost the slot; then its session is ended."""
+
+
+def prepare(settings: ConsumerSettings) -> None:
+    """Make the tables that are there before any source table is."""
+    with _diagnosed(), connect(settings.buffer_url) as connection:
+        buffer_schema.create(connection)
+
+
+def read_state(settings: ConsumerSettings) -> StoredState:
+    """The slot's records as last committed."""
+    with _diagnosed(), connect(settings.buffer_url) as connection:
+        if not buffer_schema.exists(connection):
+            return StoredState()
+        query = "SELECT key, record::text FROM pgtrickle_changes.progress WHERE slot = %s"
+        records = {str(key).encode(): decode(str(r).encode()) for key, r in connection.execute(query, (settings.slot,))}
+    progress = next((r for r in records.values() if isinstance(r, Progress)), None)
+    captures = {r.table: r for r in records.values() if isinstance(r, Capture)}
+    return StoredState(progress, captures if progress else {}, tuple(records))
+
+
+class BufferOutlet:
+    """Rows of one schema version on their way to a buffer table."""
+
+    def __init__(self, sink: BufferSink, layout: Layout) -> None:
+        self._sink = sink
+        self._layout = layout
+        self._form = RowForm(layout)
+        self._text: list[bytes] = []
+        self._binary: list[bytes] = []
+        self._bytes = 0
+        columns = [name for name, _ in BOOKKEEPING] + [column.name for column in layout.schema.columns]
+        place = sql.Identifier(SCHEMA, buffer_table(layout.schema.relid))
+        listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+        self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(place, listed)
+
+    def write(self, key: bytes | None, value: bytes) -> None:
+        """Keep a COPY row until there are enough."""
+        (self._text if key is None else self._binary).append(value)
+        self._bytes += len(value)
+        self._sink.hold(self, len(value), full=self._bytes >= COPY_BYTES)
+
+    def encoder(self, reader: TableReader, begin: Begin) -> BufferEncoder:
+        """PostgreSQL's text, moved."""
+        return BufferEncoder(self._form, TextReader(reader.relation, reader.schema), begin)
+
+    def copier(self, at: Lsn, now_us: int) -> BufferCopier:
+        """The same for copied lines."""
+        return BufferCopier(self._form, len(self._layout.types), at, now_us)
+
+    def append(self, row: ChangeRow) -> None:
+        """A T row; every other row was taken by an encoder."""
+        self.write(*self._form.row(row))
+
+    def used(self) -> bool:
+        """Whether the buffer table, or what was consumed from it, ever held a row."""
+        return self._sink.used(self._layout.schema)
+
+    def send(self, connection: Connection) -> int:
+        """COPY what is kept -> its size."""
+        with connection.cursor() as cursor:
+            if self._binary:
+                with cursor.copy(self._copy + sql.SQL(" (FORMAT binary)")) as copy:
+                    copy.write(b"".join([_SIGNATURE, *self._binary, _TRAILER]))
+            if self._text:
+                with cursor.copy(self._copy) as copy:
+                    copy.write(b"".join(self._text))
+        return self.drop()
+
+    def drop(self) -> int:
+        """Forget what is kept -> its size."""
+        size, self._bytes = self._bytes, 0
+        self._text.clear()
+        self._binary.clear()
+        return size
+
+
+class BufferSink:
+    """Writes the change rows of one slot."""
+
+    def __init__(self, settings: ConsumerSettings, idle: Callable[[], None]) -> None:
+        self._slot = settings.slot
+        self._idle = idle
+        self._held: dict[BufferOutlet, None] = {}
+        self._held_bytes = 0
+        with _diagnosed():
+            self._connection = connect(settings.buffer_url)
+            # What is reported to the server as published must survive a crash, whatever the server's default.
+            self._connection.execute("SET synchronous_commit = on")
+            self._take_lock()
+
+    def outlet(self, schema: TableSchema) -> BufferOutlet:
+        """The buffer table, made or altered if needed."""
+        with _diagnosed():
+            if not self._held and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                # Not left open: the next capture's consistent point waits for every open transaction, in sidecar mode.
+                with self._connection.transaction():
+                    return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
+            # Rows that wait belong into the table as it was when they were encoded.
+            self._begin()
+            self._send_all()
+            return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
+
+    def remember(self, ends: Offsets) -> None:
+        """Tables have no offsets."""
+
+    def hold(self, outlet: BufferOutlet, size: int, *, full: bool) -> None:
+        """A row was added to the outlet."""
+        self._held[outlet] = None
+        self._held_bytes += size
+        if full or self._held_bytes >= HELD_BYTES:
+            with _diagnosed():
+                self._begin()
+                self._send_all()
+            self._idle()
+
+    def used(self, schema: TableSchema) -> bool:
+        """Whether a capture record or a row tells of an earlier life of the buffer table."""
+        table = sql.Identifier(SCHEMA, buffer_table(schema.relid))
+        known = "SELECT EXISTS (SELECT FROM pgtrickle_changes.progress WHERE (record ->> 'relid')::oid = %s)"
+        with _diagnosed():
+            captured = self._connection.execute(known, (schema.relid,)).fetchone()
+            row = self._connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table)).fetchone()
+        return any(found is not None and found[0] for found in (captured, row))
+
+    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
+        """Commit the rows with their captures and their progress."""
+        records: list[Capture | Progress] = [*captures]
+        if progress is not None:
+            records.append(progress({}))
+        with _diagnosed():
+            self._begin()
+            self._send_all()
+            for record in records:
+                self._connection.execute(
+                    "INSERT INTO pgtrickle_changes.progress VALUES (%s, %s, %s::jsonb) "
+                    "ON CONFLICT (key) DO UPDATE SET record = EXCLUDED.record",
+                    (record.key.decode(), self._slot, record.encode().decode()),
+                )
+            self._connection.execute("COMMIT")
+
+    def erase(self, keys: list[bytes]) -> None:
+        """Delete progress and captures."""
+        with _diagnosed():
+            listed = [key.decode() for key in keys]
+            self._connection.execute("DELETE FROM pgtrickle_changes.progress WHERE key = ANY (%s)", (listed,))
+
+    def abort(self) -> None:
+        """Roll back; a lost connection has done so by itself."""
+        for outlet in self._held:
+            outlet.drop()
+        self._held.clear()
+        self._held_bytes = 0
+        try:
+            self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return
+
+    def poll(self) -> None:
+        """A server says nothing by itself."""
+
+    def close(self) -> None:
+        """End the session, and with it the lock."""
+        self.abort()
+        self._connection.close()
+
+    def _begin(self) -> None:
+        if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            self._connection.execute("BEGIN")
+
+    def _send_all(self) -> None:
+        for outlet in self._held:
+            outlet.send(self._connection)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _take_lock(self) -> None:
+        key = json.dumps(["pg-trickle-cdc", self._slot])
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            row = self._connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (key,)).fetchone()
+            if row is not None and row[0]:
+                return
+            if time.monotonic() >= deadline:
+                log.warning("ending the session of the instance before us", extra={"slot": self._slot})
+                self._connection.execute(_END_HOLDER, (key,))
+                deadline = time.monotonic() + LOCK_WAIT_S
+            self._idle()
+            time.sleep(0.1)
+
+
+_END_HOLDER = """
+SELECT pg_terminate_backend(l.pid) FROM pg_locks l, LATERAL (SELECT hashtextextended(%s, 0) AS key) k
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (l.classid::int8 << 32 | l.objid::int8) = k.key
+"""
+
+
+@contextmanager
+def _diagnosed() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
