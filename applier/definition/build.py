@@ -30,9 +30,9 @@ from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
-from applier.definition.union import meet
+from applier.definition.union import combine, meet
 from applier.plan.expr import Col, Expr, ValueType
-from applier.plan.nodes import Field, Filter, Node, Project, Scan, UnionAll, fields, row_key
+from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
 
 MOST_MEMBERS = 200
 """A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
@@ -82,16 +82,30 @@ class _Builder:
         output = fields(node)
         return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
 
-    def _union(self, query: query_tree.Query, union: query_tree.Union, needed: Sequence[int], levels: Levels) -> Built:
+    def _union(
+        self, query: query_tree.Query, union: query_tree.SetOperation, needed: Sequence[int], levels: Levels
+    ) -> Built:
         targets = [t.expression for t in query.targets if not t.hidden]
-        numbers = [t.number for t in targets if isinstance(t, tree.Var) and t.entry == union.branches[0]]
+        first = next(union.entries())
+        numbers = [t.number for t in targets if isinstance(t, tree.Var) and t.entry == first]
         if numbers != list(range(1, 1 + len(targets))) or query.items or query.where is not None:
-            raise unknown("a UNION that does more than to add its branches")
-        parts = [self._branch(levels, number, needed) for number in union.branches]
-        types = [self._catalog.pg_type(*union.types[i]) for i in needed]
+            raise unknown("a set operation that does more than to combine its branches")
+        return self._combined(union, needed, levels)
+
+    def _combined(self, branch: int | query_tree.SetOperation, needed: Sequence[int], levels: Levels) -> Built:
+        if isinstance(branch, int):
+            return self._branch(levels, branch, needed)
+        plain = branch.kind is query_tree.SetKind.UNION and branch.keeps_duplicates
+        # Where rows are compared all their columns count.
+        read = needed if plain else range(len(branch.columns))
+        parts = [self._combined(part, read, levels) for part in branch.branches]
+        types = [self._catalog.pg_type(branch.columns[i].type, branch.columns[i].typmod) for i in read]
         met = meet([part.exprs for part in parts], types)
-        node = UnionAll(tuple(projected(part.node, exprs) for part, exprs in zip(parts, met, strict=True)))
-        return Built(node, tuple(Col(i, f.type, f.nullable) for i, f in enumerate(fields(node))))
+        nodes = [projected(part.node, exprs) for part, exprs in zip(parts, met, strict=True)]
+        node = combine(branch, nodes, self._catalog)
+        output = fields(node)
+        places = range(len(needed)) if plain else needed
+        return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in places))
 
     def _branch(self, levels: Levels, number: int, needed: Sequence[int]) -> Built:
         self._count()

@@ -125,8 +125,7 @@ SPARE: dict[str, dict[str, Spare]] = {
         "ctecoltypmods": _any(),
         "ctecolcollations": _any(),
     },
-    # The types and collations of a branch within branches are those of the whole.
-    "SETOPERATIONSTMT": {"colCollations": _any(), "groupClauses": _only("<>")},
+    "SETOPERATIONSTMT": {},
     "FROMEXPR": {},
     "RANGETBLREF": {},
     "JOINEXPR": {
@@ -228,10 +227,3 @@ RANGE_KINDS: dict[int, tuple[str, str]] = {
     8: ("an empty FROM", "read a table"),
 }
 """Range-table entries we know and do not take, by rtekind."""
-
-SET_OPERATIONS: dict[int, tuple[str, str]] = {
-    1: ("UNION", "use UNION ALL, and SELECT DISTINCT over it where rows may repeat"),
-    2: ("INTERSECT", "join the branches"),
-    3: ("EXCEPT", "there is no other form yet"),
-}
-"""Set operations we know and do not take, by code; 1 is taken with ALL."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -123,12 +124,43 @@ class Limit:
     ties: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
-    """UNION ALL: the range-table entries of its branches, and type and modifier of each column they meet in."""
+class SetKind(Enum):
+    """The values are SetOperation's."""
 
-    branches: tuple[int, ...]
-    types: tuple[tuple[int, int], ...]
+    UNION = 1
+    INTERSECT = 2
+    EXCEPT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumn:
+    """A column the branches of a set operation meet in; `equality` tells rows apart, 0 where duplicates are kept."""
+
+    type: int
+    typmod: int
+    collation: int
+    equality: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """UNION, INTERSECT or EXCEPT; a branch is a range-table entry or a set operation itself.
+
+    UNION ALL may have more than two branches, the others have two.
+    """
+
+    kind: SetKind
+    keeps_duplicates: bool
+    branches: tuple[int | SetOperation, ...]
+    columns: tuple[SetColumn, ...]
+
+    def entries(self) -> Iterator[int]:
+        """The range-table entries of all branches, in the order of the text."""
+        for branch in self.branches:
+            if isinstance(branch, SetOperation):
+                yield from branch.entries()
+            else:
+                yield branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +175,7 @@ class Partners:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One SELECT, or a UNION ALL of several."""
+    """One SELECT, or several under set operations."""
 
     targets: tuple[Target, ...]
     entries: tuple[RangeEntry, ...]
@@ -155,7 +187,7 @@ class Query:
     members: dict[str, Query]
     """WITH: each query by its name."""
     has_aggregates: bool
-    union: Union | None = None
+    union: SetOperation | None = None
     partners: tuple[Partners, ...] = ()
     distinct_on: bool = False
     order: tuple[SortItem, ...] = ()

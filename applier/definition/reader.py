@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from applier.definition import query_tree, tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS, SET_OPERATIONS
+from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
 from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
-_UNION = 1
 _EXISTS, _ANY = 0, 2
 _RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
 _LIMIT_COUNT, _LIMIT_TIES = 0, 1
@@ -73,30 +72,44 @@ def _query(node: Node, major: int) -> query_tree.Query:
     return query
 
 
-def _union(node: Node, major: int) -> query_tree.Union:
+def _union(node: Node, major: int) -> query_tree.SetOperation:
     fields = Fields(node, major)
-    operation, keeps_duplicates = fields.integer("op"), fields.flag("all")
-    if operation not in SET_OPERATIONS:
-        raise unknown(f"the set operation {operation}")
-    if operation != _UNION or not keeps_duplicates:
-        construct, hint = SET_OPERATIONS[operation]
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
-    types, modifiers = fields.integers("colTypes"), fields.integers("colTypmods")
-    if len(types) != len(modifiers):
-        raise unknown("a UNION with more types than modifiers")
-    branches = tuple(n for name in ("larg", "rarg") for n in _branches(fields.node(name), major))
+    code, keeps_duplicates = fields.integer("op"), fields.flag("all")
+    if code not in {kind.value for kind in query_tree.SetKind}:
+        raise unknown(f"the set operation {code}")
+    kind = query_tree.SetKind(code)
+    equalities = [_group(n, major).equality for n in fields.nodes("groupClauses")]
+    parts = [fields.integers(name) for name in ("colTypes", "colTypmods", "colCollations")]
+    counted = kind is not query_tree.SetKind.UNION or not keeps_duplicates
+    if len({len(part) for part in parts}) != 1 or len(equalities) != (len(parts[0]) if counted else 0):
+        raise unknown("a set operation with more types than columns")
+    columns = tuple(
+        query_tree.SetColumn(*column) for column in zip(*parts, equalities or [0] * len(parts[0]), strict=True)
+    )
+    branches = [_branch(fields.node(name), major) for name in ("larg", "rarg")]
     fields.done()
-    return query_tree.Union(branches, tuple(zip(types, modifiers, strict=True)))
+    return query_tree.SetOperation(
+        kind,
+        keeps_duplicates,
+        # What lies between branches of UNION ALL is cast to the types of the whole.
+        tuple(n for branch in branches for n in ((branch,) if counted else _spread(branch))),
+        columns,
+    )
 
 
-def _branches(node: Node, major: int) -> tuple[int, ...]:
-    """A branch, or the branches of the UNION ALL it is; what lies between is cast to the types of the whole."""
+def _spread(branch: int | query_tree.SetOperation) -> tuple[int | query_tree.SetOperation, ...]:
+    if isinstance(branch, int) or branch.kind is not query_tree.SetKind.UNION or not branch.keeps_duplicates:
+        return (branch,)
+    return branch.branches
+
+
+def _branch(node: Node, major: int) -> int | query_tree.SetOperation:
     if node.kind == "SETOPERATIONSTMT":
-        return _union(node, major).branches
+        return _union(node, major)
     item = _item(node, major)
     if not isinstance(item, query_tree.EntryRef):
         raise unknown(f"a {node.kind} node as a branch of UNION")
-    return (item.entry,)
+    return item.entry
 
 
 def _member(node: Node, major: int) -> tuple[str, query_tree.Query]:

@@ -78,7 +78,7 @@ def entries_read(query: query_tree.Query) -> Iterator[int]:
     """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
     yield from members(query.items)
     if query.union is not None:
-        yield from query.union.branches
+        yield from query.union.entries()
 
 
 def _relations(query: query_tree.Query) -> Iterator[int]:

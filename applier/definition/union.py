@@ -1,4 +1,6 @@
-"""UNION ALL: the columns of all branches brought to one type and one carrier. Pure.
+"""Set operations: the columns of all branches brought to one type and one carrier, and the branches combined. Pure.
+
+INTERSECT and EXCEPT count each row in either branch; what is shown follows from the two counts, NULL like any value.
 
 PostgreSQL names the type each column meets in and leaves the cast itself to the planner, so it is not in the tree. Only
 casts that keep the value are made here; what would change it must be written in the query.
@@ -9,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from applier.definition import query_tree, tree
+from applier.definition.built import columns
+from applier.definition.catalog import Catalog
+from applier.definition.compile import BOOL
+from applier.definition.grouping import check_key
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
-from applier.expressions.entry import Unfit
-from applier.plan.expr import Expr, ValueType, Widen
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import Unfit, extreme
+from applier.plan.expr import AggregateCall, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
+from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
 from shared_schema.pg_types import PgType
 
 _INTEGERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
 _SAME_TEXT = frozenset({"text", "varchar"})
+_COUNT = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
 _HINT = "cast the columns of all branches to one type"
 
 
@@ -30,7 +40,9 @@ def _column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
     try:
         met = unify([_cast(expr, pg) for expr in exprs])
     except Unfit as error:
-        raise Refused(Reason.CARRIER, f"UNION ALL of {error.problem}", hint=error.hint or _HINT) from error
+        raise Refused(
+            Reason.CARRIER, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
+        ) from error
     return [replace(expr, type=ValueType(pg, expr.type.spark)) for expr in met]
 
 
@@ -40,4 +52,53 @@ def _cast(expr: Expr, pg: PgType) -> Expr:
         return expr
     if name in _INTEGERS and pg.name in _INTEGERS:
         return Widen(expr, ValueType(pg, _INTEGERS[pg.name]))
+    if name in _INTEGERS and pg.name == "numeric":
+        return Call(f"numeric({name})", (expr,), ValueType(pg, ENTRIES[f"numeric({name})"].carrier((expr,))))
     raise Unfit(f"values of type {expr.type.pg.display} and {pg.display}")
+
+
+def combine(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: Catalog) -> Node:
+    """The operation over branches whose columns have met."""
+    union = operation.kind is query_tree.SetKind.UNION
+    if union and operation.keeps_duplicates:
+        return UnionAll(tuple(branches))
+    for expr, column in zip(columns(branches[0]), operation.columns, strict=True):
+        shown = tree.Var(0, 1, column.type, column.typmod, column.collation, 0, None)
+        check_key(expr, shown, query_tree.GroupItem(0, column.equality), catalog)
+    if union:
+        node: Node = UnionAll(tuple(branches))
+        return Aggregate(node, columns(node), ())
+    left, right = branches
+    return _by_counts(operation, left, right)
+
+
+def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:
+    width = len(operation.columns)
+    tagged = UnionAll(
+        (
+            Project(left, (*columns(left), Const(True, BOOL))),
+            Project(right, (*columns(right), Const(False, BOOL))),
+        )
+    )
+    is_left = columns(tagged)[width]
+    counts = Aggregate(
+        tagged,
+        columns(tagged)[:width],
+        (
+            AggregateCall("count()", (), _COUNT, nullable=False, filter=is_left),
+            AggregateCall("count()", (), _COUNT, nullable=False, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
+        ),
+    )
+    *_, ours, theirs = columns(counts)
+    zero = Const(0, _COUNT)
+    both = operation.kind is query_tree.SetKind.INTERSECT
+    node: Node
+    if operation.keeps_duplicates:
+        left_over = Call(extreme("GREATEST", "int8"), (Call("int8mi(int8,int8)", (ours, theirs), _COUNT), zero), _COUNT)
+        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), _COUNT)
+        node = Repeat(counts, smaller if both else left_over)
+    else:
+        there = Call("int8gt(int8,int8)", (ours, zero), BOOL)
+        matched = Call("int8gt(int8,int8)" if both else "int8eq(int8,int8)", (theirs, zero), BOOL)
+        node = Filter(counts, BoolOp(Logic.AND, (there, matched), BOOL))
+    return Project(node, columns(node)[:width])

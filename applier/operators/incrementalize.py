@@ -14,11 +14,12 @@ from applier.operators.inputs import Inputs, Side
 from applier.operators.matching import Changing
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
+from applier.operators.repeat import apply_repeat
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.union_all import add, add_changes
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, TopK, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Repeat, Scan, SemiJoin, TopK, UnionAll
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -26,10 +27,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
     match node:
         case Scan():
             return snapshot_scan(node, side, inputs)
-        case Filter():
-            return apply_filter(node, snapshot(node.input, side, inputs))
-        case Project():
-            return apply_project(node, snapshot(node.input, side, inputs))
+        case Filter() | Project() | Repeat():
+            return _linear(node, snapshot(node.input, side, inputs))
         case Join():
             return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case OuterJoin():
@@ -51,11 +50,9 @@ def delta(node: Node, inputs: Inputs) -> str | None:
     match node:
         case Scan():
             return delta_scan(node, inputs)
-        case Filter() | Project():
+        case Filter() | Project() | Repeat():
             below = delta(node.input, inputs)
-            if below is None:
-                return None
-            return apply_filter(node, below) if isinstance(node, Filter) else apply_project(node, below)
+            return None if below is None else _linear(node, below)
         case Join():
             return delta_join(
                 node,
@@ -79,6 +76,18 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return delta_top_k(node, before, below, small=inputs.small)
         case UnionAll():
             return add_changes([delta(branch, inputs) for branch in node.branches])
+        case _:
+            assert_never(node)
+
+
+def _linear(node: Filter | Project | Repeat, zset: str) -> str:
+    match node:
+        case Filter():
+            return apply_filter(node, zset)
+        case Project():
+            return apply_project(node, zset)
+        case Repeat():
+            return apply_repeat(node, zset)
         case _:
             assert_never(node)
 

@@ -28,6 +28,7 @@ from applier.plan.nodes import (
     Node,
     OuterJoin,
     Project,
+    Repeat,
     Scan,
     SemiJoin,
     StreamPlan,
@@ -78,6 +79,8 @@ def describe(node: Node) -> str:
             return f"Aggregate{keys}{calls}"
         case UnionAll():
             return "UnionAll"
+        case Repeat():
+            return f"Repeat {render(node.times)} times"
         case TopK():
             return f"TopK {_places(node)}{_partition(node.keys)}{_order(node.order)}"
         case _:
@@ -114,7 +117,7 @@ def delta_strategy(node: Node) -> str:
     match node:
         case Scan():
             return "change rows"
-        case Filter() | Project() | UnionAll():
+        case Filter() | Project() | UnionAll() | Repeat():
             return "linear"
         case Join():
             return "bilinear"

@@ -125,7 +125,15 @@ class TopK:
         return (self.ties and not self.offset) or tells_apart(self.input, (*self.keys, *(k.expr for k in self.order)))
 
 
-Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Every row as many times more as `times` says, which is never negative or NULL."""
+
+    input: Node
+    times: Expr
+
+
+Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,13 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan():
             return ()
-        case Filter(input=child) | Project(input=child) | Aggregate(input=child) | TopK(input=child):
+        case (
+            Filter(input=child)
+            | Project(input=child)
+            | Aggregate(input=child)
+            | TopK(input=child)
+            | Repeat(input=child)
+        ):
             return (child,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
@@ -168,7 +182,7 @@ def fields(node: Node) -> tuple[Field, ...]:
     match node:
         case Scan():
             return node.fields
-        case Filter() | TopK():
+        case Filter() | TopK() | Repeat():
             return fields(node.input)
         case Project():
             return tuple(_field(e) for e in node.exprs)
@@ -213,7 +227,7 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return _outer_key(node)
         case Aggregate():
             return tuple(range(len(node.keys)))
-        case UnionAll():
+        case UnionAll() | Repeat():
             return None
         case TopK():
             return _top_key(node)

@@ -25,10 +25,10 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
-| `UNION ALL` | columns that meet in one type without a change of value |
+| `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Other set operations, window functions, `LIMIT` and other subqueries inside expressions are refused today.
+Window functions, `LIMIT` and other subqueries inside expressions are refused today.
 """
 
 

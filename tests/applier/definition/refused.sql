@@ -6,20 +6,11 @@ SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id AND 10 / 
 -- name: left_join_lateral
 SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
 
--- name: union
-SELECT id FROM customer UNION SELECT id FROM orders;
-
--- name: union_within_union_all
-SELECT id FROM customer UNION ALL (SELECT id FROM orders UNION SELECT weight FROM log);
-
--- name: intersect
-SELECT id FROM customer INTERSECT ALL SELECT id FROM orders;
-
--- name: except
-SELECT id FROM customer EXCEPT SELECT id FROM orders;
+-- name: except_of_json
+SELECT notes FROM customer EXCEPT SELECT notes FROM customer;
 
 -- name: union_all_of_types
-SELECT id FROM customer UNION ALL SELECT amount FROM orders;
+SELECT score FROM customer UNION ALL SELECT amount FROM orders;
 
 -- name: union_all_of_carriers
 SELECT credit FROM customer UNION ALL SELECT wealth FROM customer;

@@ -357,6 +357,31 @@ SELECT credit AS m FROM customer UNION ALL SELECT cost FROM orders UNION ALL SEL
 -- name: union_all_counted
 SELECT count(*) AS n FROM (SELECT id, region FROM customer UNION ALL SELECT units, sku FROM line) u;
 
+-- name: union_distinct
+SELECT customer_id FROM orders UNION SELECT customer_id FROM log;
+
+-- name: intersect
+SELECT customer_id, quantity FROM orders INTERSECT SELECT customer_id, weight FROM log;
+
+-- name: intersect_all
+SELECT customer_id, state FROM orders INTERSECT ALL SELECT customer_id, event FROM log;
+
+-- name: except
+SELECT id FROM customer EXCEPT SELECT customer_id FROM orders;
+
+-- name: except_all
+SELECT state FROM orders EXCEPT ALL SELECT event FROM log;
+
+-- name: set_operations_nested
+SELECT customer_id FROM orders EXCEPT (SELECT customer_id FROM log UNION ALL SELECT NULL::int FROM customer)
+UNION ALL (SELECT id FROM customer INTERSECT SELECT customer_id FROM log UNION SELECT units FROM line);
+
+-- name: union_of_one_column
+SELECT customer_id FROM (SELECT customer_id, state FROM orders UNION SELECT customer_id, event FROM log) u;
+
+-- name: union_all_integers_and_numerics
+SELECT amount FROM orders UNION ALL SELECT customer_id FROM log;
+
 -- name: union_all_grouped
 WITH u AS (SELECT customer_id AS c, event AS e FROM log UNION ALL SELECT id, name FROM customer)
 SELECT c, count(e) AS n FROM u GROUP BY c;

@@ -27,6 +27,7 @@ from applier.plan.nodes import (
     Node,
     OuterJoin,
     Project,
+    Repeat,
     Scan,
     SemiJoin,
     TopK,
@@ -133,7 +134,9 @@ def top_rows(draw: st.DrawFn, child: Node) -> Node:
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
-    kind = draw(st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "union", "top"]))
+    kind = draw(
+        st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "repeat", "union", "top"])
+    )
     child = draw(plans(depth=depth - 1))
     match kind:
         case "filter":
@@ -157,6 +160,9 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
             return node(one, two, tuple(pairs), residual, draw(st.booleans()))
         case "aggregate":
             return draw(aggregates(child))
+        case "repeat":
+            counted = Aggregate(child, tuple(_columns(child, INT)[:2]), (AggregateCall("count()", (), BIG, False),))
+            return Repeat(counted, Col(len(fields(counted)) - 1, BIG, False))
         case "top":
             return draw(top_rows(child))
         case "union":
@@ -172,6 +178,9 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return Counter(tables[node.table.name])
         case Filter():
             return Counter({r: n for r, n in evaluate(node.input, tables).items() if value(node.predicate, r) is True})
+        case Repeat():
+            repeated = ((r, n * value(node.times, r)) for r, n in evaluate(node.input, tables).items())
+            return Counter({r: n for r, n in repeated if n})
         case Project():
             return _map(evaluate(node.input, tables), lambda r: tuple(value(e, r) for e in node.exprs))
         case Join():

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.operators import aggregate, incrementalize, inner_join, matching, project, union_all
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, UnionAll
+from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Repeat, Scan, SemiJoin, UnionAll
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
@@ -303,6 +303,12 @@ SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] =
         {"a": [(1, 1)], "b": [(1, None), (1, None), (2, 0)]},
     ),
     (
+        "a row that says how often it is there changes its mind",
+        Repeat(Aggregate(scan("a"), (X,), COUNT_SUM[:1]), Col(1, BIG, False)),
+        {"a": [(1, 1), (1, 2), (2, 1)], "b": []},
+        {"a": [(1, 1), (3, 1), (3, 1)], "b": []},
+    ),
+    (
         "a projection makes rows equal",
         Project(scan("a"), (Y,)),
         {"a": [(1, 1), (2, 1)], "b": []},
@@ -327,7 +333,8 @@ def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    "operator", ["inner_join", "aggregate", "aggregate_list", "filter", "union_all", "outer_join", "semi_join"]
+    "operator",
+    ["inner_join", "aggregate", "aggregate_list", "filter", "repeat", "union_all", "outer_join", "semi_join"],
 )
 def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
     """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
@@ -369,6 +376,8 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
                     or "",
                 ),
             )
+        case "repeat":
+            monkeypatch.setattr(incrementalize, "apply_repeat", lambda node, zset: zset)
         case "union_all":
             monkeypatch.setattr(incrementalize, "add_changes", lambda deltas: union_all.add_changes(deltas[:1]))
         case _:
