@@ -44,7 +44,11 @@ def run(**flags: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     metrics = Metrics()
-    with StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics):
+
+    def report() -> dict[str, Any]:
+        return {"slot": settings.slot} | metrics.report()
+
+    with StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report):
         pipeline.run(settings, stop, metrics)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import time
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -55,6 +57,25 @@ class Metrics:
             buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1, 5),
             registry=registry,
         )
+        self.poll_seconds = Histogram(
+            f"{name}_poll_seconds",
+            "Time to decode what one poll of the server brought and to hand it on",
+            buckets=(0.001, 0.005, 0.02, 0.05, 0.06, 0.1, 0.25, 1, 5),
+            registry=registry,
+        )
+        self.messages = Counter(f"{name}_messages", "Messages received from the server", registry=registry)
+        self.retries = Counter(f"{name}_retries", "What was tried again after an error", ["what"], registry=registry)
+        self.unpublished: tuple[int, int] = (0, 0)
+        """Source commits received and not published, and the commit time in microseconds of the oldest."""
+        self._unacknowledged = Gauge(
+            f"{name}_unacknowledged_commits", "Source commits received and not acknowledged", registry=registry
+        )
+        self._lag_seconds = Gauge(
+            f"{name}_lag_seconds", "Age of the oldest commit received and not on the topics", registry=registry
+        )
+        self._behind = Gauge(f"{name}_behind", "1 while it falls behind the server", registry=registry)
+        self.last_error: tuple[float, str] | None = None
+        """When a session last broke, and why."""
         self.server_position = Lsn(0)
         """Where the server's log ended when it was last looked at."""
         self._lag_bytes = Gauge(f"{name}_lag_bytes", "Log not yet on the topics", registry=registry)
@@ -75,9 +96,13 @@ class Metrics:
         """How fast a table is written."""
         self._rates.labels(str(table)).set(rows_per_s)
 
-    def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn) -> None:
+    def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
         """Where the stream stands."""
         self._lag_bytes.set(max(0, max(self.server_position, received).value - published.value))
+        commits, oldest_us = self.unpublished
+        self._unacknowledged.set(commits)
+        self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)
+        self._behind.set(behind)
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)
@@ -114,3 +139,17 @@ class Metrics:
         self.reason = f"beginning again: {problem}"
         self._standing_by.set(0)
         self.reconnects.inc()
+        self.retries.labels("session").inc()
+        self.last_error = time.time(), problem
+
+    def report(self) -> dict[str, Any]:
+        """What `pg-trickle-cdc status` asks a running instance."""
+        at, problem = self.last_error or (None, None)
+        return {
+            "ready": self.ready and self.alive,
+            "standby": self.standby,
+            "blocked": None if self.ready else self.reason,
+            "last_error": problem,
+            "last_error_at": at and datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds"),
+            "reconnects": int(self.reconnects._value.get()),
+        }

@@ -26,6 +26,7 @@ from cdc_consumer.snapshot.watch import CaptureWatch
 from cdc_consumer.wal.catalog import Connection, connect, relation_facts
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.lag import Lag
 from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.errors import TrickleError
 
@@ -69,7 +70,8 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         ensure_publications(catalog, settings.publications)
         point = take_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
-        feedback = stack.enter_context(Feedback(session, frontier, metrics, stop))
+        lag = Lag(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
+        feedback = stack.enter_context(Feedback(session, frontier, metrics, stop, lag))
         receiver = Receiver(
             session, feedback, frame_queue(settings), HotSources(settings.ring_buffer_sources, metrics), metrics
         )

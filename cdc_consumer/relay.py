@@ -66,6 +66,8 @@ class Batch:
     ended_at: float = 0.0
     """When its first commit was complete."""
     urgent: bool = False
+    oldest_us: int = 0
+    """Commit time of its first source commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,8 @@ class Relay:
         """Receive what is there, publish what is due, report."""
         ports = self._ports
         frames = ports.receiver.take(self._settings.wal_max_changes_per_poll, self._patience_s())
-        for frame in frames:
-            if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
-                self._take(frame)
-        self._batch.rows += self._rows.written()
+        if frames:
+            self._decode(frames)
         if 0 < len(frames) < FEW_FRAMES:
             time.sleep(GATHER_S)
         ports.sink.poll()
@@ -116,6 +116,15 @@ class Relay:
         self._publish_if_due()
         ports.metrics.ready = ports.metrics.ready or (ports.captures.settled and ports.captures.export is None)
         ports.feedback.if_due()
+
+    def _decode(self, frames: list[bytes]) -> None:
+        started, metrics = time.perf_counter(), self._ports.metrics
+        for frame in frames:
+            if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
+                self._take(frame)
+        self._batch.rows += self._rows.written()
+        metrics.messages.inc(len(frames))
+        metrics.poll_seconds.observe(time.perf_counter() - started)
 
     def finish(self) -> None:
         """Publish the whole commits received, unless a transaction is open: then it is sent again after a restart."""
@@ -173,6 +182,8 @@ class Relay:
             self._capture(export)
         if self._frontier.begin(begin.commit_lsn):
             self._rows.begin(begin)
+            self._batch.oldest_us = self._batch.oldest_us or begin.commit_ts_us
+            self._ports.metrics.unpublished = self._batch.commits + 1, self._batch.oldest_us
         else:
             self._rows.end()
             self._ports.metrics.deduplicated.inc()
@@ -183,6 +194,9 @@ class Relay:
         if self._rows.transaction is not None and self._batch.rows:
             self._batch.ended_at = self._batch.ended_at or time.monotonic()
             self._batch.commits += 1
+        elif not self._batch.commits:
+            self._batch.oldest_us = 0
+            self._ports.metrics.unpublished = 0, 0
         self._rows.end()
         self._publish_if_due()
 
@@ -229,6 +243,7 @@ class Relay:
 
         self._ports.sink.publish(progress, captures)
         self._frontier.mark_published(target)
+        self._ports.metrics.unpublished = 0, 0
         self._ports.feedback.send()
         self._ports.metrics.transactions.inc(self._batch.commits)
         self._ports.metrics.publications.inc()

@@ -44,6 +44,12 @@ class ConsumerSettings(SharedSettings):
     wal_max_changes_per_poll: int = Field(
         default=10_000, ge=1, le=1_000_000, description="messages taken from the replication connection at once"
     )
+    wal_max_lag_bytes: int = Field(
+        default=65_536,
+        ge=0,
+        le=1 << 40,
+        description="log that may be unpublished without a word; more than this for two heartbeats is a warning",
+    )
     copy_connections: int = Field(
         default=4, ge=1, le=64, description="connections that copy a large table's chunks at the same time"
     )

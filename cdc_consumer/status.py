@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from typing import Any
 
-from cdc_consumer.errors import SlotActive
+from cdc_consumer.errors import SlotActive, SourceError
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
-from cdc_consumer.wal.catalog import connect
-from cdc_consumer.wal.slot import drop_slot, inspect_slot, server_position, standbys
+from cdc_consumer.sinks.sink import StoredState
+from cdc_consumer.wal.catalog import connect, publications_of
+from cdc_consumer.wal.session import ReplicationSession
+from cdc_consumer.wal.slot import (
+    SlotState,
+    check_resumable,
+    check_usable,
+    drop_slot,
+    inspect_slot,
+    server_position,
+    standbys,
+)
+from shared_schema.progress import Capture
+
+ASK_INSTANCE_S = 2.0
+"""An instance on this machine answers in milliseconds; elsewhere nobody listens at its address."""
 
 
 def read_status(settings: ConsumerSettings) -> dict[str, Any]:
-    """The slot as the server has it, and the progress as the topics have it."""
-    with connect(settings.database_url.get_secret_value()) as catalog:
-        slot, position = inspect_slot(catalog, settings.slot), server_position(catalog)
-        waiting = standbys(catalog, settings.slot)
-    state = read_state(settings)
+    """The slot as the server has it, the progress as the sink has it, the instance as it sees itself, each source."""
+    url = settings.database_url.get_secret_value()
+    with connect(url) as catalog:
+        # In this order: a working instance moves all three meanwhile, and progress must not seem behind the slot.
+        slot, waiting = inspect_slot(catalog, settings.slot), standbys(catalog, settings.slot)
+        state = read_state(settings)
+        position, published = server_position(catalog), publications_of(catalog, settings.publications)
     frontier = state.progress.frontier if state.progress else None
+    lag = max(0, position.value - frontier.value) if frontier else None
+    instance = ask_instance(settings)
+    blocked = _blocked(url, slot, state) or (instance or {}).get("blocked")
+    if blocked is None and (slot is None or slot.active_pid is None):
+        blocked = "no instance streams from the slot"
     return {
+        "mode": settings.mode,
         "slot": settings.slot,
         "slot_exists": slot is not None,
         "active": slot is not None and slot.active_pid is not None,
@@ -30,26 +54,89 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
         "topic_prefix": settings.topic_prefix,
         "server_lsn": str(position),
         "frontier": str(frontier) if frontier else None,
-        "lag_bytes": max(0, position.value - frontier.value) if frontier else None,
+        "lag_bytes": lag,
+        "blocked": blocked,
+        "last_error": (instance or {}).get("last_error"),
+        "instance": instance,
         "tables": [
-            {"table": str(c.table), "relid": c.relid, "snapshot_lsn": str(c.snapshot_lsn), "snapshot_rows": c.rows}
-            for c in sorted(state.captures.values(), key=lambda c: c.table)
+            {
+                "table": str(table),
+                "mode": settings.mode,
+                "slot": settings.slot,
+                "publications": published.get(table, []),
+                "lag_bytes": lag,
+                "blocked": blocked or _table_blocked(state.captures.get(table), published.get(table)),
+                "last_error": (instance or {}).get("last_error"),
+                **_captured(state.captures.get(table)),
+            }
+            for table in sorted(state.captures.keys() | published.keys())
         ],
+    }
+
+
+def ask_instance(settings: ConsumerSettings) -> dict[str, Any] | None:
+    """What the instance that serves at our metrics address says about itself; None when none of this slot does."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.metrics_host, settings.metrics_host)  # noqa: S104
+    if settings.metrics_port == 0:
+        return None
+    try:
+        with urllib.request.urlopen(f"http://{host}:{settings.metrics_port}/status", timeout=ASK_INSTANCE_S) as answer:
+            report: dict[str, Any] = json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
+    return report if report.get("slot") == settings.slot else None
+
+
+def _blocked(url: str, slot: SlotState | None, state: StoredState) -> str | None:
+    """Why a start would be refused."""
+    try:
+        if state.progress is not None:
+            with ReplicationSession(url) as session:
+                check_resumable(state.progress, session.identify(), slot)
+        elif slot is not None:
+            check_usable(slot)
+    except SourceError as error:
+        return f"{error.problem}; {error.hint}"
+    return None
+
+
+def _table_blocked(capture: Capture | None, publications: list[str] | None) -> str | None:
+    if not publications:
+        return "in none of the publications any more"
+    return None if capture else "not copied yet"
+
+
+def _captured(capture: Capture | None) -> dict[str, Any]:
+    if capture is None:
+        return {"captured": False, "relid": None, "snapshot_lsn": None, "snapshot_rows": None}
+    return {
+        "captured": True,
+        "relid": capture.relid,
+        "snapshot_lsn": str(capture.snapshot_lsn),
+        "snapshot_rows": capture.rows,
     }
 
 
 def describe(report: dict[str, Any]) -> str:
     """The report for people."""
     existence = "active" if report["active"] else "idle" if report["slot_exists"] else "missing"
+    captured = sum(table["captured"] for table in report["tables"])
     lines = [
-        f"slot          {report['slot']} ({existence}, log {report['wal_status'] or 'unknown'})",
+        f"slot          {report['slot']} ({existence}, log {report['wal_status'] or 'unknown'}), mode {report['mode']}",
         f"standbys      {len(report['standbys'])} waiting",
         f"publications  {', '.join(report['publications'])}",
         f"frontier      {report['frontier'] or 'nothing published yet'}",
         f"server        {report['server_lsn']}, {report['lag_bytes'] if report['frontier'] else '?'} bytes ahead",
-        f"tables        {len(report['tables'])} captured",
+        f"blocked       {report['blocked'] or 'no'}",
+        f"last error    {report['last_error'] or 'none' if report['instance'] else 'no instance answers here'}",
+        f"tables        {captured} captured of {len(report['tables'])}",
     ]
-    lines += [f"  {t['table']} from {t['snapshot_lsn']}, {t['snapshot_rows']} rows then" for t in report["tables"]]
+    for table in report["tables"]:
+        since = f"from {table['snapshot_lsn']}, {table['snapshot_rows']} rows then" if table["captured"] else ""
+        own = table["blocked"] if table["blocked"] != report["blocked"] else None
+        lines.append(
+            f"  {table['table']} by {', '.join(table['publications']) or 'nobody'} {since}{own or ''}".rstrip()
+        )
     return "\n".join(lines)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -28,15 +30,21 @@ class Condition(Protocol):
         """Why it does not, in a few words."""
 
 
+Report = Callable[[], dict[str, Any]]
+"""What `/status` answers, as JSON."""
+
+
 class StatusServer:
     """Serves on a thread of its own while the context is open; port 0 serves nothing."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, condition: Condition) -> None:
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, condition: Condition, report: Report = dict
+    ) -> None:
         self._server: ThreadingHTTPServer | None = None
         if port == 0:
             return
         try:
-            self._server = ThreadingHTTPServer((host, port), _handler(registry, condition))
+            self._server = ThreadingHTTPServer((host, port), _handler(registry, condition, report))
         except OSError as error:
             raise SettingsError(
                 f"cannot listen on {host}:{port}: {error.strerror}",
@@ -55,7 +63,7 @@ class StatusServer:
             self._server.server_close()
 
 
-def _handler(registry: CollectorRegistry, condition: Condition) -> type[BaseHTTPRequestHandler]:
+def _handler(registry: CollectorRegistry, condition: Condition, report: Report) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
@@ -65,8 +73,10 @@ def _handler(registry: CollectorRegistry, condition: Condition) -> type[BaseHTTP
                     self._state(condition.alive, "alive", "the loop has not turned lately")
                 case "/readyz":
                     self._state(condition.ready and condition.alive, "ready", condition.reason)
+                case "/status":
+                    self._answer(200, json.dumps(report()).encode(), "application/json")
                 case _:
-                    self._answer(404, b"see /metrics, /healthz, /readyz\n", "text/plain")
+                    self._answer(404, b"see /metrics, /healthz, /readyz, /status\n", "text/plain")
 
         def _state(self, good: bool, word: str, reason: str) -> None:
             text = word if good else f"not {word}: {reason}"

@@ -97,6 +97,7 @@ class Captures:
             sighting = self._watch.sighting(timeout_s)
         except CaptureFailed as failure:
             log.warning("capture could not begin", extra={"problem": failure.problem})
+            self._metrics.retries.labels("capture").inc()
             self._look_at = time.monotonic() + RETRY_S
             return True
         if sighting is None:

@@ -160,6 +160,19 @@ def _published_columns(listed: list[str] | None, stored: list[str] | None, serve
     return tuple(name for name in listed if server_version >= 180000 or name in (stored or ()))
 
 
+def publications_of(connection: Connection, publications: tuple[str, ...]) -> dict[TableId, list[str]]:
+    """Which of the publications hold each table."""
+    query = (
+        "SELECT schemaname, tablename, array_agg(pubname::text ORDER BY pubname) FROM pg_publication_tables "
+        "WHERE pubname = ANY (%s) AND schemaname <> ALL (%s) GROUP BY 1, 2"
+    )
+    try:
+        rows = connection.execute(query, (list(publications), list(OWN_SCHEMAS))).fetchall()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return {TableId(schema, name): names for schema, name, names in rows}
+
+
 def missing_publications(connection: Connection, publications: tuple[str, ...]) -> list[str]:
     """Names without a publication."""
     try:

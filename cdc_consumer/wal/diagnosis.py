@@ -19,6 +19,10 @@ from cdc_consumer.errors import (
 RESYNC_HINT = "run `pg-trickle-cdc drop-slot` and start again: every table is then captured anew"
 
 
+VALUE_ERRORS = ("22", "23")
+"""SQLSTATE classes about data and constraints."""
+
+
 def diagnose(sqlstate: str, message: str) -> SourceError:
     """SQLSTATE (empty when the connection itself broke) and the server's first line -> error."""
     said = message.strip().removeprefix("ERROR:").strip().splitlines()[0] if message.strip() else "no reason given"
@@ -53,6 +57,12 @@ def diagnose(sqlstate: str, message: str) -> SourceError:
         case "XX000" if "could not open relation" in said or "cache lookup failed" in said:
             # The catalog's own functions do not expect that a table is dropped while they look at it.
             return CaptureFailed(f"a table vanished while it was looked at: {said}", hint="it is tried again")
+        case _ if sqlstate[:2] in VALUE_ERRORS:
+            # The server's sentence may repeat the value, and logs must not.
+            return SourceError(
+                f"PostgreSQL failed on a value with SQLSTATE {sqlstate}",
+                hint="a publication's row filter or a generated column may be the cause: see the server's log",
+            )
         case _:
             return SourceError(f"PostgreSQL reported {sqlstate}: {said}", hint="see the server's log")
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from cdc_consumer.errors import SourceError, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.lag import Lag
 from cdc_consumer.wal.session import ReplicationSession
 
 STATUS_EVERY_S = 1.0
@@ -27,12 +28,13 @@ class Feedback:
     """Speaks to the server for the stream; while its context is open, also from a thread of its own."""
 
     def __init__(
-        self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event
+        self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event, lag: Lag
     ) -> None:
         self._session = session
         self._frontier = frontier
         self._metrics = metrics
         self._stop = stop
+        self._lag = lag
         self._sent_at = 0.0
         self._order = threading.Lock()
         """An older position must not be sent after a newer one."""
@@ -56,7 +58,8 @@ class Feedback:
             received, published = frontier.received, frontier.published
             self._session.send_status(received, published)
             self._sent_at = time.monotonic()
-        self._metrics.positions(received, published, published)
+            self._lag.look(max(self._metrics.server_position, received), published, self._sent_at)
+        self._metrics.positions(received, published, published, behind=self._lag.behind)
 
     def if_due(self) -> None:
         """Report when the last report is old; called wherever something may take long."""

@@ -162,10 +162,24 @@ def test_status(consumer: Consumer, db: Connection) -> None:
     consumer.caught_up()
     report = json.loads(consumer.command("status", "--json").stdout)
     assert report["active"] and report["frontier"] and report["lag_bytes"] >= 0
+    assert report["blocked"] is None and report["last_error"] is None and report["instance"]["ready"]
+    for source in report["tables"]:
+        expected = {"mode": "log", "slot": consumer.prefix, "publications": ["pg_trickle"], "blocked": None}
+        assert source.items() >= expected.items() and source["lag_bytes"] >= 0
     assert [t["table"] for t in report["tables"]] == sorted(TABLES)
     assert "public.full_key" in consumer.command("status").stdout
     refused_drop = consumer.command("drop-slot")
     assert refused_drop.returncode == 1 and "hint:" in refused_drop.stderr
+    # Without an instance it still tells what is there, and why nothing moves.
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE keyless")
+    assert consumer.stop() == 0
+    report = json.loads(consumer.command("status", "--json").stdout)
+    assert report["instance"] is None and "no instance" in report["blocked"]
+    db.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
+    report = json.loads(consumer.command("status", "--json").stdout)
+    assert "is gone" in report["blocked"] and "drop-slot" in report["blocked"]
+    assert [t["publications"] for t in report["tables"] if t["table"] == "public.keyless"] == [[]]
+    assert "is gone" in consumer.command("status").stdout
 
 
 def test_help_needs_nothing() -> None:

@@ -1,0 +1,73 @@
+"""What an operator sees: every documented metric, moving; logs and errors that never hold a row's values."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.wal.diagnosis import diagnose
+from tests.cdc_consumer.conftest import MakeConsumer
+from tests.cdc_consumer.harness import Connection, Consumer, until
+
+GUIDE = Path(__file__).parents[2] / "docs" / "cdc.md"
+SECRET = "Tr0ub4dor"
+
+
+def test_the_guide_names_every_metric() -> None:
+    named = set(re.findall(r"^\| `(pg_trickle_cdc_\w+)`", GUIDE.read_text(), re.MULTILINE))
+    kept = {
+        f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
+    }
+    assert named == kept
+
+
+def value(consumer: Consumer, name: str) -> float:
+    return consumer.metric(f"pg_trickle_cdc_{name}")
+
+
+def test_metrics_move(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(heartbeat_ms=300)
+    db.execute("CREATE TABLE seen (id int PRIMARY KEY, v text); ALTER PUBLICATION pg_trickle ADD TABLE seen")
+    consumer.start()
+    db.execute("INSERT INTO seen SELECT g, 'v' FROM generate_series(1, 500) g")
+    db.execute("UPDATE seen SET v = 'w' WHERE id <= 100")
+    consumer.caught_up()
+    assert value(consumer, 'rows_total{op="I",table="public.seen"}') == 600
+    assert value(consumer, 'rows_total{op="D",table="public.seen"}') == 100
+    assert value(consumer, "messages_total") >= 600 and value(consumer, "poll_seconds_count") > 0
+    assert value(consumer, "transactions_total") == 2 and value(consumer, "publishes_total") >= 2
+    row = db.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
+    assert row is not None
+    until(lambda: value(consumer, "acknowledged_lsn") >= int(row[0]), "an idle position is acknowledged")
+    assert value(consumer, "received_lsn") >= value(consumer, "published_lsn") == value(consumer, "acknowledged_lsn")
+    for gauge in ("lag_seconds", "unacknowledged_commits", "behind", "standby", "ring_frames", "spill_bytes"):
+        assert value(consumer, gauge) == 0, gauge
+
+
+def test_no_value_of_a_row_is_logged(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(log_format="json", log_level="debug")
+    db.execute(
+        f"""
+        CREATE TABLE quiet (id text PRIMARY KEY, v text, n int);
+        ALTER TABLE quiet REPLICA IDENTITY FULL;
+        INSERT INTO quiet VALUES ('{SECRET}', '{SECRET}', 1);
+        ALTER PUBLICATION pg_trickle ADD TABLE quiet
+        """
+    )
+    consumer.start()
+    db.execute(f"UPDATE quiet SET id = '{SECRET}2', v = 'x{SECRET}'; DELETE FROM quiet")
+    consumer.caught_up()
+    # And when it ends with an error about this very row.
+    db.execute(f"INSERT INTO quiet VALUES ('{SECRET}', repeat('{SECRET}', 200000), 1)")
+    assert consumer.process.wait(30) == 1
+    text = consumer.log.read_text()
+    assert "message.max.bytes" in text and SECRET not in text
+    lines = text[: text.index("error: ")].splitlines()
+    assert lines and all({"time", "level", "event"} <= json.loads(line).keys() for line in lines)
+
+
+def test_what_the_server_says_about_a_value_is_not_repeated() -> None:
+    error = diagnose("22P02", f'invalid input syntax for type integer: "{SECRET}"')
+    assert SECRET not in str(error) and "22P02" in error.problem and error.hint
