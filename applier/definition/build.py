@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from applier.definition import query_tree, tree
 from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog, RelationInfo
-from applier.definition.compile import Compiler
+from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.grouping import Grouped, distinct, group
 from applier.definition.joins import (
@@ -31,6 +31,7 @@ from applier.definition.partners import RESULT, Asked, correlated, inward, keep,
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sources import Sources, check, inside_view
 from applier.definition.union import combine, meet
+from applier.definition.windows import over_windows, window_inputs
 from applier.plan.expr import Col, Expr, ValueType
 from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
 
@@ -121,13 +122,16 @@ class _Builder:
         keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conjuncts(query.where)]
-        wanted = [*targets, *(key for key, _ in keys), *(() if having is None else (having,))]
+        windowed = [flat(query.targets[i].expression) for i in window_inputs(query, targets)]
+        wanted = [*targets, *windowed, *(key for key, _ in keys), *(() if having is None else (having,))]
         frame = self._rows(levels, wanted, where)
-        if not query.aggregates:
-            compiler = self._compiler(frame)
-            return Built(frame.node, tuple(compiler.compile(t) for t in targets))
-        grouped = group(keys, targets, having, self._compiler(frame), frame.node, catalog=self._catalog)
-        return self._above(frame, grouped, targets, having)
+        below = frame.node, self._scope(frame)
+        if query.aggregates:
+            grouped = group(
+                keys, [*targets, *windowed], having, self._compiler(frame), frame.node, catalog=self._catalog
+            )
+            below = self._above(frame, grouped, having)
+        return over_windows(query, targets, below, flat, self._catalog)
 
     def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         """FROM and WHERE of the innermost query."""
@@ -159,17 +163,18 @@ class _Builder:
         test = [outer_part(inward(c, lambda var: var), outer) for c in conjuncts(partners.test)]
         return Asked(rows, (), tuple(test), partners.negated, partners.at)
 
-    def _above(
-        self, frame: Frame, grouped: Grouped, targets: Sequence[tree.Expression], having: tree.Expression | None
-    ) -> Built:
+    def _above(self, frame: Frame, grouped: Grouped, having: tree.Expression | None) -> tuple[Node, Scope]:
         node: Node = grouped.node(frame.node)
-        compiler = Compiler(self._catalog, grouped.scope(fields(node)))
+        scope = grouped.scope(fields(node))
         if having is not None:
-            node = Filter(node, compiler.compile(having))
-        return Built(node, tuple(compiler.compile(t) for t in targets))
+            node = Filter(node, Compiler(self._catalog, scope).compile(having))
+        return node, scope
+
+    def _scope(self, frame: Frame) -> Scope:
+        return lambda e: frame.column(e) if isinstance(e, tree.Var) else None
 
     def _compiler(self, frame: Frame) -> Compiler:
-        return Compiler(self._catalog, lambda e: frame.column(e) if isinstance(e, tree.Var) else None)
+        return Compiler(self._catalog, self._scope(frame))
 
     def _from(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         query = levels[-1]

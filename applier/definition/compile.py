@@ -60,6 +60,9 @@ class Compiler:
                 raise Refused(
                     Reason.CONSTRUCT, "an aggregate here", hint="aggregate in a subquery", token=expression.at
                 )
+            case tree.WindowOf():
+                hint = "compute it in a subquery of FROM"
+                raise Refused(Reason.CONSTRUCT, "a window function here", hint=hint, token=expression.at)
             case tree.Constant():
                 return self._constant(expression)
             case tree.Apply():

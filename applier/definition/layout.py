@@ -62,7 +62,7 @@ SPARE: dict[str, dict[str, Spare]] = {
         "canSetTag": _any(),
         "utilityStmt": _only("<>"),
         "resultRelation": _only("0"),
-        "hasWindowFuncs": _only("false", means="a window function", hint="group the rows instead"),
+        "hasWindowFuncs": _any(),
         "hasTargetSRFs": _only("false", means="a set-returning function in the select list", hint="unnest beforehand"),
         # Those that are taken stand in WHERE; any other is met where it stands.
         "hasSubLinks": _any(),
@@ -83,7 +83,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "returningList": _only("<>"),
         "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
         "groupingSets": _only("<>", means="GROUPING SETS, CUBE or ROLLUP", hint="make one stream table per grouping"),
-        "windowClause": _only("<>", means="a window", hint="group the rows instead"),
         "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
@@ -150,6 +149,19 @@ SPARE: dict[str, dict[str, Spare]] = {
         "nulls_first": _any(),
         "hashable": _any(),
     },
+    "WINDOWCLAUSE": {
+        "name": _any(),
+        "refname": _any(),
+        "runCondition": _only("<>", since=15, until=16),
+        # Which function compares an offset follows from the types; so does the order it assumes.
+        "startInRangeFunc": _any(),
+        "endInRangeFunc": _any(),
+        "inRangeColl": _any(),
+        "inRangeAsc": _any(),
+        "inRangeNullsFirst": _any(),
+        "copiedOrder": _any(),
+    },
+    "WINDOWFUNC": {"runCondition": _only("<>", since=17), "winagg": _any()},
     "VAR": {
         # Which outer joins may make it NULL: the builder sees that in FROM itself.
         "varnullingrels": _any(since=16),
@@ -203,7 +215,6 @@ SPARE: dict[str, dict[str, Spare]] = {
 }
 
 UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
-    "WINDOWFUNC": ("a window function", "group the rows instead"),
     "GROUPINGFUNC": ("GROUPING()", "make one stream table per grouping"),
     "ARRAYCOERCEEXPR": ("a cast of an array", "store the column in the type you need"),
     "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),

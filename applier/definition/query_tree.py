@@ -116,6 +116,18 @@ class SortItem:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowClause:
+    """A window by its number: partition, order and frame; `options` are the bits of FRAMEOPTION_*."""
+
+    number: int
+    partition: tuple[GroupItem, ...]
+    order: tuple[SortItem, ...]
+    options: int
+    start: Expression | None
+    end: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """LIMIT and OFFSET as written; None is all, and none."""
 
@@ -192,6 +204,7 @@ class Query:
     distinct_on: bool = False
     order: tuple[SortItem, ...] = ()
     limit: Limit | None = None
+    windows: tuple[WindowClause, ...] = ()
 
     @property
     def aggregates(self) -> bool:

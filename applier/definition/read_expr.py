@@ -70,6 +70,8 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return _any_of(fields, major)
         case "AGGREF":
             return _aggregate(fields, major)
+        case "WINDOWFUNC":
+            return _window_function(fields, major)
         case "PARAM":
             return _subquery_column(fields)
         case "SUBLINK":
@@ -257,6 +259,21 @@ def _aggregate(fields: Fields, major: int) -> tree.AggregateOf:
         ),
         distinct=tuple(clause.equality for clause in distinct),
         filter=None if condition is None else read_expression(condition, major),
+        at=fields.location(),
+    )
+
+
+def _window_function(fields: Fields, major: int) -> tree.WindowOf:
+    kept = fields.optional("aggfilter")
+    return tree.WindowOf(
+        function=fields.integer("winfnoid"),
+        type=fields.integer("wintype"),
+        collation=fields.integer("wincollid"),
+        input_collation=fields.integer("inputcollid"),
+        window=fields.integer("winref"),
+        star=fields.flag("winstar"),
+        args=_expressions(fields, "args", major),
+        filter=None if kept is None else read_expression(kept, major),
         at=fields.location(),
     )
 

@@ -66,6 +66,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         distinct_on=fields.flag("hasDistinctOn"),
         order=tuple(_sort(n, major) for n in fields.nodes("sortClause")),
         limit=_limit(fields, major),
+        windows=tuple(_window(n, major) for n in fields.nodes("windowClause")),
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
     fields.done()
@@ -287,6 +288,23 @@ def _sort(node: Node, major: int) -> query_tree.SortItem:
     item = query_tree.SortItem(fields.integer("tleSortGroupRef"), fields.integer("sortop"), fields.flag("nulls_first"))
     fields.done()
     return item
+
+
+def _window(node: Node, major: int) -> query_tree.WindowClause:
+    if node.kind != "WINDOWCLAUSE":
+        raise unknown(f"a {node.kind} node in WINDOW")
+    fields = Fields(node, major)
+    start, end = fields.optional("startOffset"), fields.optional("endOffset")
+    clause = query_tree.WindowClause(
+        number=fields.integer("winref"),
+        partition=tuple(_group(n, major) for n in fields.nodes("partitionClause")),
+        order=tuple(_sort(n, major) for n in fields.nodes("orderClause")),
+        options=fields.integer("frameOptions"),
+        start=None if start is None else read_expression(start, major),
+        end=None if end is None else read_expression(end, major),
+    )
+    fields.done()
+    return clause
 
 
 def _limit(fields: Fields, major: int) -> query_tree.Limit | None:

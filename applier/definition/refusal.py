@@ -34,6 +34,8 @@ class Reason(Enum):
     """A GROUP BY key whose equality Spark does not share with PostgreSQL."""
     ORDER = "undecided_order"
     """Which rows come first is left open, or decided by an order that Spark does not share."""
+    FRAME = "unsupported_frame"
+    """A window frame that Spark cannot be made to compute exactly."""
     VOLATILE = "volatile_function"
     """Two evaluations may differ, so there is no one right content."""
     CURRENT_TIME = "current_time"

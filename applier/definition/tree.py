@@ -209,6 +209,21 @@ class AggregateOf:
     at: int | None = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class WindowOf:
+    """A window function or an aggregate over a window, which is named by its number in the query."""
+
+    function: int
+    type: int
+    collation: int
+    input_collation: int
+    window: int
+    star: bool
+    args: tuple[Expression, ...]
+    filter: Expression | None
+    at: int | None = field(compare=False)
+
+
 Expression = (
     Var
     | Constant
@@ -226,6 +241,7 @@ Expression = (
     | Extreme
     | AnyOf
     | AggregateOf
+    | WindowOf
 )
 
 
@@ -248,6 +264,8 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return (() if subject is None else (subject,)) + whens + (default,)
         case AnyOf(subject=subject, elements=elements):
             return (subject, *elements)
+        case WindowOf(args=args, filter=kept):
+            return args if kept is None else (*args, kept)
         case _:
             assert_never(expression)
 
@@ -282,6 +300,9 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
         case AnyOf():
             elements = tuple(change(element) for element in expression.elements)
             return replace(expression, subject=change(expression.subject), elements=elements)
+        case WindowOf():
+            kept = None if expression.filter is None else change(expression.filter)
+            return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
         case _:
             assert_never(expression)
 
@@ -292,6 +313,8 @@ def collation(expression: Expression) -> int:
         case (
             Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme() | AggregateOf()
         ):
+            return expression.collation
+        case WindowOf():
             return expression.collation
         case NullIf():
             return collation(expression.equality.args[0])

@@ -19,7 +19,21 @@ from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.union_all import add, add_changes
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Repeat, Scan, SemiJoin, TopK, UnionAll
+from applier.operators.window import delta_window, snapshot_window
+from applier.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Repeat,
+    Scan,
+    SemiJoin,
+    TopK,
+    UnionAll,
+    Window,
+)
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -41,6 +55,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return add([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
             return snapshot_top_k(node, snapshot(node.input, side, inputs))
+        case Window():
+            return snapshot_window(node, snapshot(node.input, side, inputs))
         case _:
             assert_never(node)
 
@@ -66,14 +82,16 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             if isinstance(node, SemiJoin):
                 return delta_semi_join(node, left, right, small=inputs.small)
             return delta_outer_join(node, left, right, small=inputs.small)
-        case Aggregate() | TopK():
+        case Aggregate() | TopK() | Window():
             below = delta(node.input, inputs)
             if below is None:
                 return None
             before = snapshot(node.input, Side.BEFORE, inputs)
             if isinstance(node, Aggregate):
                 return delta_aggregate(node, before, below, small=inputs.small)
-            return delta_top_k(node, before, below, small=inputs.small)
+            if isinstance(node, TopK):
+                return delta_top_k(node, before, below, small=inputs.small)
+            return delta_window(node, before, below, small=inputs.small)
         case UnionAll():
             return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:

@@ -34,11 +34,13 @@ from applier.plan.nodes import (
     StreamPlan,
     TopK,
     UnionAll,
+    Window,
     fields,
     inputs,
     row_key,
 )
 from applier.plan.order import SortKey
+from applier.plan.window import Bound, Frame, WindowCall
 
 _INDENT = "  "
 
@@ -83,6 +85,9 @@ def describe(node: Node) -> str:
             return f"Repeat {render(node.times)} times"
         case TopK():
             return f"TopK {_places(node)}{_partition(node.keys)}{_order(node.order)}"
+        case Window():
+            calls = ", ".join(render_window(call) for call in node.calls)
+            return f"Window of {calls}"
         case _:
             assert_never(node)
 
@@ -131,6 +136,9 @@ def delta_strategy(node: Node) -> str:
             scope = "of touched partitions" if node.keys else "of the whole input"
             open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
             return f"first rows {scope} before and after{open_end}"
+        case Window():
+            scope = f"partitions of {', '.join(map(render, node.keys))} touched" if node.keys else "the whole input"
+            return f"{scope}, before and after"
         case _:
             assert_never(node)
 
@@ -181,6 +189,25 @@ def _constant(const: Const) -> str:
             return "'" + text.replace("'", "''") + "'"
         case value:
             return str(value)
+
+
+def render_window(call: WindowCall) -> str:
+    """One window function with its frame."""
+    name = f"{call.name}({', '.join(render(arg) for arg in call.args)})"
+    text = name if call.aggregate is None else render_call(call.aggregate)
+    rows = "" if call.frame is None else f" over {_frame(call.frame)}"
+    return f"{text}{rows}{_partition(call.partition)}{_order(call.order)}"
+
+
+def _frame(frame: Frame) -> str:
+    ends = (_bound(frame.start), _bound(frame.end))
+    rest = " except the current row" if frame.without_current else ""
+    return f"{frame.mode.value.lower()} {ends[0]} to {ends[1]}{rest}"
+
+
+def _bound(bound: Bound) -> str:
+    kind = bound.kind.value.lower()
+    return kind if bound.offset is None else f"{_constant(bound.offset)} {kind}"
 
 
 def render_call(call: AggregateCall) -> str:

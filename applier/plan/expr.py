@@ -5,7 +5,7 @@ A closed union. What is not in it cannot be in a plan, so nothing is ever evalua
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -182,17 +182,22 @@ class AggregateCall:
 
 def shift(expr: Expr, by: int) -> Expr:
     """The same expression over an input whose columns moved up by that many places."""
+    return renumber(expr, lambda ordinal: ordinal + by)
+
+
+def renumber(expr: Expr, place: Callable[[int], int]) -> Expr:
+    """The same expression over an input whose columns are elsewhere."""
     match expr:
         case Col():
-            return replace(expr, ordinal=expr.ordinal + by)
+            return replace(expr, ordinal=place(expr.ordinal))
         case Const():
             return expr
         case Call() | BoolOp() | Coalesce():
-            return replace(expr, args=tuple(shift(arg, by) for arg in expr.args))
+            return replace(expr, args=tuple(renumber(arg, place) for arg in expr.args))
         case NullTest() | Widen():
-            return replace(expr, arg=shift(expr.arg, by))
+            return replace(expr, arg=renumber(expr.arg, place))
         case Case():
-            branches = tuple((shift(condition, by), shift(result, by)) for condition, result in expr.branches)
-            return replace(expr, branches=branches, default=shift(expr.default, by))
+            branches = tuple((renumber(when, place), renumber(then, place)) for when, then in expr.branches)
+            return replace(expr, branches=branches, default=renumber(expr.default, place))
         case _:
             assert_never(expr)

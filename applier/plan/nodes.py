@@ -15,6 +15,7 @@ from typing import assert_never
 
 from applier.plan.expr import AggregateCall, Col, Expr, ValueType, Widen, nullable
 from applier.plan.order import SortKey, fixed_columns
+from applier.plan.window import WindowCall
 from shared_schema.table_schema import TableId
 
 
@@ -133,7 +134,19 @@ class Repeat:
     times: Expr
 
 
-Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK | Repeat
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The input's columns, then one column per call.
+
+    `keys` are in the partition of every call: what happens to rows with other values of them is of no concern.
+    """
+
+    input: Node
+    keys: tuple[Expr, ...]
+    calls: tuple[WindowCall, ...]
+
+
+Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK | Window | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +162,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan():
             return ()
-        case (
-            Filter(input=child)
-            | Project(input=child)
-            | Aggregate(input=child)
-            | TopK(input=child)
-            | Repeat(input=child)
-        ):
-            return (child,)
+        case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat():
+            return (node.input,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
         case UnionAll(branches=branches):
@@ -195,6 +202,8 @@ def fields(node: Node) -> tuple[Field, ...]:
             return left + _with_null(fields(node.right))
         case Aggregate():
             return tuple(_field(e) for e in node.keys) + tuple(Field(c.type, c.nullable) for c in node.calls)
+        case Window():
+            return fields(node.input) + tuple(Field(c.type, c.nullable) for c in node.calls)
         case UnionAll():
             columns = zip(*(fields(branch) for branch in node.branches), strict=True)
             return tuple(Field(column[0].type, any(f.nullable for f in column)) for column in columns)
@@ -215,7 +224,7 @@ def row_key(node: Node) -> tuple[int, ...] | None:
     match node:
         case Scan():
             return node.key
-        case Filter():
+        case Filter() | Window():
             return row_key(node.input)
         case Project():
             return _projected_key(row_key(node.input), node.exprs)

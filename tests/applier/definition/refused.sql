@@ -25,8 +25,41 @@ SELECT id FROM w7;
 -- name: recursive
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r;
 
--- name: window
-SELECT id, row_number() OVER (ORDER BY id) FROM customer;
+-- name: row_number_undecided
+SELECT id, row_number() OVER (ORDER BY name) FROM customer;
+
+-- name: rows_frame_undecided
+SELECT id, sum(credit) OVER (ORDER BY name ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: lag_undecided
+SELECT id, lag(name) OVER (PARTITION BY region ORDER BY born) FROM customer;
+
+-- name: two_numbers_of_equal_rows
+SELECT region, row_number() OVER (ORDER BY region) AS n, row_number() OVER (ORDER BY region DESC) AS m FROM customer;
+
+-- name: window_exclude_ties
+SELECT id, sum(credit) OVER (ORDER BY vip GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM customer;
+
+-- name: window_range_interval
+SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '1 day' PRECEDING AND CURRENT ROW) FROM orders;
+
+-- name: window_range_float
+SELECT id, count(*) OVER (ORDER BY score RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: window_empty_frame
+SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 2 FOLLOWING AND 1 FOLLOWING) FROM customer;
+
+-- name: window_frame_computed
+SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: ntile_computed
+SELECT id, ntile(1 + 1) OVER (ORDER BY id) FROM customer;
+
+-- name: window_sum_float
+SELECT id, sum(score) OVER (ORDER BY id) FROM customer;
+
+-- name: window_by_jsonb
+SELECT id, count(*) OVER (PARTITION BY notes) FROM customer;
 
 -- name: rollup
 SELECT region, count(*) FROM customer GROUP BY ROLLUP (region);

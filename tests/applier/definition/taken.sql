@@ -586,3 +586,91 @@ SELECT id FROM customer WHERE id IN (SELECT customer_id FROM orders ORDER BY amo
 
 -- name: limit_undecided
 SELECT id, name FROM customer ORDER BY id + 0 DESC LIMIT 3;
+
+-- name: window_rank
+SELECT id, region, row_number() OVER (PARTITION BY region ORDER BY credit DESC, id) AS rn,
+       rank() OVER (PARTITION BY region ORDER BY vip) AS rk, dense_rank() OVER (ORDER BY born) AS dr,
+       percent_rank() OVER (ORDER BY credit) AS pr, cume_dist() OVER (ORDER BY credit DESC NULLS LAST) AS cd,
+       ntile(3) OVER (ORDER BY id) AS nt
+FROM customer;
+
+-- name: window_values
+SELECT id, lag(amount) OVER w AS p, lead(amount, 2, 0) OVER w AS n, lag(state, 1, 'none') OVER w AS s,
+       first_value(amount) OVER w AS f, last_value(id) OVER w AS l, nth_value(amount, 2) OVER w AS n2,
+       last_value(state) OVER (PARTITION BY customer_id ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS e
+FROM orders WINDOW w AS (PARTITION BY customer_id ORDER BY id DESC);
+
+-- name: window_aggregates
+SELECT id, count(*) OVER () AS n, count(amount) OVER (PARTITION BY state) AS c, sum(quantity) OVER (PARTITION BY state) AS q,
+       sum(amount) OVER (PARTITION BY customer_id ORDER BY quantity) AS run, min(amount) OVER (PARTITION BY state) AS lo,
+       max(state) OVER (ORDER BY quantity) AS hi, min(placed) OVER (PARTITION BY customer_id) AS p, sum(id) OVER () AS s
+FROM orders;
+
+-- name: window_filter
+SELECT id, count(*) FILTER (WHERE amount > 0) OVER (PARTITION BY state) AS c,
+       sum(amount) FILTER (WHERE quantity > 1) OVER (ORDER BY id) AS s,
+       max(quantity) FILTER (WHERE state = 'open') OVER (PARTITION BY customer_id) AS m
+FROM orders;
+
+-- name: window_rows
+SELECT id, sum(amount) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s3,
+       count(*) OVER (PARTITION BY state ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS c,
+       max(quantity) OVER (ORDER BY id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) AS m,
+       min(quantity) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING) AS b,
+       count(*) OVER (ORDER BY id ROWS 0 PRECEDING) AS one
+FROM orders;
+
+-- name: window_range
+SELECT id, count(*) OVER (ORDER BY quantity RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c,
+       sum(amount) OVER (ORDER BY amount DESC RANGE BETWEEN 10.5 PRECEDING AND CURRENT ROW) AS s,
+       count(*) OVER (ORDER BY id RANGE BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING) AS f,
+       count(*) OVER (ORDER BY quantity DESC NULLS LAST RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS d,
+       sum(quantity) OVER (ORDER BY state, quantity RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS t
+FROM orders;
+
+-- name: window_range_extremes
+SELECT weight, count(*) OVER (ORDER BY weight RANGE BETWEEN 9223372036854775807 PRECEDING AND 4611686018427387904 FOLLOWING) AS c
+FROM log;
+
+-- name: window_groups
+SELECT id, sum(amount) OVER (ORDER BY quantity GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s,
+       count(*) OVER (PARTITION BY state ORDER BY quantity DESC GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) AS c,
+       max(amount) OVER (ORDER BY state, quantity GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS m
+FROM orders;
+
+-- name: window_exclude_current_row
+SELECT id, sum(amount) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS s,
+       count(*) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW) AS c,
+       max(quantity) OVER (PARTITION BY state ORDER BY id ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING EXCLUDE CURRENT ROW) AS m,
+       min(quantity) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND CURRENT ROW EXCLUDE CURRENT ROW) AS z,
+       sum(quantity) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING EXCLUDE CURRENT ROW) AS b
+FROM orders;
+
+-- name: window_over_groups
+SELECT region, sum(credit) AS total, rank() OVER (ORDER BY sum(credit) DESC NULLS LAST) AS r,
+       sum(count(*)) OVER (ORDER BY region) AS running
+FROM customer GROUP BY region HAVING count(*) > 1;
+
+-- name: window_in_expression
+SELECT o.id, o.amount - coalesce(lag(o.amount) OVER (PARTITION BY c.id ORDER BY o.id), 0) AS step, c.name
+FROM orders o JOIN customer c ON c.id = o.customer_id;
+
+-- name: window_filtered_above
+SELECT id, name FROM (SELECT id, name, row_number() OVER (PARTITION BY region ORDER BY born DESC, id) AS n FROM customer) t
+WHERE n <= 2;
+
+-- name: window_of_equal_rows
+SELECT region, row_number() OVER (ORDER BY region) AS n FROM customer;
+
+-- name: window_distinct
+SELECT DISTINCT region, count(*) OVER (PARTITION BY region) AS n FROM customer;
+
+-- name: window_limit
+SELECT id, rank() OVER (ORDER BY quantity) AS r FROM orders ORDER BY rank() OVER (ORDER BY quantity), id LIMIT 5;
+
+-- name: window_no_columns
+SELECT count(*) OVER () AS n FROM log;
+
+-- name: window_first_of_peers
+SELECT customer_id, state, first_value(customer_id) OVER (ORDER BY customer_id) AS f,
+       last_value(customer_id) OVER (PARTITION BY customer_id) AS l FROM orders;

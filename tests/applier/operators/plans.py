@@ -32,9 +32,11 @@ from applier.plan.nodes import (
     SemiJoin,
     TopK,
     UnionAll,
+    Window,
     fields,
 )
 from applier.plan.order import SortKey
+from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall, WindowFunction
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -131,11 +133,36 @@ def top_rows(draw: st.DrawFn, child: Node) -> Node:
 
 
 @st.composite
+def windows(draw: st.DrawFn, child: Node) -> Node:
+    """Functions of peers and of places over an order of all columns: ties are between equal rows only."""
+    every = [Col(i, f.type, f.nullable) for i, f in enumerate(fields(child))]
+    keys = tuple(draw(st.lists(st.sampled_from(every), max_size=1)))
+    order = draw(st.permutations([c for c in every if c not in keys]))
+    sorts = tuple(SortKey(c, draw(st.booleans()), draw(st.booleans())) for c in order)
+    ends = [Bound(BoundKind.CURRENT), Bound(BoundKind.LAST), Bound(BoundKind.FOLLOWING, Const(1, BIG))]
+    start = Bound(BoundKind.PRECEDING, Const(draw(st.integers(0, 2)), BIG))
+    frame = Frame(draw(st.sampled_from([FrameMode.ROWS, FrameMode.GROUPS])), start, draw(st.sampled_from(ends)))
+    argument = draw(st.sampled_from(every))
+    calls = [
+        WindowCall(WindowFunction.RANK, (), BIG, keys, sorts),
+        WindowCall(
+            WindowFunction.AGGREGATE, (), BIG, keys, sorts, frame, AggregateCall("count(any)", (argument,), BIG)
+        ),
+        WindowCall(WindowFunction.LAG, (argument, Const(1, INT)), argument.type, keys, sorts),
+        WindowCall(WindowFunction.RANK, (), BIG, (), sorts[:1]),
+    ]
+    asked = tuple(draw(st.lists(st.sampled_from(calls), min_size=1, unique=True)))
+    return Window(child, keys if calls[-1] not in asked else (), asked)
+
+
+@st.composite
 def plans(draw: st.DrawFn, depth: int = 3) -> Node:
     if depth == 0:
         return scan(draw(st.sampled_from(TABLES)))
     kind = draw(
-        st.sampled_from(["scan", "filter", "project", "join", "outer", "semi", "aggregate", "repeat", "union", "top"])
+        st.sampled_from(
+            ["scan", "filter", "project", "join", "outer", "semi", "aggregate", "repeat", "union", "top", "window"]
+        )
     )
     child = draw(plans(depth=depth - 1))
     match kind:
@@ -163,6 +190,8 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
         case "repeat":
             counted = Aggregate(child, tuple(_columns(child, INT)[:2]), (AggregateCall("count()", (), BIG, False),))
             return Repeat(counted, Col(len(fields(counted)) - 1, BIG, False))
+        case "window":
+            return draw(windows(child))
         case "top":
             return draw(top_rows(child))
         case "union":
@@ -192,6 +221,8 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return Counter({a: n for a, n in left.items() if any(_partners(node, a, b) for b in right) != node.anti})
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
+        case Window():
+            return over_windows(node, evaluate(node.input, tables))
         case TopK():
             return _top_k(node, evaluate(node.input, tables))
         case UnionAll():
@@ -249,8 +280,12 @@ def sort_value(order: tuple[SortKey, ...], row: Row) -> tuple[Any, ...]:
     for key in order:
         v = value(key.expr, row)
         null = (v is None) != key.nulls_first
-        found.append((null, 0 if v is None else -v if key.descending else v))
+        found.append((null, 0 if v is None else _falling(v) if key.descending else v))
     return tuple(found)
+
+
+def _falling(v: Any) -> Any:
+    return (*(-ord(c) for c in v), 1) if isinstance(v, str) else -v
 
 
 def _top_k(node: TopK, bag: Bag) -> Bag:
@@ -263,6 +298,59 @@ def _top_k(node: TopK, bag: Bag) -> Bag:
             taken += [r for r in members[last:] if sort_value(node.order, r) == sort_value(node.order, taken[-1])]
         out.update(taken)
     return out
+
+
+def over_windows(node: Window, bag: Bag) -> Bag:
+    every = sorted(bag.elements(), key=repr)
+    values: list[Row] = [()] * len(every)
+    for call in node.calls:
+        found: dict[Row, list[int]] = {}
+        for i, row in enumerate(every):
+            found.setdefault(tuple(value(k, row) for k in call.partition), []).append(i)
+        for partition in found.values():
+            partition.sort(key=lambda i: sort_value(call.order, every[i]))
+            members = [every[i] for i in partition]
+            places = [sort_value(call.order, row) for row in members]
+            for place, i in enumerate(partition):
+                values[i] += (_window_value(call, members, places, place),)
+    return Counter(row + own for row, own in zip(every, values, strict=True))
+
+
+def _window_value(call: WindowCall, members: list[Row], places: list[tuple[Any, ...]], i: int) -> Any:
+    match call.function:
+        case WindowFunction.ROW_NUMBER:
+            return i + 1
+        case WindowFunction.RANK:
+            return places.index(places[i]) + 1
+        case WindowFunction.LAG:
+            return value(call.args[0], members[i - 1]) if i else None
+    assert call.aggregate is not None
+    return _call(call.aggregate, [members[j] for j in _in_frame(call, places, i)])
+
+
+def _in_frame(call: WindowCall, places: list[tuple[Any, ...]], i: int) -> list[int]:
+    """Which rows are in the frame of row i, by counting from it: rows, or groups of peers."""
+    frame = call.frame
+    assert frame is not None
+    groups = sorted(set(places))
+    at = list(range(len(places))) if frame.mode is FrameMode.ROWS else [groups.index(p) for p in places]
+    low, high = (_reach(bound, len(places)) for bound in (frame.start, frame.end))
+    inside = [j for j in range(len(places)) if low <= at[j] - at[i] <= high]
+    return [j for j in inside if j != i or not frame.without_current]
+
+
+def _reach(bound: Bound, far: int) -> int:
+    size = bound.offset.value if bound.offset is not None else 0
+    assert isinstance(size, int)
+    match bound.kind:
+        case BoundKind.FIRST:
+            return -far
+        case BoundKind.PRECEDING:
+            return -size
+        case BoundKind.LAST:
+            return far
+        case _:
+            return size
 
 
 def _aggregate(node: Aggregate, bag: Bag) -> Bag:

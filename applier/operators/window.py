@@ -1,0 +1,154 @@
+"""Δ(ω(A)) = ω(A'_K) − ω(A_K), K = the values that ΔA has of what all calls partition by.
+
+Every touched partition anew, before and after: see `partitions`. Where a call has no PARTITION BY, or the calls have
+nothing in common there, that is the whole input. Rows whose values stay cancel out within the
+query. Reads the input's trace before the window, restricted to K; keeps no state.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from applier.expressions.aggregate_entry import Additive, OfSet
+from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.emit import spark_sql
+from applier.expressions.literals import literal
+from applier.operators.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
+from applier.plan.expr import AggregateCall, Const, ValueType
+from applier.plan.nodes import Window, fields
+from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall
+from applier.zset import column_names, select
+from shared_schema.pg_types import PgType
+
+BOTH_EXTREMES = {"min": "least", "max": "greatest"}
+"""How the extremes of two parts of a frame become one."""
+_ONE = Const(1, ValueType(PgType(20, -1, "int8", "bigint"), "bigint"))
+_LAST_BEFORE, _FIRST_AFTER = Bound(BoundKind.PRECEDING, _ONE), Bound(BoundKind.FOLLOWING, _ONE)
+
+
+def snapshot_window(node: Window, zset: str) -> str:
+    """ω of a whole Z-set."""
+    return _computed(node, rows_once(fields(node.input), zset))
+
+
+def delta_window(node: Window, before: str, delta: str, *, small: bool) -> str:
+    """ω(A'_K) − ω(A_K)."""
+    rows = touched_rows(fields(node.input), node.keys, before, delta, small=small)
+    return changes_only(fields(node), _computed(node, rows))
+
+
+def _computed(node: Window, rows: str) -> str:
+    calls = [_Call(call, f"__group{i}") for i, call in enumerate(node.calls)]
+    groups = [call.numbered() for call in calls if call.counts_groups]
+    if groups:
+        rows = f"SELECT *, {', '.join(groups)} FROM ({rows})"
+    texts = [f"CAST({call.text()} AS {of.type.spark})" for call, of in zip(calls, node.calls, strict=True)]
+    return select([*column_names(len(fields(node.input))), *texts], SIDE, f"({rows})")
+
+
+class _Call:
+    """One call as Spark SQL."""
+
+    def __init__(self, call: WindowCall, group: str) -> None:
+        self._call = call
+        self._group = group
+        self._keys = [spark_sql(key) for key in call.partition]
+        self._order = [sort_text(key) for key in call.order]
+
+    @property
+    def counts_groups(self) -> bool:
+        """Whether the frame counts groups of peers."""
+        return self._call.frame is not None and self._call.frame.mode is FrameMode.GROUPS
+
+    def numbered(self) -> str:
+        """Groups of peers are numbered first: an offset in groups is then a range of those numbers."""
+        return f"dense_rank() {over(self._keys, self._order)} AS {self._group}"
+
+    def text(self) -> str:
+        """The function with its OVER clause."""
+        call = self._call
+        args = [spark_sql(arg) for arg in call.args]
+        if call.frame is None:
+            return f"{call.function.value}({', '.join(args)}) {over(self._keys, self._order or ['1'])}"
+        if call.aggregate is None:
+            return f"{call.function.value}({', '.join(args)}) {self._over(call.frame)}"
+        parts = _around(call.frame) if call.frame.without_current else [call.frame]
+        return self._aggregate(call.aggregate, [self._over(part) for part in parts])
+
+    def _aggregate(self, call: AggregateCall, parts: list[str]) -> str:
+        """The aggregate over what lies in all parts of the frame together."""
+        entry, args = AGGREGATES[call.signature], [spark_sql(arg) for arg in call.args]
+        conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
+        conditions += [f"{arg} IS NOT NULL" for arg in args] if entry.skips_null else []
+        counted = " AND ".join(conditions) or "true"
+        match entry.form:
+            case Additive():
+                n = _summed([f"count(if({counted}, 1, NULL)) {part}" for part in parts], "bigint")
+                sums = []
+                for one in entry.form.sums(call):
+                    value = f"if({counted}, CAST({one.text.format(*args)} AS {one.type}), NULL)"
+                    sums.append(_summed([f"sum({value}) {part}" for part in parts], one.type))
+                return entry.form.result(call).format(*sums, n=n)
+            case OfSet():
+                value = entry.form.text.format(f"if({counted}, {args[0]}, NULL)")
+                texts = [f"{value} {part}" for part in parts]
+                if len(texts) < 2:
+                    return texts[0] if texts else "NULL"
+                return f"{BOTH_EXTREMES[call.signature.partition('(')[0]]}({', '.join(texts)})"
+            case _:
+                raise AssertionError("an aggregate of a list over a window")
+
+    def _over(self, frame: Frame) -> str:
+        if frame.whole:
+            # The order is kept for whoever asks which row is first.
+            order = self._order
+        elif frame.mode is FrameMode.GROUPS:
+            order = [f"{self._group} ASC"]
+        else:
+            order = self._measured() if frame.mode is FrameMode.RANGE and _has_offset(frame) else self._order
+        if not order:
+            return over(self._keys, ())
+        bounds = f"{_bound(frame.start, frame.mode)} AND {_bound(frame.end, frame.mode)}"
+        mode = "ROWS" if frame.whole or frame.mode is FrameMode.ROWS else "RANGE"
+        return over(self._keys, order, f"{mode} BETWEEN {bounds}")
+
+    def _measured(self) -> list[str]:
+        """The one sort key in the type of the offsets, in which nothing overflows."""
+        frame, (key,) = self._call.frame, self._call.order
+        offsets = [b.offset for b in (frame.start, frame.end) if b.offset is not None] if frame else []
+        written = sort_text(key).removeprefix(spark_sql(key.expr))
+        return [f"CAST({spark_sql(key.expr)} AS {offsets[0].type.spark}){written}"]
+
+
+def _summed(texts: list[str], spark: str) -> str:
+    total = " + ".join(f"coalesce({text}, CAST(0 AS {spark}))" for text in texts)
+    return f"CAST({total or '0'} AS {spark})"
+
+
+def _has_offset(frame: Frame) -> bool:
+    return frame.start.offset is not None or frame.end.offset is not None
+
+
+def _around(frame: Frame) -> list[Frame]:
+    """A frame of rows without its own row: what lies before it and what lies after it, where there is anything."""
+    found = []
+    if frame.start.kind in (BoundKind.FIRST, BoundKind.PRECEDING):
+        reaches = frame.end.kind is not BoundKind.PRECEDING
+        found.append(Frame(frame.mode, frame.start, _LAST_BEFORE if reaches else frame.end))
+    if frame.end.kind in (BoundKind.FOLLOWING, BoundKind.LAST):
+        reaches = frame.start.kind is not BoundKind.FOLLOWING
+        found.append(Frame(frame.mode, _FIRST_AFTER if reaches else frame.start, frame.end))
+    return found
+
+
+def _bound(bound: Bound, mode: FrameMode) -> str:
+    match bound.kind:
+        case BoundKind.FIRST | BoundKind.CURRENT | BoundKind.LAST:
+            return str(bound.kind.value)
+        case BoundKind.PRECEDING | BoundKind.FOLLOWING:
+            if bound.offset is None:
+                raise AssertionError("a bound without its offset")
+            offset = literal(bound.offset) if mode is FrameMode.RANGE else str(bound.offset.value)
+            return f"{offset} {bound.kind.value}"
+        case _:
+            assert_never(bound.kind)

@@ -1,0 +1,128 @@
+"""Window functions of a plan: what is computed over which rows around a row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from applier.plan.expr import AggregateCall, Const, Expr, SortKey, ValueType
+
+
+class WindowFunction(Enum):
+    """What Spark computes over a window exactly as PostgreSQL does."""
+
+    ROW_NUMBER = "row_number"
+    RANK = "rank"
+    DENSE_RANK = "dense_rank"
+    PERCENT_RANK = "percent_rank"
+    CUME_DIST = "cume_dist"
+    NTILE = "ntile"
+    LAG = "lag"
+    LEAD = "lead"
+    FIRST_VALUE = "first_value"
+    LAST_VALUE = "last_value"
+    NTH_VALUE = "nth_value"
+    AGGREGATE = "aggregate"
+
+
+OF_PEERS = frozenset(
+    {WindowFunction.RANK, WindowFunction.DENSE_RANK, WindowFunction.PERCENT_RANK, WindowFunction.CUME_DIST}
+)
+"""The same for all rows that are equal in the order."""
+OF_PLACES = frozenset({WindowFunction.ROW_NUMBER, WindowFunction.NTILE, WindowFunction.LAG, WindowFunction.LEAD})
+"""Decided by a row's exact place; the frame does not matter to them, nor to those of peers."""
+OF_FRAME_ROWS = frozenset({WindowFunction.FIRST_VALUE, WindowFunction.LAST_VALUE, WindowFunction.NTH_VALUE})
+"""The value of one row of the frame."""
+_NEVER_NULL = OF_PEERS | {WindowFunction.ROW_NUMBER, WindowFunction.NTILE}
+
+
+class FrameMode(Enum):
+    """What an offset counts: rows, values of the one sort key, or groups of peers."""
+
+    ROWS = "ROWS"
+    RANGE = "RANGE"
+    GROUPS = "GROUPS"
+
+
+class BoundKind(Enum):
+    """Where a frame begins or ends, from the first to the last."""
+
+    FIRST = "UNBOUNDED PRECEDING"
+    PRECEDING = "PRECEDING"
+    CURRENT = "CURRENT ROW"
+    FOLLOWING = "FOLLOWING"
+    LAST = "UNBOUNDED FOLLOWING"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a frame; `offset` for PRECEDING and FOLLOWING only."""
+
+    kind: BoundKind
+    offset: Const | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows around a row; `without_current` leaves out the row itself."""
+
+    mode: FrameMode
+    start: Bound
+    end: Bound
+    without_current: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row of the partition is in the frame of every row."""
+        unbounded = self.start.kind is BoundKind.FIRST and self.end.kind is BoundKind.LAST
+        return unbounded and not self.without_current
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """One window function over the rows that share the values of `partition`, in this order.
+
+    `frame` is None where none matters. An aggregate has its arguments in `aggregate`, and no others.
+    """
+
+    function: WindowFunction
+    args: tuple[Expr, ...]
+    type: ValueType
+    partition: tuple[Expr, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    frame: Frame | None = None
+    aggregate: AggregateCall | None = None
+
+    def over(self, change: Callable[[Expr], Expr]) -> WindowCall:
+        """The same call with every expression changed."""
+        return replace(
+            self,
+            args=tuple(change(arg) for arg in self.args),
+            partition=tuple(change(key) for key in self.partition),
+            order=tuple(replace(key, expr=change(key.expr)) for key in self.order),
+            aggregate=None if self.aggregate is None else _changed(self.aggregate, change),
+        )
+
+    def inputs(self) -> Iterator[Expr]:
+        """Everything the call looks at."""
+        yield from (*self.args, *self.partition, *(key.expr for key in self.order))
+        if self.aggregate is not None:
+            yield from self.aggregate.args
+            if self.aggregate.filter is not None:
+                yield self.aggregate.filter
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.function.value if self.aggregate is None else self.aggregate.signature.partition("(")[0]
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value may be NULL."""
+        return self.function not in _NEVER_NULL if self.aggregate is None else self.aggregate.nullable
+
+
+def _changed(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCall:
+    kept = None if call.filter is None else change(call.filter)
+    return replace(call, args=tuple(change(arg) for arg in call.args), filter=kept)
