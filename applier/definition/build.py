@@ -22,14 +22,15 @@ from applier.definition.joins import (
     conditions,
     conjuncts,
     join,
+    nothing,
     outer_join,
-    refuse_empty,
     spread,
 )
 from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
-from applier.definition.sources import Sources, check, inside_view
+from applier.definition.rowsets import check_on_true, leans, leans_on, unfold, written
+from applier.definition.sources import Sources, check, inside_view, members
 from applier.definition.union import combine, meet
 from applier.definition.windows import over_windows, window_inputs
 from applier.plan.expr import Col, Expr, ValueType
@@ -183,7 +184,11 @@ class _Builder:
             for var in tree.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
-        refuse_empty(query)
+        for number in members(query.items):
+            for var in leans_on(query.entries[number - 1]):
+                for base in tree.variables(_Flattener(query.entries)(var)):
+                    _check_variable(base)
+                    reads.setdefault(base.entry, set()).add(base.number)
         return self._joined(query.items, where, lambda n: self._member(n, sorted(reads.get(n, ())), levels), query)
 
     def _joined(
@@ -202,11 +207,33 @@ class _Builder:
         def part(item: Unjoined) -> Frame:
             if isinstance(item, query_tree.EntryRef):
                 return Frame.of(member(item.entry))
+            if leans(item.right, query):
+                check_on_true(item.condition)
+                return lean(item.right, outer=True)(self._joined((item.left,), (), member, query))
             left, right = (self._joined((side,), (), member, query) for side in (item.left, item.right))
             return outer_join(item.kind, left, right, [flat(c) for c in conjuncts(item.condition)], compile_in)
 
+        def lean(item: query_tree.FromItem, *, outer: bool = False) -> Callable[[Frame], Frame]:
+            number = item.entry if isinstance(item, query_tree.EntryRef) else 0
+            return lambda frame: self._unfolded(frame, number, query, outer=outer)
+
         parts, on = spread(items)
-        return join([part(p) for p in parts], [*(flat(c) for c in on), *where], compile_in)
+        upright = [part(p) for p in parts if not leans(p, query)]
+        leaning = [lean(p) for p in parts if leans(p, query)]
+        return join(upright, [*(flat(c) for c in on), *where], compile_in, leaning)
+
+    def _unfolded(self, frame: Frame, number: int, query: query_tree.Query, *, outer: bool) -> Frame:
+        self._count()
+        entry = query.entries[number - 1]
+        if not isinstance(entry, query_tree.FunctionEntry):
+            raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
+        flat, compiler = _Flattener(query.entries), self._compiler(frame)
+        node = unfold(
+            frame.node, entry, [compiler.compile(flat(arg)) for arg in entry.args], self._catalog, outer=outer
+        )
+        width = len(fields(frame.node))
+        places = frame.ordinals | {(number, 1): width, (number, 2): width + 1}
+        return Frame(node, places, frame.entries | {number})
 
     def _member(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
         self._count()
@@ -215,6 +242,11 @@ class _Builder:
                 return self._relation(number, entry, reads)
             case query_tree.SubqueryEntry(query=query):
                 return self._subquery(number, query, reads, levels)
+            case query_tree.ValuesEntry() as entry:
+                return Member(number, written(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
+            case query_tree.FunctionEntry():
+                frame = self._unfolded(nothing(), number, levels[-1], outer=False)
+                return Member(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
             case query_tree.WithEntry(name=name, levels_up=up):
                 holders = levels[: len(levels) - up]
                 if not holders or name not in holders[-1].members:

@@ -23,7 +23,7 @@ from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.plan.expr import BoolOp, Call, Col, Expr, Logic, children, columns_read, shift
-from applier.plan.nodes import Filter, Join, Node, OuterJoin, fields
+from applier.plan.nodes import Filter, Join, Node, OuterJoin, Values, fields
 
 Compile = Callable[[tree.Expression, "Frame"], Expr]
 
@@ -131,18 +131,27 @@ class _Pending:
         return taken
 
 
-def join(parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: Compile) -> Frame:
-    """Join all members and apply all conditions."""
+Leaning = Callable[[Frame], Frame]
+"""A member of FROM that looks at those before it: the frame with it beside."""
+
+
+def join(
+    parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: Compile, leaning: Sequence[Leaning] = ()
+) -> Frame:
+    """Join all members and apply all conditions; those that lean on others come last, in the order of the text."""
     pending = _Pending(compile_in, [(c, frozenset(v.entry for v in tree.variables(c))) for c in where])
-    if len(parts) > 1:
+    if len(parts) > 1 or leaning:
         parts = [part.filtered(pending.take(part, part.entries)) for part in parts]
-    current, *rest = parts
+    current, *rest = parts or [nothing()]
     while rest:
         part = next((p for p in rest if _connected(current.entries, p.entries, pending)), rest[0])
         rest.remove(part)
         product = _product(current, part)
         equi, residual = split(pending.take(product, product.entries), len(fields(current.node)))
         current = replace(product, node=Join(current.node, part.node, equi, residual))
+    for lean in leaning:
+        current = lean(current)
+        current = current.filtered(pending.take(current, current.entries))
     return current.filtered([compile_in(condition, current) for condition, _ in pending.left])
 
 
@@ -222,7 +231,6 @@ def conjunction(parts: Sequence[Expr]) -> Expr:
     return BoolOp(Logic.AND, tuple(parts), parts[0].type)
 
 
-def refuse_empty(query: query_tree.Query) -> None:
-    """A query reads something."""
-    if not query.items:
-        raise Refused(Reason.CONSTRUCT, "an empty FROM", hint="read a table")
+def nothing() -> Frame:
+    """An empty FROM: one row without columns."""
+    return Frame(Values(((),), ()), {}, frozenset())

@@ -109,6 +109,14 @@ SPARE: dict[str, dict[str, Spare]] = {
         "inh": _only("false"),
         **_PERMISSIONS,
     },
+    "RANGETBLFUNCTION": {
+        "funccolcount": _only("1", means="a function of several columns in FROM", hint="store its rows in a table"),
+        "funccolnames": _only("<>", means="a function with a column list", hint="store its rows in a table"),
+        "funccoltypes": _any(),
+        "funccoltypmods": _any(),
+        "funccolcollations": _any(),
+        "funcparams": _any(),
+    },
     "ALIAS": {"colnames": _any()},
     "COMMONTABLEEXPR": {
         "aliascolnames": _any(),
@@ -231,9 +239,7 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
 """Node kinds we know and do not take, with the words a user knows them by; any other kind is an unknown tree."""
 
 RANGE_KINDS: dict[int, tuple[str, str]] = {
-    3: ("a function in FROM", "store its rows in a table"),
     4: ("XMLTABLE or JSON_TABLE", "store its rows in a table"),
-    5: ("VALUES", "store the rows in a table"),
     7: ("a transition table", "read a table"),
     8: ("an empty FROM", "read a table"),
 }

@@ -35,6 +35,25 @@ class WithEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesEntry:
+    """VALUES: its rows, and type and modifier of each column."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+    types: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionEntry:
+    """A function in FROM; of unnest the elements of the array, one by one."""
+
+    function: int
+    type: int
+    args: tuple[Expression, ...]
+    ordinality: bool
+    at: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinEntry:
     """The output of a join: what each of its columns stands for."""
 
@@ -48,7 +67,7 @@ class GroupEntry:
     columns: tuple[Expression, ...]
 
 
-RangeEntry = TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry
+RangeEntry = ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from applier.definition.fields import Fields, unknown
 from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
 from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
+from applier.definition.read_function import read_table_function
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
 _EXISTS, _ANY = 0, 2
-_RELATION, _SUBQUERY, _JOIN, _WITH, _GROUP = 0, 1, 2, 6, 9
+_RELATION, _SUBQUERY, _JOIN, _FUNCTION, _VALUES, _WITH, _GROUP = 0, 1, 2, 3, 5, 6, 9
 _LIMIT_COUNT, _LIMIT_TIES = 0, 1
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
@@ -234,12 +235,29 @@ def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tr
         return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major))
     if kind == _WITH:
         return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"))
+    if kind == _VALUES:
+        return _values(fields, major)
+    if kind == _FUNCTION:
+        return read_table_function(fields, major)
     if kind == _JOIN:
         _join_kind(fields.integer("jointype"))
         return query_tree.JoinEntry(tuple(read_expression(n, major) for n in fields.nodes("joinaliasvars")))
     if kind == _GROUP and major >= _GROUP_ENTRY_SINCE:
         return query_tree.GroupEntry(tuple(read_expression(n, major) for n in fields.nodes("groupexprs")))
     raise unknown(f"a range-table entry of kind {kind}")
+
+
+def _values(fields: Fields, major: int) -> query_tree.ValuesEntry:
+    rows = fields.tree("values_lists")
+    types, modifiers = fields.integers("coltypes"), fields.integers("coltypmods")
+    if not isinstance(rows, tuple) or len(types) != len(modifiers):
+        raise unknown("the form of VALUES")
+    read = []
+    for row in rows:
+        if not isinstance(row, tuple) or len(row) != len(types):
+            raise unknown("a row of VALUES")
+        read.append(tuple(read_expression(n, major) for n in row if isinstance(n, Node)))
+    return query_tree.ValuesEntry(tuple(read), tuple(zip(types, modifiers, strict=True)))
 
 
 def _skip(nodes: tuple[Node, ...], kind: str, major: int) -> None:

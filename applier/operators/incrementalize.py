@@ -18,7 +18,9 @@ from applier.operators.repeat import apply_repeat
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.top_k import delta_top_k, snapshot_top_k
+from applier.operators.unfold import apply_unfold
 from applier.operators.union_all import add, add_changes
+from applier.operators.values import written_rows
 from applier.operators.window import delta_window, snapshot_window
 from applier.plan.nodes import (
     Aggregate,
@@ -31,7 +33,9 @@ from applier.plan.nodes import (
     Scan,
     SemiJoin,
     TopK,
+    Unfold,
     UnionAll,
+    Values,
     Window,
 )
 
@@ -41,6 +45,10 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
     match node:
         case Scan():
             return snapshot_scan(node, side, inputs)
+        case Values():
+            return written_rows(node)
+        case Unfold():
+            return apply_unfold(node, snapshot(node.input, side, inputs))
         case Filter() | Project() | Repeat():
             return _linear(node, snapshot(node.input, side, inputs))
         case Join():
@@ -66,6 +74,11 @@ def delta(node: Node, inputs: Inputs) -> str | None:
     match node:
         case Scan():
             return delta_scan(node, inputs)
+        case Values():
+            return None
+        case Unfold():
+            unfolded = delta(node.input, inputs)
+            return None if unfolded is None else apply_unfold(node, unfolded)
         case Filter() | Project() | Repeat():
             below = delta(node.input, inputs)
             return None if below is None else _linear(node, below)

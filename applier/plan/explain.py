@@ -33,7 +33,9 @@ from applier.plan.nodes import (
     SemiJoin,
     StreamPlan,
     TopK,
+    Unfold,
     UnionAll,
+    Values,
     Window,
     fields,
     inputs,
@@ -65,6 +67,12 @@ def describe(node: Node) -> str:
     match node:
         case Scan():
             return f"Scan {node.table} reads {', '.join(node.columns) or 'no column'}"
+        case Values():
+            return f"Values {', '.join('(' + ', '.join(render(e) for e in row) + ')' for row in node.rows)}"
+        case Unfold():
+            kind = "UnfoldOuter" if node.outer else "Unfold"
+            number = " with its number" if node.ordinality else ""
+            return f"{kind} {node.function.value}({', '.join(render(arg) for arg in node.args)}){number}"
         case Filter():
             return f"Filter {render(node.predicate)}"
         case Project():
@@ -122,6 +130,10 @@ def delta_strategy(node: Node) -> str:
     match node:
         case Scan():
             return "change rows"
+        case Values():
+            return "none, it never changes"
+        case Unfold():
+            return "linear"
         case Filter() | Project() | UnionAll() | Repeat():
             return "linear"
         case Join():

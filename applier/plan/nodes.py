@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import assert_never
 
 from applier.plan.expr import AggregateCall, Col, Expr, ValueType, Widen, nullable
 from applier.plan.order import SortKey, fixed_columns
 from applier.plan.window import WindowCall
+from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
 
@@ -146,7 +148,53 @@ class Window:
     calls: tuple[WindowCall, ...]
 
 
-Node = Scan | Filter | Project | Join | OuterJoin | SemiJoin | Aggregate | UnionAll | TopK | Window | Repeat
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Rows written in the query: expressions without columns. One row of no column is an empty FROM."""
+
+    rows: tuple[tuple[Expr, ...], ...]
+    fields: tuple[Field, ...]
+
+
+class SetFunction(Enum):
+    """What makes a set out of one row."""
+
+    SERIES = "generate_series"
+    """Integers from the first argument to the second, by the third or 1; none when an argument is NULL."""
+    LISTED = "unnest"
+    """The arguments one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfold:
+    """Every input row once per member of its own set; then the member, with `ordinality` also its number from 1.
+
+    With `outer` a row whose set is empty stays, with NULLs.
+    """
+
+    input: Node
+    function: SetFunction
+    args: tuple[Expr, ...]
+    type: ValueType
+    ordinality: bool
+    outer: bool
+
+
+Node = (
+    Scan
+    | Values
+    | Unfold
+    | Filter
+    | Project
+    | Join
+    | OuterJoin
+    | SemiJoin
+    | Aggregate
+    | UnionAll
+    | TopK
+    | Window
+    | Repeat
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +208,9 @@ class StreamPlan:
 def inputs(node: Node) -> tuple[Node, ...]:
     """The direct inputs, left to right."""
     match node:
-        case Scan():
+        case Scan() | Values():
             return ()
-        case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat():
+        case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat() | Unfold():
             return (node.input,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
@@ -187,8 +235,10 @@ def scans(node: Node) -> Iterator[Scan]:
 def fields(node: Node) -> tuple[Field, ...]:
     """The output columns."""
     match node:
-        case Scan():
+        case Scan() | Values():
             return node.fields
+        case Unfold():
+            return fields(node.input) + _unfolded(node)
         case Filter() | TopK() | Repeat():
             return fields(node.input)
         case Project():
@@ -224,6 +274,10 @@ def row_key(node: Node) -> tuple[int, ...] | None:
     match node:
         case Scan():
             return node.key
+        case Values():
+            return () if len(node.rows) == 1 else None
+        case Unfold():
+            return _unfolded_key(node)
         case Filter() | Window():
             return row_key(node.input)
         case Project():
@@ -272,6 +326,21 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     if not node.full and set(right) <= {_bound(theirs) for _, theirs in node.equi}:
         return left
     return left + tuple(len(columns[0]) + i for i in right)
+
+
+def _unfolded(node: Unfold) -> tuple[Field, ...]:
+    listed = node.function is SetFunction.LISTED
+    value = Field(node.type, node.outer or (listed and any(nullable(arg) for arg in node.args)))
+    number = Field(ValueType(PgType(20, -1, "int8", "bigint"), "bigint"), node.outer)
+    return (value, number) if node.ordinality else (value,)
+
+
+def _unfolded_key(node: Unfold) -> tuple[int, ...] | None:
+    """The input's key and the number of the member, or the member itself where none repeats."""
+    key, width = row_key(node.input), len(fields(node.input))
+    if key is None or (node.function is SetFunction.LISTED and not node.ordinality):
+        return None
+    return (*key, width + 1 if node.ordinality else width)
 
 
 def _top_key(node: TopK) -> tuple[int, ...] | None:

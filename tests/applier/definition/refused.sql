@@ -105,15 +105,6 @@ SELECT id, (SELECT max(amount) FROM orders) AS top FROM customer;
 SELECT c.id, o.n
 FROM customer c, LATERAL (SELECT count(*) AS n FROM orders WHERE customer_id = c.id) o;
 
--- name: values
-SELECT v FROM (VALUES (1), (2)) t(v);
-
--- name: function_in_from
-SELECT g FROM generate_series(1, 3) g;
-
--- name: no_from
-SELECT 1 AS one;
-
 -- name: no_columns
 SELECT FROM customer;
 
@@ -329,3 +320,18 @@ SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
 
 -- name: order_by_unbounded_limit
 SELECT id FROM customer ORDER BY wealth, id LIMIT 3;
+
+-- name: function_in_from
+SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') g;
+
+-- name: unnest_of_column
+SELECT u FROM customer c, unnest(string_to_array(c.name, ',')) u;
+
+-- name: rows_from
+SELECT a, b FROM ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS t(a, b);
+
+-- name: left_join_function_on
+SELECT c.id, g FROM customer c LEFT JOIN generate_series(1, c.id) g ON g > 2;
+
+-- name: scalar_function_in_from
+SELECT a FROM abs(1) a;

@@ -674,3 +674,51 @@ SELECT count(*) OVER () AS n FROM log;
 -- name: window_first_of_peers
 SELECT customer_id, state, first_value(customer_id) OVER (ORDER BY customer_id) AS f,
        last_value(customer_id) OVER (PARTITION BY customer_id) AS l FROM orders;
+
+-- name: values
+SELECT v, w FROM (VALUES (1, 'one'), (2, NULL), (2, NULL)) t(v, w);
+
+-- name: values_alone
+VALUES (1, true), (2, NULL);
+
+-- name: values_joined
+SELECT c.id, t.label FROM customer c LEFT JOIN (VALUES ('N', 'north'), ('S', 'south')) t(code, label) ON t.code = c.region;
+
+-- name: values_computed
+SELECT v FROM (VALUES (1 + 1), (abs(-3))) t(v) WHERE v > 2;
+
+-- name: no_from
+SELECT 1 AS one, 'a' AS a WHERE 1 < 2;
+
+-- name: no_from_counted
+SELECT count(*) AS n FROM (SELECT 1 AS one) t, customer c;
+
+-- name: in_values
+SELECT id FROM customer WHERE region IN (VALUES ('N'), ('S'));
+
+-- name: series
+SELECT g FROM generate_series(1, 10, 3) g;
+
+-- name: series_joined
+SELECT g.n, count(o.id) AS orders FROM generate_series(0, 4) AS g(n) LEFT JOIN orders o ON o.quantity = g.n GROUP BY g.n;
+
+-- name: series_lateral
+SELECT c.id, g FROM customer c, generate_series(1, c.id, 2) g WHERE g <> 3;
+
+-- name: series_ordinality
+SELECT c.id, t.n, t.o FROM customer c CROSS JOIN LATERAL generate_series(c.id, 0, -1) WITH ORDINALITY AS t(n, o);
+
+-- name: series_left
+SELECT c.id, g FROM customer c LEFT JOIN LATERAL generate_series(4, c.id) g ON true;
+
+-- name: series_of_join
+SELECT o.id, g, c.name FROM orders o JOIN customer c ON c.id = o.customer_id, generate_series(o.quantity::bigint, c.id::bigint) g;
+
+-- name: unnest_listed
+SELECT c.id, t.v, t.o FROM customer c, unnest(ARRAY[c.name, c.region::text, 'x']) WITH ORDINALITY AS t(v, o);
+
+-- name: unnest_constant
+SELECT u, count(c.id) AS n FROM unnest(ARRAY['N', 'S', NULL]) u LEFT JOIN customer c ON c.region = u GROUP BY u;
+
+-- name: values_of_types
+SELECT v FROM (VALUES (1), (2.5)) t(v);

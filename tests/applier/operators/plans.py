@@ -30,8 +30,11 @@ from applier.plan.nodes import (
     Repeat,
     Scan,
     SemiJoin,
+    SetFunction,
     TopK,
+    Unfold,
     UnionAll,
+    Values,
     Window,
     fields,
 )
@@ -205,6 +208,10 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
     match node:
         case Scan():
             return Counter(tables[node.table.name])
+        case Values():
+            return Counter(tuple(value(e, ()) for e in row) for row in node.rows)
+        case Unfold():
+            return _unfold(node, evaluate(node.input, tables))
         case Filter():
             return Counter({r: n for r, n in evaluate(node.input, tables).items() if value(node.predicate, r) is True})
         case Repeat():
@@ -232,6 +239,21 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return out
         case _:
             assert_never(node)
+
+
+def _unfold(node: Unfold, bag: Bag) -> Bag:
+    out: Bag = Counter()
+    for row, n in bag.items():
+        args = [value(arg, row) for arg in node.args]
+        found: list[Any] = args
+        if node.function is SetFunction.SERIES:
+            first, last, step = [*args, 1][:3]
+            known = None not in (first, last, step)
+            found = list(range(first, last + (1 if step > 0 else -1), step)) if known else []
+        members: list[Row] = [(v, i + 1) if node.ordinality else (v,) for i, v in enumerate(found)]
+        for member in members or ([(None, None) if node.ordinality else (None,)] if node.outer else []):
+            out[row + member] += n
+    return out
 
 
 def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:

@@ -1,0 +1,62 @@
+"""The law of every operator, for rows written in the query and for sets made of one row; each broken on purpose."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.operators import incrementalize
+from applier.operators.inputs import Side
+from applier.plan.expr import Col, Const
+from applier.plan.nodes import Field, Join, Node, SetFunction, Unfold, Values
+from tests.applier.operators.plans import INT, Row, scan
+from tests.applier.operators.test_law import BagInputs, check_law, collected
+
+X, Y = Col(0, INT), Col(1, INT)
+ONE, NULL = Const(1, INT), Const(None, INT)
+ROWS = Values(((ONE, NULL), (ONE, NULL), (Const(2, INT), ONE)), (Field(INT, False), Field(INT, True)))
+SERIES, LISTED = SetFunction.SERIES, SetFunction.LISTED
+
+CASES: list[tuple[str, Node, list[Row], list[Row]]] = [
+    ("written rows meet what changes", Join(scan("a"), ROWS, ((X, X),), None), [(1, 1)], [(1, 1), (1, 1), (2, 5)]),
+    (
+        "a series per row",
+        Unfold(scan("a"), SERIES, (X, Y), INT, False, False),
+        [(1, 3)],
+        [(1, 3), (3, 1), (0, 2), (0, 2)],
+    ),
+    (
+        "a series downwards, numbered, and rows without one stay",
+        Unfold(scan("a"), SERIES, (X, Y, Const(-2, INT)), INT, True, True),
+        [(3, 0), (1, 2), (None, 1)],
+        [(3, 1), (1, 2), (None, 1), (None, None)],
+    ),
+    ("listed values, NULL among them", Unfold(scan("a"), LISTED, (X, Y, X), INT, True, False), [(1, None)], [(2, 2)]),
+]
+
+
+def _inputs(spark: SparkSession, before: list[Row], after: list[Row]) -> BagInputs:
+    return BagInputs(spark, {"a": Counter(before), "b": Counter()}, {"a": Counter(after), "b": Counter()})
+
+
+@pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
+def test_surprising_windows(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
+    check_law(node, _inputs(spark, before, after))
+    assert incrementalize.delta(node, _inputs(spark, before, before)) is None
+
+
+def test_rows_written_in_the_query_never_change(spark: SparkSession) -> None:
+    inputs = _inputs(spark, [(1, 1)], [])
+    assert incrementalize.delta(ROWS, inputs) is None
+    assert collected(spark, incrementalize.snapshot(ROWS, Side.AFTER, inputs)) == {(1, None): 2, (2, 1): 1}
+    assert collected(spark, incrementalize.snapshot(Values(((),), ()), Side.AFTER, inputs)) == {(): 1}
+
+
+def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        incrementalize, "apply_unfold", lambda node, zset: f"SELECT *, c0 AS c2, 1L AS c3 FROM ({zset})"
+    )
+    with pytest.raises(AssertionError):
+        check_law(CASES[2][1], _inputs(spark, CASES[2][2], CASES[2][3]))
