@@ -93,7 +93,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
         )
-        yield Relay(settings, point, frontier, ports, begun=state.progress is not None)
+        yield Relay(settings, point, frontier, ports, state.progress)
 
 
 def frame_queue(settings: ConsumerSettings) -> FrameQueue:

@@ -38,7 +38,8 @@ from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
-from shared_schema.progress import Capture, Offsets, Progress
+from cdc_consumer.wal.history import HistoryCheck
+from shared_schema.progress import Capture, LastCommit, Offsets, Progress
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +88,20 @@ class Relay:
     """One slot's stream on its way to the topics."""
 
     def __init__(
-        self, settings: ConsumerSettings, point: StartingPoint, frontier: Frontier, ports: Ports, *, begun: bool
+        self,
+        settings: ConsumerSettings,
+        point: StartingPoint,
+        frontier: Frontier,
+        ports: Ports,
+        progress: Progress | None,
     ) -> None:
         self._settings = settings
         self._point = point
-        self._begun = begun
+        self._begun = progress is not None
+        self._last_commit = progress.last_commit if progress else None
+        self._last_begin: Begin | None = None
+        self._history = HistoryCheck(progress, point.begins_at) if progress else None
+        """Until the stream is past what was published."""
         self._frontier = frontier
         self._ports = ports
         self._batch = Batch()
@@ -146,6 +156,8 @@ class Relay:
             case XLogData(payload=payload):
                 self._handle(decode(payload))
             case Keepalive(position=position, reply_requested=asked):
+                if self._history is not None:
+                    self._history.reach(position)
                 self._frontier.reach(position)
                 if asked:
                     self._ports.feedback.send()
@@ -175,12 +187,15 @@ class Relay:
                 assert_never(message)
 
     def _begin(self, begin: Begin) -> None:
+        if self._history is not None:
+            self._history.begin(begin)
         export = self._ports.captures.export
         if export is not None and begin.commit_lsn >= export.at:
             # Commits come in order, so everything before the export's point was received.
             self._frontier.reach(export.at)
             self._capture(export)
         if self._frontier.begin(begin.commit_lsn):
+            self._history = None
             self._rows.begin(begin)
             self._batch.oldest_us = self._batch.oldest_us or begin.commit_ts_us
             self._ports.metrics.unpublished = self._batch.commits + 1, self._batch.oldest_us
@@ -190,6 +205,8 @@ class Relay:
 
     def _commit(self, commit: Commit) -> None:
         self._frontier.commit(commit.end_lsn)
+        if self._rows.transaction is not None:
+            self._last_begin = self._rows.transaction.begin
         self._batch.rows += self._rows.written()
         if self._rows.transaction is not None and self._batch.rows:
             self._batch.ended_at = self._batch.ended_at or time.monotonic()
@@ -234,11 +251,19 @@ class Relay:
     def _publish(self, captures: tuple[Capture, ...] = ()) -> None:
         started, target = time.monotonic(), self._frontier.publishable
         point = self._point
+        if (begin := self._last_begin) is not None:
+            self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)
 
         def progress(offsets: Offsets) -> Progress:
             server = point.server
             return Progress(
-                self._settings.slot, server.system_id, server.timeline, point.slot_lsn, target, dict(offsets)
+                self._settings.slot,
+                server.system_id,
+                server.timeline,
+                point.slot_lsn,
+                target,
+                dict(offsets),
+                self._last_commit,
             )
 
         self._ports.sink.publish(progress, captures)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_consumer.errors import SlotActive, SourceError, StoodByInVain, StopRequested
 from cdc_consumer.metrics import Metrics
@@ -41,6 +41,8 @@ class StartingPoint:
     server: ServerIdentity
     slot_lsn: Lsn
     frontier: Lsn
+    begins_at: Lsn
+    """Where the server begins to send."""
 
 
 def ensure_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
@@ -64,7 +66,12 @@ def take_slot(
         point, active_pid = starting_point(session, catalog, settings)
         try:
             if active_pid is None:
-                session.start(settings.slot, point.frontier, settings.publications)
+                session.start(settings.slot, point.begins_at, settings.publications)
+                # The server begins at what was asked for or at the slot's position, whichever is later. It is ours now,
+                # so it can be read without a race.
+                slot = inspect_slot(catalog, settings.slot)
+                confirmed = slot.confirmed_flush if slot is not None else None
+                point = replace(point, begins_at=max(point.begins_at, confirmed or Lsn(0)))
                 if metrics.standby:
                     announce_standby(catalog, settings.slot, waiting=False)
                     waited_s = round(time.monotonic() - began, 3)
@@ -109,13 +116,16 @@ def starting_point(
     progress = read_state(settings).progress
     server = session.identify()
     if progress is not None:
-        check_resumable(progress, server, slot)
-        return StartingPoint(server, progress.slot_lsn, progress.frontier), slot.active_pid if slot else None
+        check_resumable(progress, server, slot, session.branches)
+        last = progress.last_commit
+        begins_at = last.lsn if last and last.publications == settings.publications else progress.frontier
+        point = StartingPoint(server, progress.slot_lsn, progress.frontier, begins_at)
+        return point, slot.active_pid if slot else None
     if slot is None:
         slot = _create(session, catalog, settings.slot)
     check_usable(slot)
     start = slot.confirmed_flush or Lsn(0)
-    return StartingPoint(server, start, start), slot.active_pid
+    return StartingPoint(server, start, start, start), slot.active_pid
 
 
 def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
@@ -124,7 +134,7 @@ def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
         return point
     if state.progress.slot_lsn != point.slot_lsn:
         raise SourceError("another instance began anew while this one started", hint="start again")
-    return StartingPoint(point.server, point.slot_lsn, state.progress.frontier)
+    return replace(point, frontier=state.progress.frontier)
 
 
 def _create(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:

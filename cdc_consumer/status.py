@@ -92,7 +92,7 @@ def _blocked(url: str, slot: SlotState | None, state: StoredState) -> str | None
     try:
         if state.progress is not None:
             with ReplicationSession(url) as session:
-                check_resumable(state.progress, session.identify(), slot)
+                check_resumable(state.progress, session.identify(), slot, session.branches)
         elif slot is not None:
             check_usable(slot)
     except SourceError as error:

@@ -26,6 +26,16 @@ Offsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
+class LastCommit:
+    """The last source commit before a frontier, and the publications it was streamed through."""
+
+    lsn: Lsn
+    xid: int
+    commit_ts_us: int
+    publications: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far a slot's topics are complete, and which server the frontier belongs to."""
 
@@ -35,6 +45,7 @@ class Progress:
     slot_lsn: Lsn
     frontier: Lsn
     end_offsets: Offsets
+    last_commit: LastCommit | None = None
 
     @property
     def key(self) -> bytes:
@@ -52,6 +63,7 @@ class Progress:
                 "slot_lsn": str(self.slot_lsn),
                 "frontier": str(self.frontier),
                 "end_offsets": {t: {str(p): o for p, o in ps.items()} for t, ps in self.end_offsets.items()},
+                **({} if self.last_commit is None else {"last_commit": _commit_fields(self.last_commit)}),
             },
             separators=(",", ":"),
         ).encode()
@@ -108,6 +120,7 @@ def decode(value: bytes) -> Progress | Capture:
                     Lsn.parse(record["slot_lsn"]),
                     Lsn.parse(record["frontier"]),
                     offsets,
+                    _last_commit(record.get("last_commit")),
                 )
             case "capture":
                 return Capture(
@@ -122,3 +135,19 @@ def decode(value: bytes) -> Progress | Capture:
                 raise ContractError(f"unknown progress record kind {kind!r}", hint="is the writer newer than this?")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractError("a progress record is malformed") from error
+
+
+def _commit_fields(commit: LastCommit) -> dict[str, Any]:
+    return {
+        "lsn": str(commit.lsn),
+        "xid": commit.xid,
+        "commit_ts": commit.commit_ts_us,
+        "publications": list(commit.publications),
+    }
+
+
+def _last_commit(fields: dict[str, Any] | None) -> LastCommit | None:
+    if fields is None:
+        return None
+    publications = tuple(fields["publications"])
+    return LastCommit(Lsn.parse(fields["lsn"]), fields["xid"], fields["commit_ts"], publications)

@@ -92,6 +92,14 @@ class ReplicationSession:
         system_id, timeline, position, _ = self.command("IDENTIFY_SYSTEM")
         return ServerIdentity(str(system_id), int(timeline or 0), Lsn.parse(str(position)))
 
+    def branches(self, timeline: int) -> dict[int, Lsn]:
+        """TIMELINE_HISTORY: earlier timelines of this one's history, and where each was left."""
+        if timeline == 1:
+            return {}
+        content = self.command(f"TIMELINE_HISTORY {timeline}")[1] or ""
+        lines = [line.split("\t") for line in content.splitlines() if line.strip() and not line.startswith("#")]
+        return {int(fields[0]): Lsn.parse(fields[1].strip()) for fields in lines if len(fields) >= 2}
+
     def create_slot(self, name: str, *, temporary: bool, export: bool) -> tuple[Lsn, str]:
         """Create a pgoutput slot -> (consistent point, name of the exported snapshot or '').
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import psycopg
@@ -13,9 +14,16 @@ from cdc_consumer.wal.session import ServerIdentity
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Progress
 
-NEW_PREFIX_HINT = (
-    "log positions of this server cannot be compared with those on the topics: use a new topic prefix and a new slot"
-)
+Branches = Mapping[int, Lsn]
+"""Earlier timelines of a server's history, and where it left each of them."""
+
+
+def new_history_hint(slot: str) -> str:
+    """What to do when positions of this server cannot be compared with those that were published."""
+    return (
+        "its positions cannot be compared with the published ones: publish anew with "
+        f"`pg-trickle-cdc run --slot {slot}_2 --topic-prefix NEW`, and `pg-trickle-cdc drop-slot` for the old"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +145,24 @@ def check_usable(slot: SlotState) -> None:
         )
 
 
-def check_resumable(progress: Progress, server: ServerIdentity, slot: SlotState | None) -> None:
-    """Whether streaming may go on at the stored frontier without a gap; otherwise a sentence about why not."""
+def check_resumable(
+    progress: Progress, server: ServerIdentity, slot: SlotState | None, branches: Callable[[int], Branches]
+) -> None:
+    """Whether streaming may go on at the stored frontier without a gap; otherwise a sentence about why not.
+
+    `branches` asks the server for the history of a timeline; asked only when the timeline is not the one we know.
+    """
     if server.system_id != progress.system_id:
         raise ForeignServer(
             f"the topics were written from server {progress.system_id}, this is {server.system_id}",
-            hint=NEW_PREFIX_HINT,
+            hint=new_history_hint(progress.slot),
         )
     if server.timeline != progress.timeline:
-        raise ForeignServer(
-            f"the topics were written on timeline {progress.timeline}, the server is now on {server.timeline}",
-            hint=f"it was promoted or restored; {NEW_PREFIX_HINT}",
-        )
+        _check_branch(progress, server, branches(server.timeline).get(progress.timeline))
     if server.position < progress.frontier:
         raise ServerBehind(
             f"the server's log ends at {server.position}, the topics already hold {progress.frontier}",
-            hint=f"it was restored to an older state; {NEW_PREFIX_HINT}",
+            hint=f"it was restored to an older state; {new_history_hint(progress.slot)}",
         )
     if slot is None:
         raise SlotLost(f"slot {progress.slot} is gone, changes after {progress.frontier} may be lost", hint=RESYNC_HINT)
@@ -163,4 +173,20 @@ def check_resumable(progress: Progress, server: ServerIdentity, slot: SlotState 
             f"slot {slot.name} stands at {confirmed}, our progress is {progress.frontier} of a slot made at "
             f"{progress.slot_lsn}: it was dropped and made again, or moved by somebody else",
             hint=RESYNC_HINT,
+        )
+
+
+def _check_branch(progress: Progress, server: ServerIdentity, left_at: Lsn | None) -> None:
+    """A promoted standby continues our history if it left our timeline at or after our frontier."""
+    if left_at is None:
+        raise ForeignServer(
+            f"the topics were written on timeline {progress.timeline}, which is not in the history of timeline "
+            f"{server.timeline} of this server",
+            hint=new_history_hint(progress.slot),
+        )
+    if left_at < progress.frontier:
+        raise ForeignServer(
+            f"the server left timeline {progress.timeline} at {left_at}, the topics already hold {progress.frontier} "
+            "of it: it was promoted or restored without the last changes that were published",
+            hint=new_history_hint(progress.slot),
         )

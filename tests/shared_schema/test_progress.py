@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 
 from shared_schema.errors import ContractError
 from shared_schema.lsn import LSN_MAX, Lsn
-from shared_schema.progress import Capture, Progress, decode
+from shared_schema.progress import Capture, LastCommit, Progress, decode
 from shared_schema.table_schema import TableId
 
 positions = st.integers(0, LSN_MAX).map(Lsn)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
 offsets = st.dictionaries(names, st.dictionaries(st.integers(0, 99), st.integers(0, 2**60), max_size=3), max_size=3)
-progresses = st.builds(Progress, names, names, st.integers(0, 9), positions, positions, offsets)
+commits = st.builds(LastCommit, positions, st.integers(0, 2**32), st.integers(), st.lists(names, max_size=2).map(tuple))
+progresses = st.builds(
+    Progress, names, names, st.integers(0, 9), positions, positions, offsets, st.one_of(st.none(), commits)
+)
 captures = st.builds(
     Capture, names, st.builds(TableId, names, names), st.integers(1, 2**32 - 1), positions, st.integers(0), names
 )

@@ -17,9 +17,13 @@ SERVER = ServerIdentity("42", 1, Lsn(300))
 SLOT = SlotState("s", "pgoutput", "db", True, None, Lsn(150), Lsn(90), "reserved")
 
 
+def no_history(_: int) -> dict[int, Lsn]:
+    raise AssertionError("asked for a history that is not needed")
+
+
 def test_a_slot_at_or_behind_the_frontier_is_fine() -> None:
-    check_resumable(PROGRESS, SERVER, SLOT)
-    check_resumable(PROGRESS, replace(SERVER, position=Lsn(200)), replace(SLOT, confirmed_flush=Lsn(200)))
+    check_resumable(PROGRESS, SERVER, SLOT, no_history)
+    check_resumable(PROGRESS, replace(SERVER, position=Lsn(200)), replace(SLOT, confirmed_flush=Lsn(200)), no_history)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_everything_else_stops_with_a_hint(
     server: ServerIdentity, slot: SlotState | None, error: type[SourceError]
 ) -> None:
     with pytest.raises(error) as raised:
-        check_resumable(PROGRESS, server, slot)
+        check_resumable(PROGRESS, server, slot, lambda _: {})
     assert raised.value.hint
     assert not raised.value.retryable
 
@@ -49,3 +53,13 @@ def test_everything_else_stops_with_a_hint(
 def test_a_physical_slot_of_our_name_is_not_ours() -> None:
     with pytest.raises(ForeignSlot):
         check_usable(replace(SLOT, plugin="", ours=False))
+
+
+def test_a_promoted_standby_continues_only_with_everything_published() -> None:
+    promoted = replace(SERVER, timeline=3)
+    check_resumable(PROGRESS, promoted, SLOT, lambda timeline: {1: Lsn(200), 2: Lsn(250)} if timeline == 3 else {})
+    with pytest.raises(ForeignServer, match="left timeline 1 at 0/C7") as raised:
+        check_resumable(PROGRESS, promoted, SLOT, lambda _: {1: Lsn(199), 2: Lsn(250)})
+    assert "--slot s_2" in raised.value.hint
+    with pytest.raises(ForeignServer, match="not in the history"):
+        check_resumable(PROGRESS, promoted, SLOT, lambda _: {2: Lsn(250)})

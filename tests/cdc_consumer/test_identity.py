@@ -1,0 +1,192 @@
+"""A server that is not the one progress was made on: promoted, or put back to an older state."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.postgres import Postgres
+from tests.cdc_consumer.harness import Consumer, check, connect, refused, until
+from tests.fixtures import choice
+from tests.fixtures.kafka import KafkaBroker
+
+SCHEMA = """
+CREATE PUBLICATION pg_trickle;
+CREATE TABLE t (id int PRIMARY KEY, v text);
+ALTER TABLE t REPLICA IDENTITY FULL;
+ALTER PUBLICATION pg_trickle ADD TABLE t
+"""
+
+
+class OwnServer:
+    """A server whose files may be copied, put back and promoted."""
+
+    def __init__(self, folder: Path, major: int) -> None:
+        self.server = Postgres(folder, major=major, durable=False)
+        self._data = folder / "postgres" / "data"
+        self._copy = folder / "postgres" / "copy"
+        self.server.start()
+
+    def back_up(self) -> None:
+        """A cold copy of everything, slots included."""
+        self._stopped(lambda: self._run("cp", "-a", str(self._data), str(self._copy)))
+
+    def put_back(self, *, new_timeline: bool) -> None:
+        """The copy takes the place of the data."""
+
+        def swap() -> None:
+            self._run("rm", "-rf", str(self._data))
+            self._run("cp", "-a", str(self._copy), str(self._data))
+            if new_timeline:
+                self._signal()
+
+        self._stopped(swap)
+
+    def promote(self) -> None:
+        """Recovery to the end of its own log, then a new timeline: what a standby with all changes does."""
+        self._stopped(self._signal)
+
+    def _signal(self) -> None:
+        with (self._data / "postgresql.auto.conf").open("a") as file:
+            file.write("restore_command = 'false'\n")
+        (self._data / "recovery.signal").touch()
+
+    def _stopped(self, action: Callable[[], None]) -> None:
+        self.server.stop()
+        action()
+        self.server.start()
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, check=True, timeout=60)
+
+
+BOTH_MAJORS = pytest.mark.parametrize("own", [16, 18], indirect=True)
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest) -> Iterator[OwnServer]:
+    if choice.stack_choice() != choice.EMBEDDED:
+        pytest.skip("only an embedded server's files are ours")
+    with choice.server_folder("identity") as folder:
+        own = OwnServer(folder, getattr(request, "param", choice.postgres_major()))
+        yield own
+        own.server.stop()
+
+
+def started(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> Consumer:
+    with connect(own.server.url) as db:
+        db.execute(SCHEMA.encode())
+        db.execute("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 10) g")
+    consumer = Consumer(own.server.url, kafka.bootstrap, f"t{secrets.token_hex(6)}", tmp_path)
+    consumer.start()
+    return consumer
+
+
+def execute(own: OwnServer, *statements: str) -> None:
+    with connect(own.server.url) as db:
+        for statement in statements:
+            db.execute(statement.encode())
+
+
+def end(consumer: Consumer) -> None:
+    consumer.caught_up()
+    assert consumer.stop() == 0
+
+
+@BOTH_MAJORS
+def test_a_promoted_server_with_everything_published_goes_on(
+    own: OwnServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    consumer = started(own, kafka, tmp_path)
+    execute(own, "UPDATE t SET v = 'published' WHERE id < 5")
+    end(consumer)
+    own.promote()
+    execute(own, "INSERT INTO t VALUES (11, 'on the new timeline')")
+    consumer.start()
+    content = check(consumer, ["public.t"])
+    assert {record["timeline"] for record in content.progress} == {1, 2}
+    consumer.end()
+
+
+@BOTH_MAJORS
+def test_a_server_put_back_to_an_older_state(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
+    consumer = started(own, kafka, tmp_path)
+    execute(own, "UPDATE t SET v = 'in the copy'")
+    end(consumer)
+    own.back_up()
+    consumer.start()
+    execute(own, "UPDATE t SET v = 'published, then gone'")
+    end(consumer)
+    # Restored with recovery: a new timeline that began before our frontier.
+    own.put_back(new_timeline=True)
+    text = refused(consumer)
+    assert "left timeline 1 at" in text and "--topic-prefix" in text
+    # Restored as files: its log is shorter than what was published …
+    own.put_back(new_timeline=False)
+    assert "the server's log ends at" in refused(consumer)
+    # … until it has grown again, with other changes in the place of ours.
+    execute(own, "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 3000)", "CHECKPOINT")
+    execute(own, "UPDATE t SET v = 'of another history'")
+    text = refused(consumer)
+    assert "does not have the commit at" in text and "--topic-prefix" in text
+
+
+def test_a_slot_moved_by_somebody(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
+    consumer = started(own, kafka, tmp_path)
+    end(consumer)
+    execute(
+        own,
+        "INSERT INTO t VALUES (12, 'skipped by hand')",
+        f"SELECT pg_replication_slot_advance('{consumer.prefix}', pg_current_wal_lsn())",
+    )
+    text = refused(consumer)
+    assert "moved by somebody else" in text and "drop-slot" in text
+
+
+def test_a_slot_the_server_gave_up(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
+    consumer = started(own, kafka, tmp_path)
+    end(consumer)
+    execute(
+        own,
+        "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'",
+        "SELECT pg_reload_conf()",
+        "CREATE TABLE filler AS SELECT g AS n FROM generate_series(1, 10) g",
+        *["SELECT pg_switch_wal(); INSERT INTO filler VALUES (1)"] * 4,
+        "CHECKPOINT",
+    )
+    text = refused(consumer)
+    assert "was invalidated" in text and "drop-slot" in text and "max_slot_wal_keep_size" in text
+    assert "was invalidated" in consumer.command("status").stdout
+
+
+def test_a_slot_stolen_while_streaming(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Whoever has it meanwhile is waited for; that it moved the slot is noticed."""
+    consumer = started(own, kafka, tmp_path)
+    consumer.caught_up()
+    options = ["-o", "proto_version=1", "-o", "publication_names=pg_trickle"]
+    command = [str(own.server.bin("pg_recvlogical")), "-d", own.server.url, "-S", consumer.prefix, "--start", *options]
+    execute(
+        own, f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{consumer.prefix}'"
+    )
+    thief = subprocess.Popen([*command, "-f", "/dev/null", "-s", "1", "-F", "1"])
+    try:
+        until(lambda: "standing by" in consumer.get("/readyz")[1], "standing by")
+        execute(own, "INSERT INTO t VALUES (13, 'stolen')")
+
+        def moved() -> bool:
+            with connect(own.server.url) as db:
+                query = (
+                    "SELECT confirmed_flush_lsn >= pg_current_wal_lsn() FROM pg_replication_slots WHERE slot_name = %s"
+                )
+                return db.execute(query, (consumer.prefix,)).fetchone() == (True,)
+
+        until(moved, "the thief has moved the slot")
+    finally:
+        thief.terminate()
+        thief.wait(10)
+    assert consumer.process.wait(20) == 1
+    assert "moved by somebody else" in consumer.log.read_text()
