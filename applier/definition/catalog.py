@@ -64,12 +64,13 @@ class OperatorInfo:
 
 @dataclass(frozen=True, slots=True)
 class CollationInfo:
-    """What a collation lets us prove: equality is that of bytes, order is that of bytes."""
+    """What a collation lets us prove: equality is that of bytes, order is that of bytes, letters are those of ASCII."""
 
     oid: int
     name: str
     deterministic: bool
     byte_order: bool
+    ascii_letters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +256,11 @@ def _display(base: TypeInfo, typmod: int) -> str:
 
 
 def _collation(row: tuple[Any, ...]) -> CollationInfo:
-    oid, name, deterministic, provider, locale, utf8 = row
+    oid, name, deterministic, provider, locale, utf8, letters = row
     # libc compares these by code point, PostgreSQL's built-in provider compares all of its locales by bytes.
     bytewise = provider == "b" or (provider == "c" and locale in ("C", "POSIX", "C.UTF-8", "C.utf8"))
-    return CollationInfo(oid, name, deterministic, bytewise and utf8)
+    ascii_letters = provider == "c" and letters in ("C", "POSIX")
+    return CollationInfo(oid, name, deterministic, bytewise and utf8, ascii_letters and utf8)
 
 
 _TYPES: LiteralString = (
@@ -281,7 +283,7 @@ _COLLATION_HEAD: LiteralString = (
 )
 _COLLATION_TAIL: LiteralString = (
     " ELSE c.collprovider::text END, CASE WHEN c.collprovider = 'd' THEN datcollate ELSE c.collcollate END, "
-    "pg_encoding_to_char(encoding) = 'UTF8' "
+    "pg_encoding_to_char(encoding) = 'UTF8', CASE WHEN c.collprovider = 'd' THEN datctype ELSE c.collctype END "
     "FROM pg_collation c, pg_database WHERE datname = current_database()"
 )
 _COLLATIONS: LiteralString = _COLLATION_HEAD + "datlocprovider::text" + _COLLATION_TAIL

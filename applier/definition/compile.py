@@ -18,7 +18,8 @@ from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast
+from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast, literal_text
+from applier.expressions.regex import from_similar
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 from shared_schema.pg_types import PgType
 
@@ -31,6 +32,7 @@ _TIME_FUNCTIONS = frozenset(
     {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "age"}
 )
 _LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
+_SIMILAR = frozenset({"similar_to_escape(text)", "similar_to_escape(text,text)"})
 _SAME_TEXT = frozenset({"text", "varchar"})
 _CONNECTIVES = {
     tree.Connective.AND: Logic.AND,
@@ -65,6 +67,8 @@ class Compiler:
                 raise Refused(Reason.CONSTRUCT, "a window function here", hint=hint, token=expression.at)
             case tree.Constant():
                 return self._constant(expression)
+            case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
+                return self._similar(expression)
             case tree.Apply():
                 # The function first: where it is not listed, its arguments do not matter.
                 self._entry(expression)
@@ -114,11 +118,7 @@ class Compiler:
         if not isinstance(value, Decimal):
             return Const(value, ValueType.of_column(pg))
         carrier = decimal_carrier(value)
-        if carrier is None:
-            raise Refused(
-                Reason.CONSTANT, "a numeric literal of more than 38 digits", hint="shorten it", token=constant.at
-            )
-        return Const(value, ValueType(pg, carrier))
+        return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
 
     def _entry(self, origin: tree.Apply | tree.AnyOf) -> tuple[FunctionInfo, Entry]:
         info = self._catalog.function(origin.function)
@@ -140,6 +140,16 @@ class Compiler:
         typmod = _typmod(info.signature, args)
         call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
         return _folded(call)
+
+    def _similar(self, expression: tree.Apply) -> Expr:
+        """The pattern of SIMILAR TO as the regular expression PostgreSQL would make of it."""
+        args = [self.compile(arg) for arg in expression.args]
+        try:
+            pattern = from_similar(*map(literal_text, args))
+        except Unfit as error:
+            construct = f"SIMILAR TO with {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
+        return Const(pattern, args[0].type)
 
     def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> Refused:
         construct = self._called(info, origin)
@@ -173,6 +183,9 @@ class Compiler:
         if entry.collation is CollationNeed.EQUALITY and not collation.deterministic:
             construct = f"text equality under the nondeterministic collation {collation.name}"
             raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C"', token=origin.at)
+        if entry.collation is CollationNeed.LETTERS and not collation.ascii_letters:
+            construct = f"upper and lower case, or classes of letters, under the collation {collation.name}"
+            raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C", which knows ASCII only', token=origin.at)
         if entry.collation is CollationNeed.ORDER and not collation.byte_order:
             construct = f"text order under the collation {collation.name}"
             hint = 'declare the column COLLATE "C", or compare for equality only'

@@ -12,6 +12,7 @@ import struct
 import uuid
 from decimal import Decimal
 
+from applier.definition.datums import array_text, interval_text, jsonb_text, time_text
 from applier.definition.refusal import Reason, Refused
 from shared_schema.change_row import Value
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS
@@ -19,6 +20,7 @@ from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 _EPOCH_DATE = datetime.date(2000, 1, 1)
 _EPOCH = datetime.datetime(2000, 1, 1)
 _HEADER = 4
+_SPECIAL_NUMERICS = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _INTEGERS = {"int2": "<h", "int4": "<i", "int8": "<q"}
 
 
@@ -26,7 +28,7 @@ def decode(name: str, datum: bytes, at: int | None) -> Value:
     """The value of a constant of the base type `name`; char(n) comes trimmed."""
     try:
         return _decode(name, datum)
-    except (struct.error, ValueError, OverflowError, IndexError) as error:
+    except (struct.error, ValueError, OverflowError, LookupError) as error:
         raise Refused(
             Reason.CONSTANT, f"this {name} literal", hint="write a value within Spark's range", token=at
         ) from error
@@ -42,6 +44,8 @@ def _decode(name: str, datum: bytes) -> Value:
             return bool(datum[0])
         case "int2" | "int4" | "int8":
             return int(struct.unpack_from(_INTEGERS[name], datum)[0])
+        case "float4":
+            return float(struct.unpack_from("<f", datum)[0])
         case "float8":
             return float(struct.unpack_from("<d", datum)[0])
         case "text" | "varchar":
@@ -50,6 +54,14 @@ def _decode(name: str, datum: bytes) -> Value:
             return _body(datum).decode().rstrip(" ")
         case "bytea":
             return _body(datum)
+        case "interval":
+            return interval_text(datum)
+        case "time":
+            return time_text(datum)
+        case "jsonb":
+            return jsonb_text(_body(datum))
+        case _ if name.startswith("_"):
+            return array_text(name[1:], _body(datum), _decode)
         case "uuid" if len(datum) == 16:
             return str(uuid.UUID(bytes=datum))
         case "numeric":
@@ -72,11 +84,11 @@ def _body(datum: bytes) -> bytes:
     return datum[_HEADER:]
 
 
-def numeric(body: bytes) -> Decimal:
-    """PostgreSQL's base-10000 digits -> Decimal whose exponent is the display scale; NaN and infinities raise."""
+def numeric(body: bytes) -> Decimal | str:
+    """PostgreSQL's base-10000 digits -> Decimal whose exponent is the display scale; NaN and infinities by name."""
     head = struct.unpack_from("<H", body)[0]
     if head & 0xC000 == 0xC000:
-        raise ValueError("not a finite number")
+        return _SPECIAL_NUMERICS[head]
     if head & 0x8000:
         negative, scale = bool(head & 0x2000), (head & 0x1F80) >> 7
         weight, start = (head & 0x3F) - (0x40 if head & 0x40 else 0), 2

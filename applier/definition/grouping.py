@@ -122,7 +122,7 @@ def _check_key(compiled: Expr, expression: tree.Expression, equality: str, catal
     at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
     hint = "group by integers, numeric(p,s), text, dates or booleans; cast or store the key as one of those"
     try:
-        if entry is None or not entry.hash_equal:
+        if entry is None or not entry.hashes((compiled,)):
             raise Unfit(f"values of type {compiled.type.pg.display}")
         entry.carrier((compiled, compiled))
     except Unfit as error:

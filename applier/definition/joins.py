@@ -211,7 +211,7 @@ def outer_join(
 
 
 def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
-    if not isinstance(condition, Call) or not ENTRIES[condition.signature].hash_equal:
+    if not isinstance(condition, Call) or not ENTRIES[condition.signature].hashes(condition.args):
         return None
     try:
         sides = unify(condition.args)

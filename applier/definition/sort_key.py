@@ -6,7 +6,7 @@ from applier.definition import query_tree, tree
 from applier.definition.catalog import Catalog
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Unfit
+from applier.expressions.entry import CollationNeed, Unfit, ordered_by_carrier
 from applier.plan.expr import Expr
 from applier.plan.order import SortKey
 
@@ -28,7 +28,7 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
         if entry is None or operator.name not in _DIRECTIONS:
             raise Unfit(f"values of type {compiled.type.pg.display}")
         entry.carrier((compiled, compiled))
-        if compiled.type.spark.partition("(")[0] not in _SORTED_CARRIERS:
+        if compiled.type.spark.partition("(")[0] not in _SORTED_CARRIERS or not ordered_by_carrier(compiled.type):
             raise Unfit(f"values held as {compiled.type.spark}")
     except Unfit as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from applier.expressions.entry import Unfit, common_decimal, decimal_of
+from applier.expressions.numtext import scale_known
 from applier.plan.expr import Const, Expr, ValueType, Widen
 
 _INTEGERS = ("smallint", "int", "bigint")
@@ -30,7 +31,14 @@ def _common(carriers: Sequence[str], args: Sequence[Expr]) -> str:
     if all(c in _INTEGERS for c in carriers):
         return max(carriers, key=_INTEGERS.index)
     if all(c.startswith("decimal(") for c in carriers):
-        return common_decimal([decimal_of(a) for a in args])
+        try:
+            return common_decimal([decimal_of(a) for a in args])
+        except Unfit:
+            pass
+    if all(a.type.pg.name == "numeric" for a in args):
+        for arg in args:
+            scale_known(arg)
+        return "string"
     raise Unfit(f"values held as {' and '.join(sorted(set(carriers)))}")
 
 

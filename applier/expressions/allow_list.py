@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from applier.expressions import calendar, datetimes, extremes, integers, numerics, plain, strings, text
+from applier.expressions import (
+    calendar,
+    datetimes,
+    extremes,
+    floats,
+    integers,
+    letters,
+    numeric_functions,
+    numerics,
+    plain,
+    spans,
+    strings,
+    text,
+)
 from applier.expressions.entry import Entry
 
 ENTRIES: dict[str, Entry] = {}
-for _family in (integers, numerics, text, strings, datetimes, calendar, plain, extremes):
+for _family in (
+    integers,
+    floats,
+    numerics,
+    numeric_functions,
+    text,
+    letters,
+    strings,
+    datetimes,
+    calendar,
+    plain,
+    extremes,
+    spans,
+):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:
             raise AssertionError(f"{_entry.signature} is listed twice")

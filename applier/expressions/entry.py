@@ -1,8 +1,7 @@
 """What the allow-list says about one PostgreSQL function.
 
 An entry names the exact pg_proc signature, the carriers it is proven for, its Spark SQL and how the fuzz tests call
-it. Every listed function is strict (NULL in, NULL out) and returns NULL for nothing else; only GREATEST and LEAST
-skip NULLs.
+it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from applier.plan.expr import Call, Const, Expr
+from applier.plan.expr import Call, Const, Expr, ValueType
 from shared_schema.errors import TrickleError
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 
@@ -32,6 +31,7 @@ class CollationNeed(Enum):
     NONE = "none"
     EQUALITY = "deterministic"
     ORDER = "byte order"
+    LETTERS = "letters of ASCII"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,32 @@ class Entry:
     raises: bool = False
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
+    strict: bool = True
+    """NULL in any argument makes the result NULL."""
+    session: bool = False
+    """STABLE in PostgreSQL: it looks at TimeZone, DateStyle and their like, which every definition pins."""
     spelling: str = ""
     """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
+
+    def hashes(self, args: Sequence[Expr]) -> bool:
+        """Whether equal values of these carriers are equal texts or numbers; a numeric held as text may be 1 or 1.0."""
+        return self.hash_equal and not any(a.type.pg.name == "numeric" and a.type.spark == "string" for a in args)
 
     @property
     def written(self) -> str:
         """How PostgreSQL is asked for it: a format with {all} or {0} for the arguments."""
         return self.spelling or f'pg_catalog."{self.signature.partition("(")[0]}"({{all}})'
+
+
+_ORDERED_TEXTS = frozenset({"text", "varchar", "bpchar", "uuid", "time"})
+
+
+def ordered_by_carrier(value: ValueType) -> bool:
+    """Whether Spark sorts the carrier as PostgreSQL sorts the values, byte order of texts given.
+
+    Most of what is held as PostgreSQL's text (numeric without a size, interval, jsonb, arrays, enums) is not.
+    """
+    return value.spark != "string" or value.pg.name in _ORDERED_TEXTS
 
 
 def io_cast(source: str, target: str) -> str:

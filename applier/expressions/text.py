@@ -13,10 +13,10 @@ from applier.expressions.entry import (
     CollationNeed,
     Entry,
     Fixed,
+    FuzzArg,
     Unfit,
     fixed_carrier,
     literal_int,
-    literal_text,
     template,
 )
 from applier.expressions.literals import quote
@@ -109,44 +109,101 @@ def _length_casts() -> Iterator[Entry]:
         )
 
 
-def _like_carrier(args: tuple[Expr, ...]) -> str:
-    if args[0].type.spark != _TEXT:
-        raise Unfit(f"values held as {args[0].type.spark}")
-    _pattern(literal_text(args[1]))
-    return "boolean"
-
-
-def _pattern(pattern: str) -> str:
-    """The same pattern for Spark, which takes an escape only before a wildcard or another escape."""
+def _simple_pattern(pattern: Expr) -> str | None:
+    """The same pattern for Spark, which takes an escape only before a wildcard or another escape; None without one."""
+    if not isinstance(pattern, Const) or not isinstance(pattern.value, str):
+        return None
     out: list[str] = []
-    characters = iter(pattern)
+    characters = iter(pattern.value)
     for character in characters:
         if character != "\\":
             out.append(character)
             continue
         escaped = next(characters, None)
         if escaped is None:
-            raise Unfit("a LIKE pattern that ends with its escape character", hint="double the last backslash")
+            return None
         out.append("\\" + escaped if escaped in "\\%_" else escaped)
     return "".join(out)
 
 
 def _like(negation: str, call: Call, args: Sequence[str]) -> str:
-    return f"({args[0]} {negation}LIKE {quote(_pattern(literal_text(call.args[1])))})"
+    pattern = _simple_pattern(call.args[1])
+    if pattern is not None:
+        return f"({args[0]} {negation}LIKE {quote(pattern)})"
+    return f"({negation}pg_text_like({args[0]}, {args[1]}))"
+
+
+def _ilike(negation: str, call: Call, args: Sequence[str]) -> str:
+    return f"({negation}pg_text_like(pg_text_lower({args[0]}), pg_text_lower({args[1]})))"
+
+
+_PATTERNS = (
+    "'%'", "'a%'", "'%b'", "'_b%'", "'%a_'", r"'a\%%'", r"'\a_'", r"'%\\%'", "''", "'ab'", "'%é%'", "'_'", "'%A%b'",
+)  # fmt: skip
 
 
 def _likes() -> Iterator[Entry]:
-    patterns = ("'%'", "'a%'", "'%b'", "'_b%'", "'%a_'", r"'a\%%'", r"'\a_'", r"'%\\%'", "''", "'ab'", "'%é%'", "'_'")
-    fuzz = tuple(("text", Fixed(p)) for p in patterns)
+    fuzz: tuple[tuple[FuzzArg, ...], ...] = (
+        *(("text", Fixed(p)) for p in _PATTERNS),
+        ("text", "text"),
+        ("text", Fixed("'a\\'")),
+    )
     for functions, negation in ((("textlike", "like"), ""), (("textnlike", "notlike"), "NOT ")):
         for function in functions:
             yield Entry(
                 signature=f"{function}(text,text)",
-                carrier=_like_carrier,
+                carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
                 sql=partial(_like, negation),
                 fuzz=fuzz,
+                raises=True,
                 collation=CollationNeed.EQUALITY,
             )
+    for function, negation in (("texticlike", ""), ("texticnlike", "NOT ")):
+        yield Entry(
+            signature=f"{function}(text,text)",
+            carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+            sql=partial(_ilike, negation),
+            fuzz=fuzz,
+            raises=True,
+            collation=CollationNeed.LETTERS,
+        )
+    yield Entry(
+        signature="like_escape(text,text)",
+        carrier=fixed_carrier([_TEXT, _TEXT], _TEXT),
+        sql=template("pg_text_like_escape({0}, {1})"),
+        fuzz=(("text", Fixed("'a'")), ("text", Fixed("''")), ("text", Fixed("'\\'")), ("text", "text")),
+        raises=True,
+    )
+    # LIKE sees the blanks that char(n) is padded with; the carrier has none.
+    for function, negation in (("bpcharlike", ""), ("bpcharnlike", "NOT ")):
+        yield Entry(
+            signature=f"{function}(bpchar,text)",
+            carrier=_padded_carrier,
+            sql=partial(_padded_like, negation),
+            fuzz=tuple(("char(6)", Fixed(p)) for p in (*_PATTERNS, "'ab    '", "'%  '")),
+            collation=CollationNeed.EQUALITY,
+        )
+
+
+def padded(arg: Expr, sql: str) -> str:
+    """char(n) with its blanks; Unfit where n is not known."""
+    length = arg.type.pg.typmod - VARHDRSZ
+    if length < 1:
+        raise Unfit("a char(n) of unknown length", hint="cast it to char(n) or to text")
+    return f"rpad({sql}, {length}, ' ')"
+
+
+def _padded_carrier(args: tuple[Expr, ...]) -> str:
+    padded(args[0], "")
+    if _simple_pattern(args[1]) is None:
+        raise Unfit(
+            "a pattern that is not a literal, or ends with its escape character", hint="write the pattern itself"
+        )
+    return fixed_carrier([_TEXT, _TEXT], "boolean")(args)
+
+
+def _padded_like(negation: str, call: Call, args: Sequence[str]) -> str:
+    return f"({padded(call.args[0], args[0])} {negation}LIKE {quote(_simple_pattern(call.args[1]) or '')})"
 
 
 def _identifiers() -> Iterator[Entry]:

@@ -40,6 +40,8 @@ def _collation(entry: Entry) -> str:
             return "any deterministic collation"
         case CollationNeed.ORDER:
             return "C, POSIX or C.UTF-8 collation only"
+        case CollationNeed.LETTERS:
+            return "C or POSIX collation only"
 
 
 def page() -> str:

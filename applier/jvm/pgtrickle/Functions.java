@@ -17,7 +17,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public class Functions {
     private static final Class[] STRICT = {
-        Numeric.class,
+        Arrays.class, Casts.class, Dates.class, Floats.class, Intervals.class, Json.class,
+        Numeric.class, Regex.class, Text.class,
     };
 
     public static void register(org.apache.spark.sql.classic.SparkSession session) {
@@ -25,6 +26,7 @@ public class Functions {
         for (int i = 0; i < STRICT.length; i++) {
             register(registry, STRICT[i], true);
         }
+        register(registry, NullAware.class, false);
     }
 
     private static void register(FunctionRegistry registry, Class from, boolean strict) {

@@ -722,3 +722,57 @@ SELECT u, count(c.id) AS n FROM unnest(ARRAY['N', 'S', NULL]) u LEFT JOIN custom
 
 -- name: values_of_types
 SELECT v FROM (VALUES (1), (2.5)) t(v);
+
+-- name: union_all_of_carriers
+SELECT credit FROM customer UNION ALL SELECT wealth FROM customer;
+
+-- name: numeric_division
+SELECT id, amount / 3 AS third FROM orders;
+
+-- name: float_arithmetic
+SELECT score + 1.5 AS more FROM customer;
+
+-- name: cast_to_text
+SELECT amount::text FROM orders;
+
+-- name: numeric_nan
+SELECT id FROM customer WHERE credit <> 'NaN';
+
+-- name: long_literal
+SELECT id FROM orders WHERE amount < 1234567890123456789012345678901234567890;
+
+-- name: too_many_digits
+SELECT id, amount * amount * amount * amount AS v FROM orders;
+
+-- name: unbounded_comparison
+SELECT id FROM customer WHERE wealth > 5;
+
+-- name: stable_cast
+SELECT id, placed::date AS day FROM orders;
+
+-- name: stable_comparison
+SELECT id FROM orders WHERE placed > delivered;
+
+-- name: upper
+SELECT upper(name) FROM customer;
+
+-- name: regex
+SELECT id FROM customer WHERE name ~ '^a';
+
+-- name: extract_epoch
+SELECT id, extract(epoch FROM delivered) AS e FROM orders;
+
+-- name: interval
+SELECT id FROM orders WHERE delivered > placed + interval '1 day';
+
+-- name: interval_literal
+SELECT id, interval '1 day' AS day FROM orders;
+
+-- name: like_trailing_escape
+SELECT id FROM customer WHERE name LIKE 'a\';
+
+-- name: like_column
+SELECT id FROM customer WHERE name LIKE region;
+
+-- name: like_char_n
+SELECT id FROM customer WHERE code LIKE 'a%';

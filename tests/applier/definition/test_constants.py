@@ -55,6 +55,23 @@ def test_every_kind_of_literal(single: psycopg.Connection[Any]) -> None:
             assert str(const.value) == str(value), literal
 
 
+TEXTS = [
+    "interval '1 year 2 mons -3 days 04:05:06.7'", "interval '-1 mon +1 day'", "interval '0'", "interval '-0.000001 s'",
+    "time '10:00'", "time '24:00'", "time '01:02:03.4500'", "'NaN'::numeric", "'-Infinity'::numeric",
+    """'{"b": [1, 2.50, -3e5, null, true, {"x": ""}], "a": "é\\"\\n", "aa": {}, "c": []}'::jsonb""", "'1.0'::jsonb",
+    """'"x"'::jsonb""", "'[[], {}]'::jsonb", "'{}'::int[]", "'{1,NULL,-3}'::int4[]", "'{1,2}'::int2[]",
+    """'{"a b",NULL,"NULL","",é,"{}","\\"q"}'::text[]""", "'{t,f,NULL}'::bool[]",
+    "'{1.50,NaN,100000000000}'::numeric[]", "'{2024-01-01,NULL}'::date[]",
+    "'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'::uuid[]", "'{9223372036854775807}'::int8[]",
+    "12345678901234567890123456789012345678901234567890.5",
+]  # fmt: skip
+
+
+def test_literals_that_are_held_as_text(single: psycopg.Connection[Any]) -> None:
+    expected = single.execute(f"SELECT {', '.join(f'({t})::text' for t in TEXTS)}".encode()).fetchone()
+    assert [const.value for const in _constants(single, TEXTS)] == list(expected or ())
+
+
 def test_random_numerics(single: psycopg.Connection[Any]) -> None:
     random = Random(7)
     literals = []
@@ -87,7 +104,7 @@ def test_more_than_38_digits_have_no_carrier() -> None:
         ("text", b"\x05\x00\x00\x00a"),
         ("text", b""),
         ("text", b"\x14\x00\x00\x00\xff"),
-        ("numeric", b"\x18\x00\x00\x00\x00\xc0"),
+        ("numeric", b"\x18\x00\x00\x00\x00\xe0"),
         ("date", b"\xff\xff\xff\x7f"),
         ("timestamp", b"\xff" * 7 + b"\x7f"),
         ("jsonb", b"\x00"),

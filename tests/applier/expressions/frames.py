@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -57,13 +57,15 @@ def fetch(
     """All rows of a FROM item, each column as its carrier: text where that is the carrier, char(n) trimmed."""
     if not columns:
         return [()] * len(connection.execute(sql.SQL("SELECT FROM {}").format(source)).fetchall())
-    names = [
-        sql.SQL("{}::text").format(sql.Identifier(name))
-        if type_.pg.carrier is Carrier.TEXT and type_.spark == "string"
-        else sql.Identifier(name)
-        for name, type_ in columns
-    ]
+    names = [sql.SQL(_read_as(type_)).format(sql.Identifier(name)) for name, type_ in columns]
     return connection.execute(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(names), source)).fetchall()
+
+
+def _read_as(type_: ValueType) -> LiteralString:
+    if type_.pg.carrier is Carrier.TEXT and type_.spark == "string":
+        return "{}::text"
+    # PostgreSQL prints a float4 with the digits that name it among float4, which is another number as a double.
+    return "{}::float8" if type_.spark == "float" else "{}"
 
 
 def collect(result: DataFrame) -> list[Row]:

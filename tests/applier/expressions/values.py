@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import uuid
 from random import Random
@@ -37,7 +38,40 @@ _TIMES = [
     "00:00:00", "00:00:00.000001", "23:59:59.999999", "12:00:00", "02:30:00", "00:00:01",
     "23:59:59", "11:59:59.5", "00:00:00", "01:02:03.456789", "23:59:59.999999",
 ]  # fmt: skip
-_FLOATS = ["NaN", "Infinity", "-Infinity", "0", "-0", "1", "-1", "5e-324", "1.7976931348623157e308", "0.1", "-2.5"]
+_NUMERICS = [
+    "0", "1", "-1.50", "NaN", "Infinity", "-Infinity", "0.00", "12345678901234567890123456789012345678901234567890.5",
+    "-0.00000000000000000000000000000000000000000000000123", "1.0", "1e400",
+]  # fmt: skip
+_INTERVALS = [
+    "0", "1 mon", "30 days", "-1 mon +29 days -24:00:00", "1 year 2 mons 3 days 04:05:06.789", "-00:00:00.000001",
+    "178956970 years 7 mons 2147483647 days", "-178956970 years -8 mons", "-2147483648 days", "2562047788:00:54.775807",
+    "-2562047788:00:54.775807",
+]  # fmt: skip
+_SMALL_INTERVALS = [
+    "0", "1 mon", "-1 mon", "1 day", "24:00:00", "-1 days +36:00:00", "1 year 2 mons 3 days 04:05:06.789",
+    "-13 mons", "-00:00:00.000001", "35 days 25:00:00", "-1 mons +31 days -47:59:59",
+]  # fmt: skip
+_NUMBER_TEXTS = [
+    "1", " -12.50\t", "1e10", "+.5", "5.", "", "abc", "NaN", "-inf", "1 2", "0.1e-3",
+]  # fmt: skip
+_FLOATS = [
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "0",
+    "-0",
+    "1",
+    "-1.7976931348623157e308",
+    "5e-324",
+    "1.7976931348623157e308",
+    "0.1",
+    "-2.5",
+]
+
+
+def pg_type(type_name: str) -> str:
+    """The column type; behind a colon may stand what its values look like (`text:number`)."""
+    return type_name.partition(":")[0]
 
 
 def edges(type_name: str) -> list[str]:
@@ -56,6 +90,62 @@ def _edges(type_name: str) -> list[str]:
     match type_name:
         case "bool":
             return ["true", "false"] * 5 + ["true"]
+        case "numeric":
+            return _NUMERICS
+        case "text:number":
+            return _NUMBER_TEXTS
+        case "numeric:finite":
+            return ["99999.5" if v in ("NaN", "Infinity", "-Infinity") else v for v in _NUMERICS]
+        case "interval":
+            return _INTERVALS
+        case "interval:small":
+            return _SMALL_INTERVALS
+        case "time":
+            return [*_TIMES[:8], "24:00:00", *_TIMES[9:]]
+        case "date:middle" | "timestamp:middle" | "timestamptz:middle":
+            return [v.replace("0001-", "1000-").replace("9999-", "9000-") for v in _edges(pg_type(type_name))]
+        case "timestamp:recent" | "timestamptz:recent":
+            return [
+                "1970-01-01 00:00:00", "1990-03-25 02:30:00", "1990-09-30 02:30:00", "2024-03-31 02:00:00",
+                "2024-03-31 02:59:59.999999", "2024-10-27 02:00:00", "2024-10-27 02:30:00", "2024-10-27 03:00:00",
+                "2024-11-03 01:30:00", "2024-03-10 02:30:00", "2037-12-31 23:59:59",
+            ]  # fmt: skip
+        case "int2:year":
+            return [str(y) for y in (1, 4, 100, 1582, 1900, 1970, 1999, 2000, 2024, 2023, 9999)]
+        case "float8:small":
+            return ["0", "0.5", "-0.5", "1.5", "2", "-3", "0.1", "59.9999995", "12.345678", "7", "1e-7"]
+        case "float8:epoch":
+            return ["0", "1700000000.5", "-1", "0.1", "0.000001", "253402300799", "1e9", "1234567890.123456", "1e-7",
+                    "946684800", "946684800.000001"]  # fmt: skip
+        case "text:moment":
+            return [
+                "2024-02-29", "2023-02-29", "2024-1-5", " 2024-01-01 10:00 ", "2024-01-01T23:59:60", "abc", "",
+                "2024-01-01 12:34:56.789", "2024-01-01 00:00:00+02", "2024-12-31 24:00:00", "2024-01-01 00:00:00-0330",
+            ]  # fmt: skip
+        case "text:words":
+            return ["hello wORLD-foo_bar", "ÀÉ straße", "1a2B", "x'y", "", "ALL", "é1é", "a\tb", "O'R", "İi", "z9Z"]
+        case "int2:small":
+            return [str(n) for n in range(-3, 8)]
+        case "text:bool":
+            return ["t", "TRUE", " f ", "yes", "n", "on", "of", "o", "1", "0", "2"]
+        case "text:uuid":
+            bare = "A0eebc999c0b4ef8bb6d6bb9bd380a11"
+            hyphens = f"{bare[:8]}-{bare[8:12]}-{bare[12:16]}-{bare[16:20]}-{bare[20:]}"
+            return [
+                bare,
+                hyphens,
+                f"{{{bare}}}",
+                f"{{{hyphens}}}",
+                f" {bare}",
+                bare[:-1],
+                f"{bare}0",
+                bare.lower(),
+                "-".join(bare[i : i + 4] for i in range(0, 32, 4)),
+                f"{bare[:3]}-{bare[3:]}",
+                f"{{{bare}",
+            ]
+        case "text:bytea":
+            return ["\\x", "\\x61FF", "\\x6 1", "\\x61 62", "\\x6", "ab", "\\\\", "\\001\\377", "\\400", "a\\", "\\xzz"]
         case "text":
             return _TEXTS
         case "char(6)" | "varchar(10)":
@@ -85,12 +175,37 @@ def random_value(type_name: str, random: Random) -> str:
         digits = random.randrange(1, size[0] + 1)
         return _numeric(random.randrange(-(10**digits) + 1, 10**digits), size[1])
     match type_name:
+        case "text:number":
+            sign, exponent = random.choice(["", "-", "+", " "]), random.choice(["", "", "e2", "E-3", "x"])
+            digits = random.randrange(10 ** random.choice([1, 3, 5, 10, 20]))
+            return f"{sign}{_numeric(digits, random.randrange(3))}{exponent}"
+        case "numeric" | "numeric:finite":
+            unscaled = random.randrange(
+                -(10 ** random.choice([1, 3, 8, 16, 30])), 10 ** random.choice([1, 3, 8, 16, 45])
+            )
+            return _numeric(unscaled, random.choice([0, 0, 1, 2, 5, 20]))
         case "text":
             return "".join(random.choice("ab%_\\é😀 A\n") for _ in range(random.randrange(7))) + random.choice(
                 ["", random.choice(_MORE_TEXTS)]
             )
         case "char(6)" | "varchar(10)":
             return "".join(random.choice("ab é") for _ in range(random.randrange(7)))
+        case "interval" | "interval:small":
+            months, days = random.randrange(-40, 40), random.randrange(-70, 70)
+            return f"{months} mons {days} days {random.randrange(-(10**12), 10**12) / 1e6:.6f} seconds"
+        case "time":
+            return _random_clock(random)
+        case "timestamp:recent" | "timestamptz:recent":
+            minute = random.randrange(0, 68 * 365 * 24 * 60, 30)
+            return f"{datetime.datetime(1970, 1, 1) + datetime.timedelta(minutes=minute)}"
+        case "date:middle":
+            return _middle_date(random)
+        case "timestamp:middle" | "timestamptz:middle":
+            return f"{_middle_date(random)} {_random_clock(random)}"
+        case "float8:small":
+            return repr(round(random.uniform(-100, 100), random.randrange(7)))
+        case "float8:epoch":
+            return repr(random.uniform(0, 4e9))
         case "timestamp" | "timestamptz":
             time = f"{random.randrange(24):02}:{random.randrange(60):02}:59.{random.randrange(10**6):06}"
             return f"{_random_date(random)} {time}"
@@ -102,6 +217,15 @@ def random_value(type_name: str, random: Random) -> str:
             return str(uuid.UUID(int=random.getrandbits(128)))
         case _:
             return random.choice(edges(type_name))
+
+
+def _random_clock(random: Random) -> str:
+    clock = random.randrange(86_400)
+    return f"{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}.{random.randrange(10**6):06}"
+
+
+def _middle_date(random: Random) -> str:
+    return f"{random.randrange(1000, 9000):04}-{random.randrange(1, 13):02}-{random.randrange(1, 29):02}"
 
 
 def _random_date(random: Random) -> str:

@@ -1,0 +1,198 @@
+package pgtrickle;
+
+import java.util.ArrayList;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Arrays of one dimension over the text PostgreSQL prints; elements are texts, null for NULL. */
+public final class Arrays {
+    static ArrayList parse(UTF8String array) {
+        String s = array.toString();
+        if (!s.startsWith("{")) throw new PgError("nothing; but arrays that do not begin at 1 are not held here");
+        ArrayList out = new ArrayList();
+        if (s.equals("{}")) return out;
+        int i = 1;
+        StringBuilder word = new StringBuilder();
+        while (true) {
+            word.setLength(0);
+            boolean quoted = false;
+            if (s.charAt(i) == '{') throw new PgError("nothing; but arrays of arrays are not computed with here");
+            if (s.charAt(i) == '"') {
+                quoted = true;
+                i++;
+                while (s.charAt(i) != '"') {
+                    if (s.charAt(i) == '\\') i++;
+                    word.append(s.charAt(i++));
+                }
+                i++;
+            } else {
+                while (s.charAt(i) != ',' && s.charAt(i) != '}') {
+                    if (s.charAt(i) == '\\') i++;
+                    word.append(s.charAt(i++));
+                }
+            }
+            String found = word.toString();
+            out.add(!quoted && found.equals("NULL") ? null : found);
+            if (s.charAt(i) == '}') return out;
+            i++;
+        }
+    }
+
+    /** array_out */
+    static String print(ArrayList elements) {
+        StringBuilder out = new StringBuilder("{");
+        for (int i = 0; i < elements.size(); i++) {
+            if (i > 0) out.append(',');
+            String e = (String) elements.get(i);
+            if (e == null) {
+                out.append("NULL");
+            } else if (quoted(e)) {
+                out.append('"').append(e.replace("\\", "\\\\").replace("\"", "\\\"")).append('"');
+            } else {
+                out.append(e);
+            }
+        }
+        return out.append('}').toString();
+    }
+
+    private static boolean quoted(String e) {
+        if (e.isEmpty() || e.equalsIgnoreCase("NULL")) return true;
+        for (int i = 0; i < e.length(); i++) {
+            char c = e.charAt(i);
+            if (c == '"' || c == '\\' || c == '{' || c == '}' || c == ',' || Text.isSpace(c)) return true;
+        }
+        return false;
+    }
+
+    private static UTF8String text(ArrayList elements) {
+        return UTF8String.fromString(print(elements));
+    }
+
+    private static UTF8String text(String s) {
+        return s == null ? null : UTF8String.fromString(s);
+    }
+
+    /** The array of these elements, each as its type prints it. */
+    public static UTF8String make(org.apache.spark.sql.catalyst.util.ArrayData elements) {
+        ArrayList out = new ArrayList();
+        for (int i = 0; i < elements.numElements(); i++) {
+            out.add(elements.isNullAt(i) ? null : elements.getUTF8String(i).toString());
+        }
+        return text(out);
+    }
+
+    public static UTF8String get(UTF8String array, int index) {
+        ArrayList e = parse(array);
+        return index < 1 || index > e.size() ? null : text((String) e.get(index - 1));
+    }
+
+    public static UTF8String slice(UTF8String array, int from, int to) {
+        ArrayList e = parse(array);
+        ArrayList out = new ArrayList();
+        for (int i = Math.max(from, 1); i <= to && i <= e.size(); i++) out.add(e.get(i - 1));
+        return text(out);
+    }
+
+    public static Integer length(UTF8String array, int dimension) {
+        int n = parse(array).size();
+        return dimension == 1 && n > 0 ? Integer.valueOf(n) : null;
+    }
+
+    public static Integer lower(UTF8String array, int dimension) {
+        return dimension == 1 && !parse(array).isEmpty() ? Integer.valueOf(1) : null;
+    }
+
+    public static int cardinality(UTF8String array) {
+        return parse(array).size();
+    }
+
+    public static UTF8String cat(UTF8String a, UTF8String b) {
+        ArrayList out = parse(a);
+        out.addAll(parse(b));
+        return text(out);
+    }
+
+    /** Compares two elements by the order of their type; byte order for texts. NULL is the largest, equal to NULL. */
+    static int compare(String type, String a, String b) {
+        if (a == null || b == null) return a == null ? (b == null ? 0 : 1) : -1;
+        if (type.equals("int2") || type.equals("int4") || type.equals("int8")) {
+            return Long.compare(Long.parseLong(a), Long.parseLong(b));
+        }
+        if (type.equals("numeric")) return Num.parse(a).compare(Num.parse(b));
+        if (type.equals("float4") || type.equals("float8")) {
+            double x = Double.parseDouble(a);
+            double y = Double.parseDouble(b);
+            return x == y ? 0 : Double.compare(x, y);
+        }
+        if (type.equals("bool")) return a.compareTo(b);
+        // text, uuid, and ISO dates and times of four-digit years: their bytes are in their order.
+        return UTF8String.fromString(a).compareTo(UTF8String.fromString(b));
+    }
+
+    public static int cmp(UTF8String type, UTF8String first, UTF8String second) {
+        ArrayList a = parse(first);
+        ArrayList b = parse(second);
+        String t = type.toString();
+        for (int i = 0; i < a.size() && i < b.size(); i++) {
+            int order = compare(t, (String) a.get(i), (String) b.get(i));
+            if (order != 0) return order < 0 ? -1 : 1;
+        }
+        return Integer.compare(a.size(), b.size());
+    }
+
+    private static boolean has(ArrayList in, String element, String type) {
+        for (int i = 0; i < in.size(); i++) {
+            if (in.get(i) != null && compare(type, (String) in.get(i), element) == 0) return true;
+        }
+        return false;
+    }
+
+    /** NULL matches nothing. */
+    public static boolean contains(UTF8String type, UTF8String first, UTF8String second) {
+        ArrayList a = parse(first);
+        ArrayList b = parse(second);
+        for (int i = 0; i < b.size(); i++) {
+            if (b.get(i) == null || !has(a, (String) b.get(i), type.toString())) return false;
+        }
+        return true;
+    }
+
+    public static boolean overlap(UTF8String type, UTF8String first, UTF8String second) {
+        ArrayList a = parse(first);
+        ArrayList b = parse(second);
+        for (int i = 0; i < b.size(); i++) {
+            if (b.get(i) != null && has(a, (String) b.get(i), type.toString())) return true;
+        }
+        return false;
+    }
+
+    public static UTF8String to_string(UTF8String array, UTF8String delimiter) {
+        ArrayList e = parse(array);
+        StringBuilder out = new StringBuilder();
+        boolean first = true;
+        for (int i = 0; i < e.size(); i++) {
+            if (e.get(i) == null) continue;
+            if (!first) out.append(delimiter);
+            first = false;
+            out.append((String) e.get(i));
+        }
+        return text(out.toString());
+    }
+
+    /** The operator `element op ANY (array)` or ALL for =, <>, <, <=, >, >=; SQL's three-valued result. */
+    public static Boolean compare_all(UTF8String type, UTF8String operator, UTF8String element, UTF8String array, boolean all) {
+        ArrayList e = parse(array);
+        String op = operator.toString();
+        boolean unknown = false;
+        for (int i = 0; i < e.size(); i++) {
+            if (e.get(i) == null) {
+                unknown = true;
+                continue;
+            }
+            int order = compare(type.toString(), element.toString(), (String) e.get(i));
+            boolean holds = op.equals("=") ? order == 0 : op.equals("<>") ? order != 0 : op.equals("<") ? order < 0
+                : op.equals("<=") ? order <= 0 : op.equals(">") ? order > 0 : order >= 0;
+            if (holds != all) return Boolean.valueOf(!all);
+        }
+        return unknown ? null : Boolean.valueOf(all);
+    }
+}
