@@ -281,4 +281,3 @@ SELECT a FROM abs(1) a;
 
 -- name: json_path
 SELECT jsonb_path_query_first(notes, '$.a') AS a FROM customer;
-
