@@ -1,4 +1,4 @@
-"""Δ(R) = the window's change rows of R, projected to the columns read."""
+"""Δ(R) = the window's change rows of R, projected to the columns read; nothing where they cancel out."""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier.operators.inputs import Side
 from applier.plan.nodes import Scan
 from applier.trace.inbox import Arrival
 from applier.trace.trace import Parts, Trace, create_view, drop_view
-from applier.zset import WEIGHT, column_name, select
+from applier.zset import WEIGHT, column_name, column_names, select
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
@@ -98,9 +99,35 @@ class WindowInputs:
             return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
 
     def delta(self, scan: Scan) -> str | None:
-        """Change rows of the window, the scan's columns only."""
-        parts = self._of(scan.table)
-        return self._select(scan, self._view(scan.table, "delta", parts.delta)) if parts.delta.num_rows else None
+        """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.
+
+        An UPDATE that changes no column the scan reads is such a case, a row that came and went another.
+        """
+        rows = self._of(scan.table).delta
+        if rows.num_rows > SMALL_WINDOW_ROWS:
+            return self._select(scan, self._view(scan.table, "delta", rows))
+        net = self._net(scan, rows)
+        if not net.num_rows:
+            return None
+        name = " ".join(scan.columns)
+        with self._lock:
+            if (scan.table, name) not in self._views:
+                self._views[scan.table, name] = create_view(self._spark.createDataFrame(net, self._ddl(scan)))
+            return f"SELECT * FROM {self._views[scan.table, name]}"
+
+    def _net(self, scan: Scan, rows: pa.Table) -> pa.Table:
+        """Σ weights per distinct row of the scan's columns, zeros dropped."""
+        names = column_names(len(scan.columns))
+        read = rows.select([*(column_name(place) for place in self._places(scan)), WEIGHT])
+        read = read.rename_columns([*names, WEIGHT])
+        summed = read.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
+        summed = summed.rename_columns([*names, WEIGHT])
+        return summed.filter(pc.and_kleene(pc.is_valid(summed[WEIGHT]), pc.not_equal(summed[WEIGHT], 0)))
+
+    def _ddl(self, scan: Scan) -> str:
+        columns = self._trace(scan.table).schema.columns
+        types = [columns[place].type.spark_ddl for place in self._places(scan)]
+        return ", ".join([*(f"{column_name(i)} {spark}" for i, spark in enumerate(types)), f"{WEIGHT} bigint"])
 
     def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window, the scan's columns only."""
@@ -131,5 +158,8 @@ class WindowInputs:
             return self._views[table, which]
 
     def _select(self, scan: Scan, view: str) -> str:
+        return select([column_name(place) for place in self._places(scan)], WEIGHT, view)
+
+    def _places(self, scan: Scan) -> list[int]:
         places = {column.name: i for i, column in enumerate(self._trace(scan.table).schema.columns)}
-        return select([column_name(places[name]) for name in scan.columns], WEIGHT, view)
+        return [places[name] for name in scan.columns]

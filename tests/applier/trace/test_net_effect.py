@@ -1,0 +1,77 @@
+"""What a scan sees of a window: the net effect on the columns it reads, and no Spark job where there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.compute import compute
+from applier.plan.expr import AggregateCall, Col, ValueType
+from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
+from applier.stream_table import StreamTable
+from applier.trace import traces
+from applier.trace.trace import Trace
+from applier.trace.traces import Traces
+from shared_schema.change_row import Op
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, TableId
+from tests.applier.trace.test_trace import INT, SCHEMA, change
+
+WINDOW = Window(Lsn(15), Lsn(30))
+INTEGER = ValueType.of_column(INT)
+BIG = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
+OF_A = Scan(SCHEMA.table, 1, ("a",), (Field(INTEGER, True),), None)
+OF_NOTHING = Scan(SCHEMA.table, 1, (), (), None)
+SUM = Aggregate(OF_A, (), (AggregateCall("sum(int4)", (Col(0, INTEGER),), BIG),))
+COUNT = Aggregate(OF_NOTHING, (), (AggregateCall("count()", (), BIG, False),))
+
+
+def _traces(spark: SparkSession, *later: tuple[Op, tuple[object, ...]]) -> Traces:
+    trace = Trace(spark, SCHEMA, Lsn(1))
+    trace.append([change(Op.INSERT, 10, 0, (1, None, None)), change(Op.INSERT, 10, 1, (2, None, None))])
+    trace.append([change(op, 20, seq, values) for seq, (op, values) in enumerate(later)])
+    return Traces(spark, [trace])
+
+
+def _table(root: Node) -> StreamTable:
+    columns = tuple(Column(f"n{i}", field.type.pg) for i, field in enumerate(fields(root)))
+    return StreamTable(1, TableId("public", "st"), 1, columns, StreamPlan(root, tuple(c.name for c in columns)))
+
+
+def _computed(spark: SparkSession, root: Node, found: Traces, group: str) -> tuple[Counter[tuple[object, ...]], int]:
+    """The delta as a multiset, and how many Spark jobs it took."""
+    spark.sparkContext.setJobGroup(group, group)
+    with found.through(WINDOW) as inputs:
+        outcome = compute(spark, _table(root), inputs)
+    rows = [] if outcome is None else list(zip(*[c.to_pylist() for c in outcome.rows.columns], strict=True))
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    return Counter({tuple(row[:-1]): row[-1] for row in rows}), len(jobs)
+
+
+ELSEWHERE = ((Op.DELETE, (1, None, None)), (Op.INSERT, (1, None, None)), (Op.DELETE, (2, None, None)))
+UNREAD = (*ELSEWHERE, (Op.INSERT, (2, datetime(2024, 1, 1), None)))
+
+
+@pytest.mark.parametrize("root", [OF_A, SUM, COUNT])
+def test_an_update_of_columns_nobody_reads_asks_spark_nothing(spark: SparkSession, root: Node) -> None:
+    group = f"unread {type(root).__name__} {len(fields(root))}"
+    assert _computed(spark, root, _traces(spark, *UNREAD), group) == ({}, 0)
+
+
+def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
+    rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)), (Op.INSERT, (2, None, None)))
+    delta, jobs = _computed(spark, OF_A, rows, "read")
+    assert delta == {(1,): -1, (5,): 1, (2,): 1}
+    assert _computed(spark, SUM, rows, "sum")[0] == {(3,): -1, (9,): 1}
+    assert _computed(spark, COUNT, rows, "count")[0] == {(2,): -1, (3,): 1}
+    assert jobs > 0
+
+
+def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "SMALL_WINDOW_ROWS", 0)
+    rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
+    assert _computed(spark, SUM, rows, "large sum")[0] == {(3,): -1, (7,): 1}
