@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,8 +25,8 @@ def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> Ta
         return TableDelta(window, net_rows(spark.sql(text).toArrow(), len(table.columns)))
     except Py4JNetworkError as error:
         raise Infrastructure("the Spark driver is gone") from error
-    except PySparkException as error:
-        problem = (error.getMessage() or str(error)).splitlines()[0]
+    except (PySparkException, Py4JJavaError) as error:
+        problem = _problem(error)
         if TIE in problem:
             raise CalculationError(
                 f"the result of {table} is not decided: {TIE}", hint="add the primary key to ORDER BY"
@@ -35,3 +35,13 @@ def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> Ta
             f"the query of {table} fails on the data: {problem}",
             hint="PostgreSQL would refuse it too; guard the expression (CASE, NULLIF) or correct the rows",
         ) from error
+
+
+def _problem(error: PySparkException | Py4JJavaError) -> str:
+    """What went wrong in one line; an error while a side of a join is broadcast arrives as a plain Java one."""
+    if isinstance(error, PySparkException):
+        return (error.getMessage() or str(error)).splitlines()[0]
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage() or cause.toString()).splitlines()[0]

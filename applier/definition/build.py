@@ -8,13 +8,15 @@ the primary key; they are not read just for that, because a row key is of use on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from applier.definition import query_tree, tree
 from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
-from applier.definition.grouping import Grouped, distinct, group
+from applier.definition.flatten import Flattener, whole_row
+from applier.definition.grouping import Grouped, aggregates, distinct, group
 from applier.definition.joins import (
     Frame,
     Member,
@@ -31,6 +33,7 @@ from applier.definition.partners import RESULT, Asked, correlated, inward, keep,
 from applier.definition.refusal import Reason, Refused
 from applier.definition.rowsets import check_on_true, leans, leans_on, unfold, written
 from applier.definition.sources import Sources, check, inside_view, members
+from applier.definition.subqueries import Answering, Around
 from applier.definition.union import combine, meet
 from applier.definition.windows import over_windows, window_inputs
 from applier.plan.expr import Col, Expr, ValueType
@@ -57,6 +60,7 @@ class _Builder:
         self._catalog = catalog
         self._sources = sources
         self._members = 0
+        self._answering = Answering(catalog, self._rows, self.query)
 
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
@@ -75,7 +79,7 @@ class _Builder:
         everything = self._select(query, range(len(visible)), levels)
         node = projected(everything.node, everything.exprs)
         if row_key(node) is None:
-            flat = _Flattener(query.entries)
+            flat = Flattener(query.entries)
             equalities = {item.reference: item for item in query.distinct}
             keys = [
                 (flat(t.expression), equalities[t.group_reference]) for t in visible if t.group_reference in equalities
@@ -118,7 +122,7 @@ class _Builder:
                 raise unknown("a branch of UNION that is not a query")
 
     def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
-        flat = _Flattener(query.entries)
+        flat = Flattener(query.entries)
         targets = [flat(query.targets[i].expression) for i in needed]
         keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
         having = None if query.having is None else flat(query.having)
@@ -126,29 +130,35 @@ class _Builder:
         windowed = [flat(query.targets[i].expression) for i in window_inputs(query, targets)]
         wanted = [*targets, *windowed, *(key for key, _ in keys), *(() if having is None else (having,))]
         frame = self._rows(levels, wanted, where)
-        below = frame.node, self._scope(frame)
         if query.aggregates:
-            grouped = group(
-                keys, [*targets, *windowed], having, self._compiler(frame), frame.node, catalog=self._catalog
-            )
-            below = self._above(frame, grouped, having)
+            above = [*targets, *windowed]
+            calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates(e)]
+            frame = self._answered(frame, [*(key for key, _ in keys), *calls], levels)
+            grouped = group(keys, above, having, self._compiler(frame), frame.node, catalog=self._catalog)
+            below = self._above(frame, grouped, above, having, levels=levels)
+        else:
+            frame = self._answered(frame, [*targets, *windowed], levels)
+            below = frame.node, self._scope(frame)
         return over_windows(query, targets, below, flat, self._catalog)
 
     def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         """FROM and WHERE of the innermost query."""
         query = levels[-1]
-        flat = _Flattener(query.entries)
+        flat = Flattener(query.entries)
         on = [flat(c) for c in conditions(query.items)]
         asked = [self._asked(partners, levels) for partners in query.partners]
-        frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], where)
+        plain = [c for c in where if not any(tree.subqueries(c))]
+        asking = [c for c in where if any(tree.subqueries(c))]
+        frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], plain)
         for subquery in asked:
             frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
-        return frame
+        frame = self._answered(frame, asking, levels)
+        return frame.filtered([self._compiler(frame).compile(c) for c in asking])
 
     def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
-        query, outer = asked_for(partners, self._catalog), _Flattener(levels[-1].entries)
-        own = _Flattener(query.entries)
+        query, outer = asked_for(partners, self._catalog), Flattener(levels[-1].entries)
+        own = Flattener(query.entries)
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
@@ -164,15 +174,49 @@ class _Builder:
         test = [outer_part(inward(c, lambda var: var), outer) for c in conjuncts(partners.test)]
         return Asked(rows, (), tuple(test), partners.negated, partners.at)
 
-    def _above(self, frame: Frame, grouped: Grouped, having: tree.Expression | None) -> tuple[Node, Scope]:
+    def _above(
+        self,
+        frame: Frame,
+        grouped: Grouped,
+        targets: Sequence[tree.Expression],
+        having: tree.Expression | None,
+        *,
+        levels: Levels,
+    ) -> tuple[Node, Scope]:
+        """The groups that HAVING leaves, with the answers of the subqueries that stand above them."""
         node: Node = grouped.node(frame.node)
-        scope = grouped.scope(fields(node))
-        if having is not None:
-            node = Filter(node, Compiler(self._catalog, scope).compile(having))
+        base, known = node, grouped.scope(fields(node))
+        answers: dict[int, Expr] = {}
+
+        def scope(expression: tree.Expression) -> Expr | None:
+            return answers.get(expression.number) if isinstance(expression, tree.Subquery) else known(expression)
+
+        for expression in (*(() if having is None else (having,)), *targets):
+            for subquery in tree.subqueries(expression):
+                if subquery.number not in answers and known(expression) is None:
+                    around = Around(node, base, known, levels)
+                    node, answers[subquery.number] = self._answering.answer(around, subquery)
+            if having is not None and expression is having:
+                node = base = Filter(node, Compiler(self._catalog, scope).compile(having))
         return node, scope
 
     def _scope(self, frame: Frame) -> Scope:
-        return lambda e: frame.column(e) if isinstance(e, tree.Var) else None
+        def find(expression: tree.Expression) -> Expr | None:
+            if isinstance(expression, tree.Subquery):
+                return frame.answers.get(expression.number)
+            return frame.column(expression) if isinstance(expression, tree.Var) else None
+
+        return find
+
+    def _answered(self, frame: Frame, expressions: Sequence[tree.Expression], levels: Levels) -> Frame:
+        """The frame with a column for the answer of each subquery in the expressions."""
+        base = frame.node
+        for subquery in (s for e in expressions for s in tree.subqueries(e)):
+            if subquery.number not in frame.answers:
+                around = Around(frame.node, base, frame.column, levels)
+                node, answer = self._answering.answer(around, subquery)
+                frame = replace(frame, node=node, answers=frame.answers | {subquery.number: answer})
+        return frame
 
     def _compiler(self, frame: Frame) -> Compiler:
         return Compiler(self._catalog, self._scope(frame))
@@ -186,7 +230,7 @@ class _Builder:
                 reads.setdefault(var.entry, set()).add(var.number)
         for number in members(query.items):
             for var in leans_on(query.entries[number - 1]):
-                for base in tree.variables(_Flattener(query.entries)(var)):
+                for base in tree.variables(Flattener(query.entries)(var)):
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
         return self._joined(query.items, where, lambda n: self._member(n, sorted(reads.get(n, ())), levels), query)
@@ -199,7 +243,7 @@ class _Builder:
         query: query_tree.Query,
     ) -> Frame:
         """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
-        flat = _Flattener(query.entries)
+        flat = Flattener(query.entries)
 
         def compile_in(condition: tree.Expression, frame: Frame) -> Expr:
             return self._compiler(frame).compile(condition)
@@ -227,7 +271,7 @@ class _Builder:
         entry = query.entries[number - 1]
         if not isinstance(entry, query_tree.FunctionEntry):
             raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-        flat, compiler = _Flattener(query.entries), self._compiler(frame)
+        flat, compiler = Flattener(query.entries), self._compiler(frame)
         node = unfold(
             frame.node, entry, [compiler.compile(flat(arg)) for arg in entry.args], self._catalog, outer=outer
         )
@@ -279,25 +323,6 @@ class _Builder:
         return Member(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
 
 
-class _Flattener:
-    """Replaces columns of joins and of GROUP BY by what they stand for."""
-
-    def __init__(self, entries: tuple[query_tree.RangeEntry, ...]) -> None:
-        self._entries = entries
-
-    def __call__(self, expression: tree.Expression) -> tree.Expression:
-        if isinstance(expression, tree.Var) and expression.levels_up == 0:
-            if not 1 <= expression.entry <= len(self._entries):
-                raise unknown("a column of no range-table entry")
-            entry = self._entries[expression.entry - 1]
-            if isinstance(entry, query_tree.JoinEntry | query_tree.GroupEntry):
-                if not 1 <= expression.number <= len(entry.columns):
-                    raise _whole_row(expression)
-                return self(entry.columns[expression.number - 1])
-            return expression
-        return tree.rebuild(expression, self)
-
-
 def _group_target(query: query_tree.Query, reference: int) -> tree.Expression:
     found = [t.expression for t in query.targets if t.group_reference == reference]
     if len(found) != 1:
@@ -305,15 +330,11 @@ def _group_target(query: query_tree.Query, reference: int) -> tree.Expression:
     return found[0]
 
 
-def _whole_row(var: tree.Var) -> Refused:
-    return Refused(Reason.COLUMN, "a whole row as one value", hint="list the columns", token=var.at)
-
-
 def _check_variable(var: tree.Var) -> None:
     if var.levels_up:
         raise Refused(Reason.CONSTRUCT, "a reference to an outer query", hint="join the tables instead", token=var.at)
     if var.number == 0:
-        raise _whole_row(var)
+        raise whole_row(var)
     if var.number < 0:
         raise Refused(Reason.COLUMN, "a system column", hint="use a column of your own", token=var.at)
 

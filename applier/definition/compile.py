@@ -65,6 +65,9 @@ class Compiler:
             case tree.WindowOf():
                 hint = "compute it in a subquery of FROM"
                 raise Refused(Reason.CONSTRUCT, "a window function here", hint=hint, token=expression.at)
+            case tree.Subquery():
+                hint = "put it into the select list, WHERE or HAVING, or join the subquery in FROM"
+                raise Refused(Reason.CONSTRUCT, "a subquery here", hint=hint, token=expression.at)
             case tree.Constant():
                 return self._constant(expression)
             case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:

@@ -82,7 +82,7 @@ def group(
     for var in dict.fromkeys(v for e in above for v in _loose(e, frozenset(written))):
         written.append(var)
         planned.append(_key(var, _EQUALITY.get(catalog.pg_type(var.type, -1).name, ""), below, catalog))
-    calls = list(dict.fromkeys(c for e in above for c in _aggregates(e)))
+    calls = list(dict.fromkeys(c for e in above for c in aggregates(e)))
     return Grouped(
         tuple(written),
         tuple(planned),
@@ -143,9 +143,10 @@ def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Ite
         yield from _loose(argument, keys)
 
 
-def _aggregates(expression: tree.Expression) -> Iterator[tree.AggregateOf]:
+def aggregates(expression: tree.Expression) -> Iterator[tree.AggregateOf]:
+    """Every aggregate in the expression, in the order of the text."""
     if isinstance(expression, tree.AggregateOf):
         yield expression
         return
     for argument in tree.arguments(expression):
-        yield from _aggregates(argument)
+        yield from aggregates(argument)

@@ -44,6 +44,8 @@ class Frame:
     node: Node
     ordinals: dict[tuple[int, int], int]
     entries: frozenset[int]
+    answers: dict[int, Expr] = field(default_factory=dict)
+    """What the subqueries of expressions stand for, by their numbers."""
 
     @classmethod
     def of(cls, member: Member) -> Frame:

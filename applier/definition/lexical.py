@@ -14,7 +14,6 @@ from enum import Enum
 from applier.definition import query_tree, tree
 from applier.definition.constants import decode
 from applier.definition.refusal import Place, Reason, Refused
-from applier.definition.sources import entries_read
 
 _LEXEME = re.compile(
     r"""(?P<comment>--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/)
@@ -115,27 +114,13 @@ def _is_near(constant: tree.Constant, now: datetime.datetime) -> bool:
 
 
 def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
-    expressions = [t.expression for t in query.targets] + [e for e in (query.where, query.having) if e is not None]
-    for expression in [*expressions, *_join_conditions(query.items)]:
+    for expression in query_tree.expressions(query):
         yield from _constants_in(expression)
-    for member in query.members.values():
-        yield from _constants(member)
-    for partners in query.partners:
-        yield from _constants(partners.query)
-        if partners.test is not None:
-            yield from _constants_in(partners.test)
-    for number in entries_read(query):
-        entry = query.entries[number - 1]
-        if isinstance(entry, query_tree.SubqueryEntry):
-            yield from _constants(entry.query)
-
-
-def _join_conditions(items: tuple[query_tree.FromItem, ...]) -> Iterator[tree.Expression]:
-    for item in items:
-        if not isinstance(item, query_tree.EntryRef):
-            if item.condition is not None:
-                yield item.condition
-            yield from _join_conditions((item.left, item.right))
+        for subquery in tree.subqueries(expression):
+            if subquery.test is not None:
+                yield from _constants_in(subquery.test)
+    for inner in query_tree.inner_queries(query):
+        yield from _constants(inner)
 
 
 def _constants_in(expression: tree.Expression) -> Iterator[tree.Constant]:

@@ -55,7 +55,7 @@ def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Que
     """The subquery of EXISTS without a LIMIT that leaves it at least one row, for one is as good as many."""
     query = partners.query
     if partners.test is None and query.limit is not None and query.limit.offset is None:
-        count = _number(query.limit.count, "LIMIT", catalog)
+        count = literal_number(query.limit.count, "LIMIT", catalog)
         if count is None or count > 0:
             return replace(query, limit=None)
     return query
@@ -82,7 +82,7 @@ def _distinct_on(
 
 
 def _limited(limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: Catalog) -> Node:
-    count, offset = _number(limit.count, "LIMIT", catalog), _number(limit.offset, "OFFSET", catalog) or 0
+    count, offset = literal_number(limit.count, "LIMIT", catalog), literal_number(limit.offset, "OFFSET", catalog) or 0
     if count is None and not offset:
         return node
     if not order and count != 0 and not tells_apart(node, ()):
@@ -90,7 +90,8 @@ def _limited(limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], ca
     return TopK(node, (), order, count, offset, limit.ties)
 
 
-def _number(expression: tree.Expression | None, clause: str, catalog: Catalog) -> int | None:
+def literal_number(expression: tree.Expression | None, clause: str, catalog: Catalog) -> int | None:
+    """The number LIMIT or OFFSET is given; None where there is no bound."""
     if expression is None:
         return None
     compiled = Compiler(catalog, lambda _: None).compile(expression)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from applier.definition.tree import Expression
+from applier.definition.tree import Expression, Var, subqueries, variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +229,44 @@ class Query:
     def aggregates(self) -> bool:
         """Whether rows are grouped: HAVING alone makes one group of all rows."""
         return self.has_aggregates or bool(self.groups) or self.having is not None
+
+
+def expressions(query: Query) -> Iterator[Expression]:
+    """Every expression of the query itself, whole; not those of queries inside it."""
+    yield from (target.expression for target in query.targets)
+    yield from (e for e in (query.where, query.having) if e is not None)
+    yield from _join_conditions(query.items)
+    yield from (partners.test for partners in query.partners if partners.test is not None)
+    for entry in query.entries:
+        match entry:
+            case ValuesEntry(rows=rows):
+                yield from (value for row in rows for value in row)
+            case FunctionEntry(args=args):
+                yield from args
+            case _:
+                continue
+
+
+def _join_conditions(items: tuple[FromItem, ...]) -> Iterator[Expression]:
+    for item in items:
+        if not isinstance(item, EntryRef):
+            if item.condition is not None:
+                yield item.condition
+            yield from _join_conditions((item.left, item.right))
+
+
+def inner_queries(query: Query) -> Iterator[Query]:
+    """The queries directly inside it: of FROM, of WITH, and those its expressions ask."""
+    yield from query.members.values()
+    yield from (entry.query for entry in query.entries if isinstance(entry, SubqueryEntry))
+    yield from (partners.query for partners in query.partners)
+    for expression in expressions(query):
+        yield from (subquery.query for subquery in subqueries(expression))
+
+
+def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
+    """What the query and those inside it read of the query around it, as that one names it."""
+    for expression in expressions(query):
+        yield from (replace(v, levels_up=0) for v in variables(expression) if v.levels_up == depth)
+    for inner in inner_queries(query):
+        yield from outer_columns(inner, depth + 1)

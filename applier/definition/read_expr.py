@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 from applier.definition import tree
 from applier.definition.fields import Fields, unknown
+from applier.definition.layout import SUBQUERIES
 from applier.definition.node_text import Node
+from applier.definition.query_tree import outer_columns
 from applier.definition.refusal import Reason, Refused
 
 _PARAM_SUBLINK = 2
@@ -75,8 +78,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "PARAM":
             return _subquery_column(fields)
         case "SUBLINK":
-            hint = "put EXISTS, IN or NOT IN by itself between the ANDs of WHERE, or join the subquery in FROM"
-            raise Refused(Reason.CONSTRUCT, "a subquery inside an expression", hint=hint, token=fields.location())
+            return _subquery(fields, major)
         case "ARRAYEXPR":
             raise Refused(
                 Reason.CONSTRUCT, "an array", hint="compare with single values", token=fields.location()
@@ -87,6 +89,34 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
 
 def _expressions(fields: Fields, name: str, major: int) -> tuple[tree.Expression, ...]:
     return tuple(read_expression(node, major) for node in fields.nodes(name))
+
+
+_numbers = count(1)
+
+
+def _subquery(fields: Fields, major: int) -> tree.Subquery:
+    from applier.definition.reader import read_inner
+
+    at, code = fields.location(), fields.integer("subLinkType")
+    if code not in {kind.value for kind in tree.Asked}:
+        construct, hint = SUBQUERIES.get(code, ("a subquery of an unknown kind", "join the subquery in FROM"))
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=at)
+    kind, test = tree.Asked(code), fields.optional("testexpr")
+    if (test is None) != (kind in (tree.Asked.EXISTS, tree.Asked.VALUE)):
+        raise unknown("a subquery with an odd test")
+    query = read_inner(fields.node("subselect"), major)
+    read = None if test is None else read_expression(test, major)
+    own = [] if read is None else [v for v in tree.variables(read) if v.entry != 0]
+    shown = [t.expression for t in query.targets if not t.hidden]
+    return tree.Subquery(
+        number=next(_numbers),
+        kind=kind,
+        query=query,
+        test=read,
+        outer=(*own, *outer_columns(query)),
+        collation=tree.collation(shown[0]) if kind is tree.Asked.VALUE else 0,
+        at=at,
+    )
 
 
 def _variable(fields: Fields) -> tree.Var:

@@ -38,6 +38,11 @@ def read_query(text: str, major: int) -> query_tree.Query:
     return _query(action[0], major)
 
 
+def read_inner(node: Node, major: int) -> query_tree.Query:
+    """A query inside an expression."""
+    return _query(node, major)
+
+
 def _query(node: Node, major: int) -> query_tree.Query:
     if node.kind != "QUERY":
         raise unknown(f"a {node.kind} node for a query")
@@ -147,7 +152,7 @@ def _all_of(parts: tuple[tree.Expression, ...]) -> tree.Expression | None:
 
 def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree.Partners]:
     """WHERE split at AND, with the subqueries that stand there by themselves."""
-    if node.kind == "SUBLINK":
+    if _asks_for_partners(node):
         yield _partners(node, major, negated=False)
     elif node.kind == "BOOLEXPR" and node.fields.get("boolop") in (Token("and"), Token("not")):
         fields = Fields(node, major)
@@ -157,7 +162,7 @@ def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree
         if connective == "and":
             for arg in args:
                 yield from _conditions(arg, major)
-        elif len(args) == 1 and args[0].kind == "SUBLINK":
+        elif len(args) == 1 and _asks_for_partners(args[0]):
             yield _partners(args[0], major, negated=True)
         else:
             yield read_expression(node, major)
@@ -165,12 +170,14 @@ def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree
         yield read_expression(node, major)
 
 
+def _asks_for_partners(node: Node) -> bool:
+    kinds = (Token(str(_EXISTS)), Token(str(_ANY)))
+    return node.kind == "SUBLINK" and node.fields.get("subLinkType") in kinds
+
+
 def _partners(node: Node, major: int, *, negated: bool) -> query_tree.Partners:
     fields = Fields(node, major)
     kind, test, at = fields.integer("subLinkType"), fields.optional("testexpr"), fields.location()
-    if kind not in (_EXISTS, _ANY):
-        # It says itself why it is not taken.
-        read_expression(node, major)
     if (test is None) != (kind == _EXISTS):
         raise unknown("a subquery with an odd test")
     partners = query_tree.Partners(

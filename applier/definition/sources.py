@@ -82,18 +82,14 @@ def entries_read(query: query_tree.Query) -> Iterator[int]:
 
 
 def _relations(query: query_tree.Query) -> Iterator[int]:
-    for member in query.members.values():
-        yield from _relations(member)
-    for partners in query.partners:
-        yield from _relations(partners.query)
     for number in entries_read(query):
         match query.entries[number - 1]:
             case query_tree.TableEntry(relation=oid):
                 yield oid
-            case query_tree.SubqueryEntry(query=inner):
-                yield from _relations(inner)
             case _:
                 continue
+    for inner in query_tree.inner_queries(query):
+        yield from _relations(inner)
 
 
 def check(relation: RelationInfo, with_children: bool) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
+
+if TYPE_CHECKING:
+    from applier.definition.query_tree import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,32 @@ class WindowOf:
     at: int | None = field(compare=False)
 
 
+class Asked(Enum):
+    """What an expression asks of a subquery; the values are SubLinkType's."""
+
+    EXISTS = 0
+    ALL = 1
+    ANY = 2
+    VALUE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A subquery inside an expression; two of them are never the same, whatever they say.
+
+    `test` is the comparison of ANY and ALL, over the columns of the subquery as entry 0. `outer` is what it reads of
+    the query around it.
+    """
+
+    number: int
+    kind: Asked = field(compare=False)
+    query: Query = field(compare=False)
+    test: Expression | None = field(compare=False)
+    outer: tuple[Expression, ...] = field(compare=False)
+    collation: int = field(compare=False)
+    at: int | None = field(compare=False)
+
+
 Expression = (
     Var
     | Constant
@@ -242,6 +271,7 @@ Expression = (
     | AnyOf
     | AggregateOf
     | WindowOf
+    | Subquery
 )
 
 
@@ -252,6 +282,8 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return ()
         case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args):
             return args
+        case Subquery(outer=outer):
+            return outer
         case AggregateOf(args=args, direct=direct, order=order, filter=condition):
             keys = tuple(key.expression for key in order)
             return (*args, *direct, *keys, *(() if condition is None else (condition,)))
@@ -277,6 +309,8 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
             return expression
         case Apply() | Connected() | FirstNotNull() | Extreme():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
+        case Subquery():
+            return replace(expression, outer=tuple(change(part) for part in expression.outer))
         case AggregateOf():
             return replace(
                 expression,
@@ -328,3 +362,12 @@ def variables(expression: Expression) -> Iterator[Var]:
         yield expression
     for argument in arguments(expression):
         yield from variables(argument)
+
+
+def subqueries(expression: Expression) -> Iterator[Subquery]:
+    """Every subquery in the expression itself, in the order of the text; not those inside a subquery."""
+    if isinstance(expression, Subquery):
+        yield expression
+        return
+    for argument in arguments(expression):
+        yield from subqueries(argument)

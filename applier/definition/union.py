@@ -18,15 +18,15 @@ from applier.definition.compile import BOOL
 from applier.definition.grouping import check_key
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
+from applier.expressions.aggregates import COUNT
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit, extreme
-from applier.plan.expr import AggregateCall, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
+from applier.plan.expr import BoolOp, Call, Const, Expr, Logic, ValueType, Widen
 from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
 from shared_schema.pg_types import PgType
 
 _INTEGERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
 _SAME_TEXT = frozenset({"text", "varchar"})
-_COUNT = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
 _HINT = "cast the columns of all branches to one type"
 
 
@@ -85,17 +85,19 @@ def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> N
         tagged,
         columns(tagged)[:width],
         (
-            AggregateCall("count()", (), _COUNT, nullable=False, filter=is_left),
-            AggregateCall("count()", (), _COUNT, nullable=False, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
+            replace(COUNT, filter=is_left),
+            replace(COUNT, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
         ),
     )
     *_, ours, theirs = columns(counts)
-    zero = Const(0, _COUNT)
+    zero = Const(0, COUNT.type)
     both = operation.kind is query_tree.SetKind.INTERSECT
     node: Node
     if operation.keeps_duplicates:
-        left_over = Call(extreme("GREATEST", "int8"), (Call("int8mi(int8,int8)", (ours, theirs), _COUNT), zero), _COUNT)
-        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), _COUNT)
+        left_over = Call(
+            extreme("GREATEST", "int8"), (Call("int8mi(int8,int8)", (ours, theirs), COUNT.type), zero), COUNT.type
+        )
+        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), COUNT.type)
         node = Repeat(counts, smaller if both else left_over)
     else:
         there = Call("int8gt(int8,int8)", (ours, zero), BOOL)

@@ -10,8 +10,8 @@ from applier.expressions.datetimes import CARRIERS as DATETIMES
 from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier, literal_text
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
-from applier.plan.expr import AggregateCall, Call, Const, Expr
-from shared_schema.pg_types import MAX_DECIMAL_DIGITS
+from applier.plan.expr import AggregateCall, Call, Const, Expr, ValueType
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
 _NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
 
@@ -231,7 +231,30 @@ def _ordered_sets() -> Iterator[AggregateEntry]:
     )
 
 
-_FAMILIES = (_ordered_sets, _counts, _sums, _extremes, _truths, _bits, _strings, _arrays)
+ONLY_ROW = "only_row(any)"
+"""No function of PostgreSQL: the value of a subquery that may have one row at most."""
+
+
+def _only_row(call: AggregateCall) -> str:
+    problem = quote("more than one row returned by a subquery used as an expression")
+    return f"if(size({{list}}) > 1, raise_error({problem}), get({{list}}, 0).a0)"
+
+
+def _subqueries() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature=ONLY_ROW,
+        carrier=lambda args: args[0].type.spark,
+        form=OfList(_only_row, default_order=True),
+        fuzz=(),
+        skips_null=False,
+        takes_distinct=False,
+    )
+
+
+COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
+"""count(*)."""
+
+_FAMILIES = (_subqueries, _ordered_sets, _counts, _sums, _extremes, _truths, _bits, _strings, _arrays)
 
 AGGREGATES: dict[str, AggregateEntry] = {}
 for _family in _FAMILIES:

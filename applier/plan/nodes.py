@@ -9,12 +9,12 @@ most one row, None that rows may repeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, Col, Expr, ValueType, Widen, nullable
+from applier.plan.expr import AggregateCall, Coalesce, Col, Const, Expr, NullTest, ValueType, Widen, nullable
 from applier.plan.order import SortKey, fixed_columns
 from applier.plan.window import WindowCall
 from shared_schema.pg_types import PgType
@@ -305,9 +305,9 @@ def _joined_key(node: Join) -> tuple[int, ...] | None:
         return None
     width = len(fields(node.left))
     shifted = tuple(width + i for i in right)
-    if set(right) <= {_bound(theirs) for _, theirs in node.equi}:
+    if set(right) <= _bound(theirs for _, theirs in node.equi):
         return left
-    if set(left) <= {_bound(ours) for ours, _ in node.equi}:
+    if set(left) <= _bound(ours for ours, _ in node.equi):
         return shifted
     return left + shifted
 
@@ -323,7 +323,7 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     columns = fields(node.left), fields(node.right)
     if node.full and all(columns[0][i].nullable for i in left) and all(columns[1][i].nullable for i in right):
         return None
-    if not node.full and set(right) <= {_bound(theirs) for _, theirs in node.equi}:
+    if not node.full and set(right) <= _bound(theirs for _, theirs in node.equi):
         return left
     return left + tuple(len(columns[0]) + i for i in right)
 
@@ -356,15 +356,25 @@ def tells_apart(node: Node, exprs: tuple[Expr, ...]) -> bool:
     return (key is not None and set(key) <= fixed) or len(fixed) == len(fields(node))
 
 
-def _bound(expr: Expr) -> int | None:
-    """The column that a pair's side fixes; a wider carrier fixes it too."""
-    match expr:
-        case Col():
-            return expr.ordinal
-        case Widen(arg=arg):
-            return _bound(arg)
-        case _:
-            return None
+def _bound(sides: Iterable[Expr]) -> set[int]:
+    """The columns that one side of the pairs fixes; a wider carrier fixes them too.
+
+    A value in place of NULL fixes a column together with whether it is NULL.
+    """
+    plain = [_unwidened(side) for side in sides]
+    found = {side.ordinal for side in plain if isinstance(side, Col)}
+    tested = {side.arg for side in plain if isinstance(side, NullTest)}
+    for side in plain:
+        match side:
+            case Coalesce(args=(Col() as column, Const())) if column in tested:
+                found.add(column.ordinal)
+            case _:
+                continue
+    return found
+
+
+def _unwidened(expr: Expr) -> Expr:
+    return _unwidened(expr.arg) if isinstance(expr, Widen) else expr
 
 
 def _projected_key(key: tuple[int, ...] | None, exprs: tuple[Expr, ...]) -> tuple[int, ...] | None:

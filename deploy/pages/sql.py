@@ -21,14 +21,15 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
 | `LEFT`, `RIGHT`, `FULL JOIN` | any condition that cannot raise an error; equalities make it fast |
 | `WHERE`, `HAVING` | three-valued, as in SQL |
-| `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY (SELECT …)` | by themselves between the `AND`s of `WHERE` |
+| `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY`, `op ALL (SELECT …)` | anywhere in `SELECT`, `WHERE` and `HAVING` |
+| `(SELECT …)` as a value | connected to the query around it by its own `WHERE`; more than one row is an error |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
 | `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 
-Window functions, `LIMIT` and other subqueries inside expressions are refused today.
+Window functions, and subqueries in `ON` are refused today.
 """
 
 

@@ -13,7 +13,11 @@ def _load(name: str) -> dict[str, str]:
     return {title: body.strip().removesuffix(";") for title, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-TAKEN = _load("taken.sql") | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
+TAKEN = (
+    _load("taken.sql")
+    | _load("taken_subqueries.sql")
+    | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
+)
 REFUSED = _load("refused.sql")
 NOT_ACCEPTED_BY_POSTGRES: dict[str, str] = {
     "syntax": "SELEC id FROM customer",

@@ -61,23 +61,8 @@ SELECT id, count(*) OVER (PARTITION BY notes) FROM customer;
 -- name: rollup
 SELECT region, count(*) FROM customer GROUP BY ROLLUP (region);
 
--- name: exists_under_or
-SELECT id FROM customer c WHERE vip OR EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id);
-
--- name: in_as_a_column
-SELECT id, id IN (SELECT customer_id FROM orders) AS ordered FROM customer;
-
--- name: in_of_having
-SELECT region FROM customer GROUP BY region HAVING region IN (SELECT event FROM log);
-
 -- name: in_of_on
 SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
-
--- name: all_of_subquery
-SELECT id FROM customer WHERE id <> ALL (SELECT customer_id FROM orders);
-
--- name: scalar_in_where
-SELECT id FROM customer WHERE id = (SELECT max(customer_id) FROM orders);
 
 -- name: exists_of_correlated_groups
 SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id GROUP BY state HAVING count(*) > 1);
@@ -95,8 +80,19 @@ SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_
 -- name: in_with_limit
 SELECT id FROM orders o WHERE state IN (SELECT event FROM log l WHERE l.customer_id = o.customer_id ORDER BY event LIMIT 1);
 
--- name: scalar_subquery
-SELECT id, (SELECT max(amount) FROM orders) AS top FROM customer;
+-- name: scalar_subquery_of_groups
+SELECT c.id, (SELECT max(o.amount) FROM orders o WHERE o.customer_id = c.id GROUP BY o.state) AS top FROM customer c;
+
+-- name: scalar_subquery_two_levels_up
+SELECT c.id, (SELECT count(*) FROM orders o
+    WHERE o.amount > (SELECT max(l.units) FROM line l WHERE l.order_id = o.id AND l.units = c.id)) AS n
+FROM customer c;
+
+-- name: scalar_subquery_that_may_raise
+SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer_id = c.id + 1) AS n FROM customer c;
+
+-- name: array_of_subquery
+SELECT id, ARRAY(SELECT state FROM orders) AS a FROM customer;
 
 -- name: lateral
 SELECT c.id, o.n

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from applier.definition import define
 from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
-from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.aggregates import AGGREGATES, ONLY_ROW
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
@@ -174,7 +174,7 @@ def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
         from applier.definition.catalog import catalog_of
 
         known = {f.signature for f in catalog_of(connection).built_in_functions()}
-    for entry in AGGREGATES.values():
+    for entry in (e for s, e in AGGREGATES.items() if s != ONLY_ROW):
         width = 0 if entry.signature.endswith("()") else entry.signature.count(",") + 1
         assert entry.fuzz, f"{entry.signature} has no fuzz spec"
         assert all(len(arguments) == width for arguments in entry.fuzz), entry.signature

@@ -1,0 +1,392 @@
+"""Subqueries inside expressions -> columns of joins. Pure.
+
+A subquery becomes a table of its answers: one row per value of the columns that connect it to the query around it, made
+by grouping. Joined to the rows of that query, the answer is a column, or what an empty subquery answers where there is
+no row: NULL for a value (0 for a count), false for EXISTS and ANY, true for ALL.
+
+Where equalities connect the two, the groups are those of the subquery's own columns. Where anything else does, they are
+the distinct values the rows around it ask with, each joined with the rows of the subquery it sees.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from applier.definition import query_tree, tree
+from applier.definition.built import Built, columns, projected
+from applier.definition.catalog import Catalog
+from applier.definition.compile import BOOL, Compiler, Scope
+from applier.definition.flatten import Flattener
+from applier.definition.grouping import Grouped, group
+from applier.definition.joins import Frame, conjuncts, split, total
+from applier.definition.ordering import literal_number
+from applier.definition.partners import RESULT, correlated, inward, outer_part, own_columns
+from applier.definition.refusal import Reason, Refused
+from applier.definition.sort_key import sort_key
+from applier.expressions.aggregates import COUNT, ONLY_ROW
+from applier.plan.expr import (
+    AggregateCall,
+    BoolOp,
+    Call,
+    Case,
+    Coalesce,
+    Col,
+    Const,
+    Expr,
+    Logic,
+    NullTest,
+    columns_read,
+    nullable,
+    renumber,
+    shift,
+)
+from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, Project, SemiJoin, TopK, fields, row_key
+from shared_schema.change_row import Value
+
+Levels = tuple[query_tree.Query, ...]
+_HINT = "join the subquery in FROM"
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The rows a subquery is asked for: their node, and what a column of theirs is.
+
+    `base` are the same rows before the answers of other subqueries were put beside them.
+    """
+
+    node: Node
+    base: Node
+    column: Callable[[tree.Var], Expr | None]
+    levels: Levels
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The rows of a subquery: conditions and test are written from inside it."""
+
+    rows: Frame
+    conditions: tuple[tree.Expression, ...]
+    test: tree.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """What answers are grouped from: a node, its keys, and for each the expression the rows around it ask with."""
+
+    node: Node
+    keys: tuple[Expr, ...]
+    asked_with: tuple[Expr, ...]
+    width: int
+    """How many columns stand in front of those of the subquery's rows."""
+
+
+class Answering:
+    """Turns subqueries of expressions into columns; `rows` and `query` build what stands inside them."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        rows: Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], Frame],
+        query: Callable[[query_tree.Query, Sequence[int], Levels], Built],
+    ) -> None:
+        self._catalog = catalog
+        self._rows = rows
+        self._query = query
+
+    def answer(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        """The rows around it with more columns, and the answer over those."""
+        if subquery.kind is tree.Asked.VALUE:
+            return self._value(around, subquery)
+        return self._truth(around, subquery)
+
+    def _value(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        query = subquery.query
+        if not _is_correlated(query):
+            built = self._query(query, [0], around.levels)
+            return _beside(around.node, _single(projected(built.node, built.exprs)))
+        flat = Flattener(query.entries)
+        (target,) = (flat(t.expression) for t in query.targets if not t.hidden)
+        hidden = [flat(t.expression) for t in query.targets if t.hidden]
+        grouped_otherwise = query.groups or query.having is not None or query.distinct or query.union is not None
+        if grouped_otherwise or any(correlated(e) for e in (target, *hidden)):
+            raise _unconnected(subquery)
+        if query.aggregates and query.limit is None:
+            inside = self._inside(around, subquery, [target])
+            groups = self._groups(around, inside, subquery)
+            return self._aggregated(around, inside, groups, target)
+        if query.aggregates or query.distinct_on:
+            raise _unconnected(subquery)
+        inside = self._inside(around, subquery, [target, *hidden])
+        return self._one_row(around, inside, target, subquery)
+
+    def _aggregated(
+        self, around: Around, inside: _Inside, groups: _Groups, target: tree.Expression
+    ) -> tuple[Node, Expr]:
+        below = Compiler(self._catalog, _shifted(inside.rows, groups.width))
+        grouped = group([], [target], None, below, groups.node, catalog=self._catalog)
+        if grouped.keys:
+            raise Refused(Reason.CONSTRUCT, "a column of an outer query beside an aggregate", hint=_HINT)
+        calls = tuple(dict.fromkeys(grouped.planned_calls))
+        node, found = _joined(around.node, groups, calls)
+        scope = _empty_is_zero(grouped, calls, found)
+        return node, Compiler(self._catalog, scope).compile(target)
+
+    def _one_row(
+        self, around: Around, inside: _Inside, target: tree.Expression, subquery: tree.Subquery
+    ) -> tuple[Node, Expr]:
+        groups = self._groups(around, inside, subquery)
+        below = Compiler(self._catalog, _shifted(inside.rows, groups.width))
+        value = below.compile(target)
+        limit = subquery.query.limit
+        if limit is not None:
+            groups = self._first(groups, subquery, below)
+        elif not _unique(groups):
+            # Only rows that somebody asks for may be too many.
+            asked = tuple(zip(groups.keys, groups.asked_with, strict=True))
+            groups = replace(groups, node=SemiJoin(groups.node, around.base, asked, None, anti=False))
+        node, found = _joined(around.node, groups, (AggregateCall(ONLY_ROW, (value,), value.type),))
+        return node, found[0]
+
+    def _first(self, groups: _Groups, subquery: tree.Subquery, below: Compiler) -> _Groups:
+        query, flat = subquery.query, Flattener(subquery.query.entries)
+        limit = query.limit
+        count = None if limit is None else literal_number(limit.count, "LIMIT", self._catalog)
+        if limit is None or limit.offset is not None or limit.ties or count != 1:
+            raise Refused(Reason.CONSTRUCT, "LIMIT other than 1 in a subquery here", hint=_HINT, token=subquery.at)
+        by_reference = {t.group_reference: flat(t.expression) for t in query.targets}
+        order = tuple(
+            sort_key(below.compile(by_reference[item.reference]), by_reference[item.reference], item, self._catalog)
+            for item in query.order
+        )
+        return replace(groups, node=TopK(groups.node, groups.keys, order, 1, 0, ties=False))
+
+    def _truth(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        inside = self._inside(around, subquery, [])
+        if inside.test is None:
+            groups = self._groups(around, inside, subquery)
+            node, (count,) = _joined(around.node, groups, (COUNT,))
+            return node, _positive(count)
+        if subquery.kind is tree.Asked.ANY and (found := self._looked_up(around, inside)) is not None:
+            return found
+        tested = self._groups(around, inside, subquery, test=inside.test)
+        test = Compiler(self._catalog, self._between(around, inside, tested)).compile(inside.test)
+        every = subquery.kind is tree.Asked.ALL
+        decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
+        calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=NullTest(test, False, BOOL)))
+        node, (decided, unknown_) = _joined(around.node, tested, calls)
+        null = Const(None, BOOL)
+        branches = ((_positive(decided), Const(not every, BOOL)), (_positive(unknown_), null))
+        return node, Case(branches, Const(every, BOOL), BOOL)
+
+    def _looked_up(self, around: Around, inside: _Inside) -> tuple[Node, Expr] | None:
+        """x IN (…) by the hash of x, where nothing but equalities connects it; None where something else does."""
+        width = len(fields(around.base))
+        compiler = Compiler(self._catalog, _both(around.column, _shifted(inside.rows, width)))
+        pairs, residual = split([compiler.compile(c) for c in inside.conditions], width)
+        tested, rest = split([compiler.compile(c) for c in conjuncts(inside.test)], width)
+        if residual is not None or rest is not None or len(tested) != 1:
+            return None
+        (ours, theirs), rows = tested[0], inside.rows.node
+        asked, keys = tuple(mine for mine, _ in pairs), tuple(key for _, key in pairs)
+        node, (equal,) = _joined(around.node, _Groups(rows, (*keys, theirs), (*asked, ours), 0), (COUNT,))
+        branches: list[tuple[Expr, Expr]] = [(_positive(equal), Const(True, BOOL))]
+        if nullable(ours) or nullable(theirs):
+            calls = (COUNT, replace(COUNT, filter=NullTest(theirs, False, BOOL)))
+            node, (any_, nulls) = _joined(node, _Groups(rows, keys, asked, 0), calls)
+            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), _positive(any_)), BOOL)
+            branches.append((BoolOp(Logic.OR, (unanswered, _positive(nulls)), BOOL), Const(None, BOOL)))
+        return node, Case(tuple(branches), Const(False, BOOL), BOOL)
+
+    def _inside(self, around: Around, subquery: tree.Subquery, wanted: Sequence[tree.Expression]) -> _Inside:
+        """The subquery's rows by themselves, and what connects them to the query around it."""
+        query, outer = subquery.query, Flattener(around.levels[-1].entries)
+        own = Flattener(query.entries)
+        visible = [t.expression for t in query.targets if not t.hidden]
+        where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
+        connecting = [c for c in where if correlated(c)]
+        whole = query.aggregates or query.distinct or query.union or query.limit
+        if subquery.kind is tree.Asked.VALUE or not whole:
+            test = None
+            if subquery.test is not None:
+                test = own(outer_part(inward(subquery.test, lambda var: visible[var.number - 1]), outer))
+            inside = [c for c in where if not correlated(c)]
+            asked = own_columns([*connecting, *(() if test is None else (test,))])
+            rows = self._rows((*around.levels, query), [*asked, *wanted], inside)
+            return _Inside(rows, tuple(connecting), test)
+        if _is_correlated(query):
+            raise _unconnected(subquery)
+        built = self._query(query, range(len(visible)) if subquery.test is not None else (), around.levels)
+        places = {(RESULT, i + 1): i for i in range(len(built.exprs))}
+        rows = Frame(projected(built.node, built.exprs), places, frozenset({RESULT}))
+        test = None if subquery.test is None else outer_part(inward(subquery.test, lambda var: var), outer)
+        return _Inside(rows, (), test)
+
+    def _groups(
+        self, around: Around, inside: _Inside, subquery: tree.Subquery, test: tree.Expression | None = None
+    ) -> _Groups:
+        width = len(fields(around.base))
+        scope = _both(around.column, _shifted(inside.rows, width))
+        conditions = [Compiler(self._catalog, scope).compile(c) for c in inside.conditions]
+        if not all(total(c) for c in conditions):
+            construct = "a subquery asked by a condition that may raise an error"
+            raise Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=subquery.at)
+        equi, residual = split(conditions, width)
+        if residual is None and test is None:
+            keys = tuple(theirs for _, theirs in equi)
+            return _Groups(inside.rows.node, keys, tuple(ours for ours, _ in equi), 0)
+        asked = [*conditions, *(() if test is None else (Compiler(self._catalog, scope).compile(test),))]
+        return _asked_values(around.base, inside.rows.node, conditions, asked)
+
+    def _between(self, around: Around, inside: _Inside, groups: _Groups) -> Scope:
+        """What columns are over the rows of `groups`, where the values asked with stand in front."""
+        place = {c.ordinal: i for i, c in enumerate(groups.asked_with) if isinstance(c, Col)}
+
+        def column(var: tree.Var) -> Expr | None:
+            found = around.column(var)
+            return None if found is None else renumber(found, place.__getitem__)
+
+        return _both(column, _shifted(inside.rows, groups.width))
+
+
+def _is_correlated(query: query_tree.Query) -> bool:
+    return next(query_tree.outer_columns(query), None) is not None
+
+
+def _unconnected(subquery: tree.Subquery) -> Refused:
+    construct = "a subquery that reads an outer query elsewhere than in its own WHERE, or groups its rows"
+    return Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=subquery.at)
+
+
+def _shifted(frame: Frame, by: int) -> Callable[[tree.Expression], Expr | None]:
+    def find(expression: tree.Expression) -> Expr | None:
+        found: Expr | None = None
+        if isinstance(expression, tree.Var) and expression.levels_up == 0:
+            found = frame.column(expression)
+        elif isinstance(expression, tree.Subquery):
+            found = frame.answers.get(expression.number)
+        return None if found is None else shift(found, by)
+
+    return find
+
+
+def _both(outer: Callable[[tree.Var], Expr | None], inner: Scope) -> Scope:
+    def find(expression: tree.Expression) -> Expr | None:
+        if isinstance(expression, tree.Var) and expression.levels_up:
+            if expression.levels_up > 1:
+                construct = "a reference to a query further out"
+                raise Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=expression.at)
+            return outer(replace(expression, levels_up=0))
+        return inner(expression)
+
+    return find
+
+
+def _asked_values(node: Node, rows: Node, conditions: Sequence[Expr], asked: Sequence[Expr]) -> _Groups:
+    """The distinct values the rows around ask with, each beside the rows of the subquery it sees."""
+    width = len(fields(node))
+    ordinals = sorted({i for expr in asked for i in columns_read(expr) if i < width})
+    shown = columns(node)
+    keys = tuple(shown[i] for i in ordinals)
+    domain = Aggregate(node, keys, ())
+    place = {old: new for new, old in enumerate(ordinals)}
+    place |= {width + i: len(ordinals) + i for i in range(len(fields(rows)))}
+    equi, residual = split([renumber(c, place.__getitem__) for c in conditions], len(ordinals))
+    seen = Join(domain, rows, equi, residual)
+    return _Groups(seen, columns(seen)[: len(ordinals)], keys, len(ordinals))
+
+
+def _single(node: Node) -> Node:
+    """The only row of a subquery, or NULL; an error where there are more."""
+    if _one_row_always(node):
+        return node
+    (value,) = columns(node)
+    return Aggregate(node, (), (AggregateCall(ONLY_ROW, (value,), value.type),))
+
+
+def _one_row_always(node: Node) -> bool:
+    if isinstance(node, Project):
+        return _one_row_always(node.input)
+    return isinstance(node, Aggregate) and not node.keys
+
+
+def _beside(node: Node, single: Node) -> tuple[Node, Expr]:
+    joined = Join(node, single, (), None)
+    return joined, columns(joined)[len(fields(node))]
+
+
+def _unique(groups: _Groups) -> bool:
+    key = row_key(groups.node)
+    return key is not None and set(key) <= {k.ordinal for k in groups.keys if isinstance(k, Col)}
+
+
+def _joined(node: Node, groups: _Groups, calls: tuple[AggregateCall, ...]) -> tuple[Node, list[Expr]]:
+    """The rows around, each with the results of its group: NULL, or 0 for a count, where there is no group."""
+    width, answers = len(fields(node)), Aggregate(groups.node, groups.keys, calls)
+    joined: Node
+    if not groups.keys:
+        joined = Join(node, answers, (), None)
+        return joined, list(columns(joined)[width:])
+    shown = columns(answers)
+    pairs: list[tuple[Expr, Expr]] = []
+    for ours, theirs in zip(groups.asked_with, shown, strict=False):
+        # Values asked with are rows of the query around, and NULL is one of them; other keys are never NULL and equal.
+        pairs += _null_safe(ours, theirs) if groups.width else [(ours, theirs)]
+    joined = OuterJoin(node, answers, tuple(pairs), None, full=False)
+    found = columns(joined)[width + len(groups.keys) :]
+    return joined, [_on_empty(call, column) for call, column in zip(calls, found, strict=True)]
+
+
+def _on_empty(call: AggregateCall, column: Expr) -> Expr:
+    return column if call.nullable else Coalesce((column, Const(0, call.type)), call.type)
+
+
+def _positive(count: Expr) -> Expr:
+    return Call("int8gt(int8,int8)", (count, Const(0, count.type)), BOOL)
+
+
+def _empty_is_zero(grouped: Grouped, calls: Sequence[AggregateCall], found: Sequence[Expr]) -> Scope:
+    places = {
+        written: calls.index(planned) for written, planned in zip(grouped.calls, grouped.planned_calls, strict=True)
+    }
+
+    def find(expression: tree.Expression) -> Expr | None:
+        if isinstance(expression, tree.AggregateOf) and expression in places:
+            return found[places[expression]]
+        return None
+
+    return find
+
+
+def _null_safe(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
+    if not nullable(ours):
+        return [(ours, theirs)]
+    filler = Const(_filler(ours.type.spark), ours.type)
+    flags = NullTest(ours, False, BOOL), NullTest(theirs, False, BOOL)
+    return [flags, (Coalesce((ours, filler), ours.type), Coalesce((theirs, filler), ours.type))]
+
+
+_FILLERS: dict[str, Value] = {
+    "boolean": False,
+    "smallint": 0,
+    "int": 0,
+    "bigint": 0,
+    "decimal": Decimal(0),
+    "double": 0.0,
+    "float": 0.0,
+    "string": "",
+    "binary": b"",
+    "date": datetime.date(2000, 1, 1),
+    "timestamp_ntz": datetime.datetime(2000, 1, 1),
+    "timestamp": datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
+}
+"""Any value will do: whether there is one is compared beside it."""
+
+
+def _filler(carrier: str) -> Value:
+    kind = carrier.partition("(")[0]
+    if kind not in _FILLERS:
+        raise Refused(Reason.CARRIER, f"a subquery asked with values held as {carrier}", hint=_HINT)
+    return _FILLERS[kind]
