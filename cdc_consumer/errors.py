@@ -20,6 +20,8 @@ TrickleError
     ├── BrokerUnavailable    no answer (retryable)
     ├── Fenced               another instance writes for this slot (retryable: as its standby)
     ├── OversizeMessage      a change row is larger than the broker takes
+    ├── RegistryUnavailable  the schema registry does not answer (retryable)
+    ├── SchemaRefused        the schema registry does not take a schema version
     └── PublishFailed        a Kafka transaction was refused
 """
 
@@ -123,6 +125,16 @@ class Fenced(TopicError):
 
 class OversizeMessage(TopicError):
     """A change row is larger than the producer or the broker allows."""
+
+
+class RegistryUnavailable(TopicError):
+    """The schema registry does not answer."""
+
+    retryable = True
+
+
+class SchemaRefused(TopicError):
+    """The schema registry does not take a schema version, so no row may be written with it."""
 
 
 class PublishFailed(TopicError):

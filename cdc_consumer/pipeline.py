@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from cdc_consumer.errors import StopRequested
+from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
@@ -81,14 +82,15 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         state = read_state(settings)
         point = verify_taken(point, state)
         if state.progress is not None:
-            sink.remember(state.progress.end_offsets)
+            sink.remember(state.progress)
         frontier.resume(point.frontier)
         watch = CaptureWatch(database_url, settings.publications)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
         loader = Loader(settings, sink, feedback, metrics)
-        ports = Ports(receiver, feedback, sink, routes, captures, loader, metrics)
+        ledger = SchemaLedger(state.progress.schemas if state.progress else {}, sink.schema)
+        ports = Ports(receiver, feedback, sink, routes, captures, loader, ledger, metrics)
         log.info(
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import assert_never
 
+from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
@@ -39,6 +40,9 @@ from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.history import HistoryCheck
+from shared_schema.change_row import Stamp
+from shared_schema.control import LogMessage
+from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, LastCommit, Offsets, Progress
 
 log = logging.getLogger(__name__)
@@ -81,6 +85,7 @@ class Ports:
     routes: Routes
     captures: Captures
     loader: Loader
+    ledger: SchemaLedger
     metrics: Metrics
 
 
@@ -106,7 +111,7 @@ class Relay:
         self._ports = ports
         self._batch = Batch()
         self._published_at = 0.0
-        self._rows = Rows(ports.routes, ports.metrics)
+        self._rows = Rows(ports.routes, ports.ledger, ports.sink, ports.metrics)
         self._asked = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -189,11 +194,7 @@ class Relay:
     def _begin(self, begin: Begin) -> None:
         if self._history is not None:
             self._history.begin(begin)
-        export = self._ports.captures.export
-        if export is not None and begin.commit_lsn >= export.at:
-            # Commits come in order, so everything before the export's point was received.
-            self._frontier.reach(export.at)
-            self._capture(export)
+        self._pass(begin.commit_lsn)
         if self._frontier.begin(begin.commit_lsn):
             self._history = None
             self._rows.begin(begin)
@@ -202,6 +203,13 @@ class Relay:
         else:
             self._rows.end()
             self._ports.metrics.deduplicated.inc()
+
+    def _pass(self, position: Lsn) -> None:
+        """Something at `position` follows. Commits come in order: all before a point before it were received."""
+        export = self._ports.captures.export
+        if export is not None and position >= export.at:
+            self._frontier.reach(export.at)
+            self._capture(export)
 
     def _commit(self, commit: Commit) -> None:
         self._frontier.commit(commit.end_lsn)
@@ -218,10 +226,20 @@ class Relay:
         self._publish_if_due()
 
     def _message(self, message: LogicalMessage) -> None:
-        if not message.transactional:
-            self._frontier.reach(message.lsn)
-        elif self._rows.transaction is None:
-            return  # its transaction is on the topics already
+        if message.transactional:
+            if self._rows.transaction is None:
+                return  # its transaction is on the topics already
+            self._rows.message(message)
+        else:
+            if message.lsn < self._frontier.resume_at:
+                return
+            self._pass(message.lsn)
+            self._ports.sink.control(LogMessage(Stamp(message.lsn, 0), 0, False, message.prefix, message.content))
+            # No commit record can start where the message is; from there on the server does not repeat it.
+            self._frontier.reach(Lsn(message.lsn.value + 1))
+            self._batch.rows += 1
+            self._batch.commits += 1
+            self._batch.ended_at = self._batch.ended_at or time.monotonic()
         if message.prefix == MESSAGE_PREFIX:
             self._batch.urgent = True
             if message.content.startswith(b"capture"):
@@ -235,12 +253,12 @@ class Relay:
 
     def _due(self) -> bool:
         batch, now = self._batch, time.monotonic()
-        if batch.commits:
-            lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
-            return batch.urgent or lingered or batch.rows >= self._settings.batch_max_rows
         if not self._begun:
             # A frontier says that all tables are complete, so the first one waits for the first captures.
             return self._ports.captures.settled and self._ports.captures.export is None
+        if batch.commits:
+            lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
+            return batch.urgent or lingered or batch.rows >= self._settings.batch_max_rows
         if self._frontier.publishable <= self._frontier.published:
             batch.urgent = self._asked = False
             return False
@@ -250,9 +268,9 @@ class Relay:
 
     def _publish(self, captures: tuple[Capture, ...] = ()) -> None:
         started, target = time.monotonic(), self._frontier.publishable
-        point = self._point
         if (begin := self._last_begin) is not None:
             self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)
+        point, ports = self._point, self._ports
 
         def progress(offsets: Offsets) -> Progress:
             server = point.server
@@ -264,6 +282,7 @@ class Relay:
                 target,
                 dict(offsets),
                 self._last_commit,
+                schemas={r: f for r, f in ports.ledger.fingerprints.items() if ports.captures.holds(r)},
             )
 
         self._ports.sink.publish(progress, captures)
@@ -285,6 +304,7 @@ class Relay:
         captures: list[Capture] = []
         for table in export.tables:
             captures.append(self._ports.loader.load(export, table))
+            self._ports.ledger.wrote(table.schema)
             last = len(captures) == len(export.tables)
             if last:
                 self._frontier.limit = None

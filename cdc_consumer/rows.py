@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from cdc_consumer.change_rows.generate import ODD
 from cdc_consumer.change_rows.split import Transaction
+from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.pgoutput.messages import Begin, RowMessage
+from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, RowMessage
 from cdc_consumer.routes import Route, Routes
-from cdc_consumer.sinks.sink import RowEncoder
+from cdc_consumer.sinks.sink import RowEncoder, Sink
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
+from shared_schema.control import LogMessage
 
 _RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
 
@@ -31,8 +33,10 @@ class Lane:
 class Rows:
     """Numbers, encodes and hands on the rows of one transaction after the other."""
 
-    def __init__(self, routes: Routes, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, ledger: SchemaLedger, sink: Sink, metrics: Metrics) -> None:
         self._routes = routes
+        self._ledger = ledger
+        self._sink = sink
         self._metrics = metrics
         self._lanes: dict[bytes, Lane] = {}
         self._written = 0
@@ -84,7 +88,7 @@ class Rows:
         transaction = self.transaction
         if transaction is None:
             return
-        route = self._routes.find(message.relid, transaction.begin.commit_lsn)
+        route = self._find(message.relid, transaction)
         if route is None:
             transaction.skip(message)
             return
@@ -95,9 +99,16 @@ class Rows:
         """TRUNCATE of one relation."""
         if self.transaction is None:
             return
-        row = self.transaction.truncate()
-        if route := self._routes.find(relid, row.stamp.lsn):
+        route, row = self._find(relid, self.transaction), self.transaction.truncate()
+        if route is not None:
             self._append(route, row)
+
+    def message(self, message: LogicalMessage) -> None:
+        """A message between the rows of the open transaction."""
+        if self.transaction is not None:
+            stamp, xid = self.transaction.stamp(), self.transaction.begin.xid
+            self._sink.control(LogMessage(stamp, xid, True, message.prefix, message.content))
+            self._written += 1
 
     def written(self) -> int:
         """Rows written since the last call."""
@@ -106,12 +117,20 @@ class Rows:
         return written
 
     def _open(self, relid: bytes, transaction: Transaction) -> Lane | None:
-        route = self._routes.find(int.from_bytes(relid, "big"), transaction.begin.commit_lsn)
+        route = self._find(int.from_bytes(relid, "big"), transaction)
         if route is None:
             return None
         encoder = route.outlet.encoder(route.reader, transaction.begin)
         lane = self._lanes[relid] = Lane(route, route.outlet.write, encoder)
         return lane
+
+    def _find(self, relid: int, transaction: Transaction) -> Route | None:
+        """The route of a relation; a new schema version is announced before its first row."""
+        route = self._routes.find(relid, transaction.begin.commit_lsn)
+        if route is not None and self._ledger.changed(route.reader.schema):
+            self._sink.control(self._ledger.change(route.reader.schema, transaction.stamp()))
+            self._written += 1
+        return route
 
     def _append(self, route: Route, row: ChangeRow) -> None:
         route.outlet.append(row)

@@ -23,6 +23,11 @@ class ConsumerSettings(SharedSettings):
     target_url: SecretStr | None = Field(
         default=None, description="database of the change-buffer tables in mode remote, a libpq URL or key=value string"
     )
+    schema_registry_url: SecretStr | None = Field(
+        default=None,
+        description="Confluent-compatible schema registry; messages are then in its wire format, user:password@ may be "
+        "part of the URL",
+    )
     publications: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("pg_trickle",),
         min_length=1,

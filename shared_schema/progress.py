@@ -14,7 +14,7 @@ there is nothing to wait for.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared_schema.errors import ContractError
@@ -46,6 +46,10 @@ class Progress:
     frontier: Lsn
     end_offsets: Offsets
     last_commit: LastCommit | None = None
+    control_end: int = 0
+    """The same for the control topic, which most readers do not read."""
+    schemas: dict[int, str] = field(default_factory=dict)
+    """relid -> fingerprint of the schema version its last rows were written with."""
 
     @property
     def key(self) -> bytes:
@@ -64,6 +68,8 @@ class Progress:
                 "frontier": str(self.frontier),
                 "end_offsets": {t: {str(p): o for p, o in ps.items()} for t, ps in self.end_offsets.items()},
                 **({} if self.last_commit is None else {"last_commit": _commit_fields(self.last_commit)}),
+                "control_end": self.control_end,
+                "schemas": {str(relid): written for relid, written in self.schemas.items()},
             },
             separators=(",", ":"),
         ).encode()
@@ -121,6 +127,8 @@ def decode(value: bytes) -> Progress | Capture:
                     Lsn.parse(record["frontier"]),
                     offsets,
                     _last_commit(record.get("last_commit")),
+                    int(record.get("control_end", 0)),
+                    {int(relid): str(written) for relid, written in record.get("schemas", {}).items()},
                 )
             case "capture":
                 return Capture(

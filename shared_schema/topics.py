@@ -64,6 +64,11 @@ def schemas_topic(prefix: str) -> str:
     return f"{prefix}.schemas"
 
 
+def control_topic(prefix: str) -> str:
+    """Log messages and schema changes, in order with the change rows by their stamps."""
+    return f"{prefix}.control"
+
+
 def subscribe_pattern(prefix: str) -> str:
     """Regular expression for Spark's subscribePattern: every table topic and the progress topic of the prefix."""
     quoted = re.escape(prefix)

@@ -64,14 +64,14 @@ class SchemaReader:
                     if error.fatal() or time.monotonic() > deadline:
                         raise Infrastructure(f"{self._topic} cannot be read: {error.str()}")
                 elif message is not None and (value := message.value()) is not None:
-                    self._add(value)
+                    self._add(message.key(), value)
                 elif time.monotonic() > deadline:
                     raise ContractError(problem, hint="was the schemas topic deleted or its retention changed?")
 
-    def _add(self, text: bytes) -> None:
+    def _add(self, key: bytes | str | None, text: bytes) -> None:
         schema = avro.table_schema(json.loads(text))
         codec = avro.codec(schema)
         if codec.text.encode() != text:
             raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its one text form")
-        self._codecs[codec.id] = codec
+        self._codecs[bytes.fromhex(key.decode() if isinstance(key, bytes) else key or "")] = codec
         self._latest[schema.table] = schema

@@ -93,11 +93,15 @@ class Transaction:
                     self._row(Op.INSERT, _image(after, table), changed),
                 )
 
-    def _row(self, op: Op, image: _Image | None, changed: frozenset[int] | None) -> ChangeRow:
+    def stamp(self) -> Stamp:
+        """The next place in the transaction, taken."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        return Stamp(self.begin.commit_lsn, ordinal)
+
+    def _row(self, op: Op, image: _Image | None, changed: frozenset[int] | None) -> ChangeRow:
         return ChangeRow(
             op=op,
-            stamp=Stamp(self.begin.commit_lsn, ordinal),
+            stamp=self.stamp(),
             xid=self.begin.xid,
             commit_ts_us=self.begin.commit_ts_us,
             values=None if image is None else image.values,

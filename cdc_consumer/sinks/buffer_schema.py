@@ -4,6 +4,7 @@
                   column. A column that is gone stays, a column whose type changed is renamed and made anew.
 `versions`        what the columns were when a row was written: `__pgt_version` of a row refers to it. Masks count its
                   columns.
+`control`         log messages and schema changes, the same JSON as on the control topic.
 `progress`        the progress record of each slot and the capture records, the same JSON as on the progress topic.
 """
 
@@ -32,6 +33,9 @@ CREATE TABLE IF NOT EXISTS pgtrickle_changes.progress (
 CREATE TABLE IF NOT EXISTS pgtrickle_changes.versions (
     relid oid, version integer, source_schema text NOT NULL, source_table text NOT NULL, columns text[] NOT NULL,
     key text[] NOT NULL, replica_identity "char" NOT NULL, avro_schema jsonb NOT NULL, PRIMARY KEY (relid, version)
+);
+CREATE TABLE IF NOT EXISTS pgtrickle_changes.control (
+    slot text, lsn pg_lsn, seq bigint, kind text NOT NULL, record jsonb NOT NULL, PRIMARY KEY (slot, lsn, seq)
 )
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,14 +21,17 @@ from cdc_consumer.errors import OversizeMessage, TopicError
 from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
+from cdc_consumer.sinks.progress import read_schema
 from cdc_consumer.sinks.schemas import SchemaRegistrar
 from cdc_consumer.sinks.topics import Topics, client_options
+from shared_schema import control
 from shared_schema.avro import ChangeCodec, codec
 from shared_schema.change_row import ChangeRow
+from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableSchema
-from shared_schema.topics import progress_topic
+from shared_schema.topics import control_topic, progress_topic
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The longest a broker allows by default; a source commit that takes longer to send cannot be published."""
@@ -60,12 +63,14 @@ class Channel:
 class TopicOutlet:
     """Rows of one schema version on their way to a topic."""
 
-    def __init__(self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec) -> None:
+    def __init__(
+        self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
+    ) -> None:
         self.write = partial(publisher.write, channel)
         self._topics = topics
         self._topic = channel.topic
         self._codec = codec
-        self._header = codec.header
+        self._header = header
 
     def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
         """Generated functions that write Avro."""
@@ -92,7 +97,11 @@ class Publisher:
         self._topics = topics
         self._idle = idle
         self._schemas = SchemaRegistrar(settings)
+        self._settings = settings
+        self._slot = settings.slot
         self._progress_topic = progress_topic(settings.topic_prefix)
+        self._control_topic = control_topic(settings.topic_prefix)
+        self._control_end = 0
         self._open = False
         self._offsets: Offsets = {}
         self._ends: Offsets = {}
@@ -114,18 +123,28 @@ class Publisher:
         )
         self._repeat(self._producer.init_transactions, "taking over the slot's transactions", INIT_STEP_S)
 
-    def remember(self, ends: Offsets) -> None:
+    def remember(self, progress: Progress) -> None:
         """Take over the end offsets of the last progress record: every later one names all partitions."""
-        self._ends = _later(ends, self._ends)
+        self._ends = _later(progress.end_offsets, self._ends)
+        self._control_end = max(progress.control_end, self._control_end)
+
+    def control(self, record: ControlRecord) -> None:
+        """Add a control record to the open Kafka transaction."""
+        self._begin()
+        self._produce(self._control_topic, control.encode(self._slot, record), None, 0)
+
+    def schema(self, fingerprint: str) -> TableSchema | None:
+        """A schema version an earlier instance wrote with."""
+        return read_schema(self._settings, fingerprint)
 
     def outlet(self, schema: TableSchema) -> TopicOutlet:
         """Where rows of a schema version go; their schema is on its topic when this returns."""
         topic, written = self._topics.ensure_table(schema.table), codec(schema)
-        self._schemas.ensure(written)
+        header = self._schemas.ensure(written, topic)
         channel = self._channels.get(topic)
         if channel is None:
             channel = self._channels[topic] = Channel(topic, self._topics.partitions(topic))
-        return TopicOutlet(self, self._topics, channel, written)
+        return TopicOutlet(self, self._topics, channel, written, header)
 
     def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
         """Add an encoded row to the open Kafka transaction, opening one if needed."""
@@ -154,8 +173,10 @@ class Publisher:
         self._drain()
         records: list[Capture | Progress] = [*captures]
         if progress is not None:
+            # Not among the others: readers wait for those, and most do not read this one.
+            self._control_end = self._offsets.pop(self._control_topic, {}).get(0, self._control_end)
             self._ends = _later(self._ends, self._offsets)
-            records.append(progress(self._ends))
+            records.append(replace(progress(self._ends), control_end=self._control_end))
         for record in records:
             self._produce(self._progress_topic, record.encode(), record.key, 0)
         self._repeat(self._producer.commit_transaction, "committing a transaction")

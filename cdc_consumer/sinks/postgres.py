@@ -24,7 +24,10 @@ from cdc_consumer.sinks.buffer_schema import SCHEMA, Connection, buffer_table
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.diagnosis import diagnose_exception
+from shared_schema import control
+from shared_schema.avro import codec, table_schema
 from shared_schema.change_row import ChangeRow
+from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress, decode
 from shared_schema.table_schema import TableSchema
@@ -144,8 +147,25 @@ class BufferSink:
             self._send_all()
             return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
 
-    def remember(self, ends: Offsets) -> None:
+    def remember(self, progress: Progress) -> None:
         """Tables have no offsets."""
+
+    def control(self, record: ControlRecord) -> None:
+        """Add it to the control table."""
+        content = json.loads(control.encode(self._slot, record))
+        with _diagnosed():
+            self._begin()
+            self._connection.execute(
+                "INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)",
+                (self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], json.dumps(content)),
+            )
+
+    def schema(self, fingerprint: str) -> TableSchema | None:
+        """A schema version an earlier instance wrote with."""
+        with _diagnosed():
+            found = self._connection.execute("SELECT avro_schema FROM pgtrickle_changes.versions").fetchall()
+        schemas = (table_schema(avro) for (avro,) in found)
+        return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
     def hold(self, outlet: BufferOutlet, size: int, *, full: bool) -> None:
         """A row was added to the outlet."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.sinks.topics import client_options
+from shared_schema.avro import codec, table_schema
 from shared_schema.progress import Capture, Progress, decode
-from shared_schema.topics import progress_topic
+from shared_schema.table_schema import TableSchema
+from shared_schema.topics import progress_topic, schemas_topic
 
 READ_TIMEOUT_S = 30.0
 """The topic is compacted and small; longer means that the broker is not there."""
@@ -21,16 +25,7 @@ READ_TIMEOUT_S = 30.0
 def read_state(settings: ConsumerSettings) -> StoredState:
     """Read the progress topic to its end, committed records only; empty when there is no topic."""
     topic = progress_topic(settings.topic_prefix)
-    consumer = Consumer(
-        {
-            **client_options(settings),
-            "group.id": f"pg-trickle-cdc-{settings.slot}",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
+    consumer = _reader(settings)
     try:
         # Asked first: a consumer that does not know the partition's leader waits half a second before it looks.
         if consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].error is not None:
@@ -43,24 +38,67 @@ def read_state(settings: ConsumerSettings) -> StoredState:
         consumer.close()
 
 
+def _reader(settings: ConsumerSettings) -> Consumer:
+    return Consumer(
+        {
+            **client_options(settings),
+            "group.id": f"pg-trickle-cdc-{settings.slot}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+
+
+def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
+    """A schema version from the schemas topic, under whatever key; None when it is not there."""
+    for text in _values(settings, schemas_topic(settings.topic_prefix)):
+        found = table_schema(json.loads(text))
+        if codec(found).id.hex() == fingerprint:
+            return found
+    return None
+
+
+def _values(settings: ConsumerSettings, topic: str) -> Iterator[bytes]:
+    consumer = _reader(settings)
+    try:
+        if consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].error is not None:
+            return
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        for message in _to_end(consumer):
+            if (value := message.value()) is not None:
+                yield value
+    except KafkaException as exception:
+        raise diagnose(kafka_error(exception), f"reading {topic}") from exception
+    finally:
+        consumer.close()
+
+
 def _fold(consumer: Consumer, slot: str) -> StoredState:
     records: dict[bytes, Progress | Capture] = {}
-    deadline = time.monotonic() + READ_TIMEOUT_S
-    while time.monotonic() < deadline:
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        if (error := message.error()) is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return _state(records)
-            if not error.retriable():
-                raise diagnose(error, "reading the progress topic")
-            continue
+    for message in _to_end(consumer):
         key, value = message.key() or b"", message.value()
         if value is None:
             records.pop(key, None)
         elif (record := decode(value)).slot == slot:
             records[key] = record
+    return _state(records)
+
+
+def _to_end(consumer: Consumer) -> Iterator[Message]:
+    """The records of the one assigned partition, up to its end."""
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if (error := message.error()) is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        elif not error.retriable():
+            raise diagnose(error, "reading back what was published")
     raise BrokerUnavailable("no Kafka broker answered while reading progress", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
 
 

@@ -1,7 +1,8 @@
-"""Schema versions on the compacted `<prefix>.schemas` topic: key = fingerprint in hexadecimal, value = schema text.
+"""Schema versions on the compacted `<prefix>.schemas` topic and, when there is one, in a schema registry.
 
-A schema is durable before the first row that needs it is produced, outside the row's transaction: a reader that sees a
-row can always find its schema, even though transaction markers reach partitions at different moments.
+Key = fingerprint in hexadecimal, or the number the registry gave; value = schema text. A schema is durable before the
+first row that needs it is produced, outside the row's transaction: a reader that sees a row can always find its schema,
+even though transaction markers reach partitions at different moments.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from confluent_kafka import KafkaException, Producer
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.registry import SchemaRegistry
 from cdc_consumer.sinks.topics import client_options
-from shared_schema.avro import ChangeCodec
+from shared_schema.avro import MAGIC, REGISTRY_MAGIC, ChangeCodec, registry_header
 from shared_schema.topics import schemas_topic
 
 log = logging.getLogger(__name__)
@@ -29,18 +31,29 @@ class SchemaRegistrar:
     def __init__(self, settings: ConsumerSettings) -> None:
         self._topic = schemas_topic(settings.topic_prefix)
         self._producer = Producer({**client_options(settings), "enable.idempotence": True, "linger.ms": 0})
-        self._known: set[bytes] = set()
+        url = settings.schema_registry_url
+        self._registry = SchemaRegistry(url.get_secret_value()) if url else None
+        self._headers: dict[bytes, bytes] = {}
 
-    def ensure(self, codec: ChangeCodec) -> None:
-        """Returns when the schema is on the topic."""
-        if codec.id in self._known:
-            return
+    def ensure(self, codec: ChangeCodec, topic: str) -> bytes:
+        """Returns when readers can find the schema -> the header of messages written with it."""
+        known = self._headers.get(codec.id)
+        if known is not None:
+            return known
+        header, key = codec.header, codec.header.removeprefix(MAGIC)
+        if self._registry is not None:
+            header = registry_header(self._registry.register(f"{topic}-value", codec.text))
+            key = header.removeprefix(REGISTRY_MAGIC)
+        self._publish(key, codec)
+        self._headers[codec.id] = header
+        log.info("schema published", extra={"table": str(codec.schema.table), "id": key.hex()})
+        return header
+
+    def _publish(self, key: bytes, codec: ChangeCodec) -> None:
         try:
-            self._producer.produce(self._topic, key=codec.id.hex().encode(), value=codec.text.encode())
+            self._producer.produce(self._topic, key=key.hex().encode(), value=codec.text.encode())
             left = self._producer.flush(REGISTER_TIMEOUT_S)
         except KafkaException as exception:
             raise diagnose(kafka_error(exception), "publishing a schema") from exception
         if left:
             raise BrokerUnavailable("no Kafka broker took a schema", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
-        self._known.add(codec.id)
-        log.info("schema published", extra={"table": str(codec.schema.table), "id": codec.id.hex()})

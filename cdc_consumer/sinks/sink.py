@@ -14,6 +14,7 @@ from cdc_consumer.change_rows.generate import One, Two
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from shared_schema.change_row import ChangeRow
+from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableId, TableSchema
@@ -72,8 +73,14 @@ class Sink(Protocol):
     def outlet(self, schema: TableSchema) -> Outlet:
         """The place of a schema version, made if missing; its schema is known to readers when this returns."""
 
-    def remember(self, ends: Offsets) -> None:
-        """Take over the end offsets of the last progress record: every later one names all partitions."""
+    def remember(self, progress: Progress) -> None:
+        """Take over what the last progress record says of the sink: every later one names all partitions."""
+
+    def control(self, record: ControlRecord) -> None:
+        """Add a control record to the open transaction."""
+
+    def schema(self, fingerprint: str) -> TableSchema | None:
+        """A schema version an earlier instance wrote with, None when it is not to be found."""
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
         """End the transaction with its captures and its progress; returns when it is durable.

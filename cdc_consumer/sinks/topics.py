@@ -15,7 +15,7 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
 from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
-from shared_schema.topics import progress_topic, schemas_topic, table_topic
+from shared_schema.topics import control_topic, progress_topic, schemas_topic, table_topic
 
 ADMIN_TIMEOUT_S = 20.0
 """Longer than a broker election, shorter than anybody's patience."""
@@ -65,11 +65,12 @@ class Topics:
         """Topics this object created, until somebody asked whether they are used."""
 
     def ensure_control(self) -> None:
-        """The progress and the schemas topic."""
+        """The progress, the schemas and the control topic."""
         prefix = self._settings.topic_prefix
         lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(PROGRESS_COMPACTION_LAG_MS)}
         self._create(progress_topic(prefix), 1, lag)
         self._create(schemas_topic(prefix), 1, {"cleanup.policy": "compact"})
+        self._create(control_topic(prefix), 1, {"retention.ms": str(self._settings.topic_retention_ms)})
 
     def ensure_table(self, table: TableId) -> str:
         """A table's topic -> its name."""

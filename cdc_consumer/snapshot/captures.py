@@ -54,6 +54,11 @@ class Captures:
         capture = self._by_relid.get(relid)
         return capture.snapshot_lsn if capture is not None and capture.table == table else None
 
+    def holds(self, relid: int) -> bool:
+        """Whether the relation is captured, or about to be."""
+        exported = self.export.tables if self.export is not None else ()
+        return relid in self._by_relid or any(table.schema.relid == relid for table in exported)
+
     def request(self) -> None:
         """Look at the publications as soon as possible."""
         self._look_at = 0.0

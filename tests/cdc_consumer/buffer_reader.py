@@ -38,6 +38,10 @@ def read_buffers(connection: Connection, slot: str) -> Content:
         connection.execute("SET LOCAL search_path = pg_catalog")
         for (record,) in connection.execute("SELECT record FROM pgtrickle_changes.progress WHERE slot = %s", (slot,)):
             (content.progress if record["kind"] == "progress" else content.captures).append(record)
+        for (record,) in connection.execute(
+            "SELECT record FROM pgtrickle_changes.control WHERE slot = %s ORDER BY lsn, seq", (slot,)
+        ):
+            content.control.append(record)
         versions = connection.execute(
             "SELECT relid, version, source_schema, source_table, columns, avro_schema::text "
             "FROM pgtrickle_changes.versions ORDER BY relid, version"

@@ -48,6 +48,7 @@ class Content:
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     progress: list[dict[str, Any]] = field(default_factory=list)
     captures: list[dict[str, Any]] = field(default_factory=list)
+    control: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def frontier(self) -> int:
@@ -56,6 +57,8 @@ class Content:
     def ends(self, topic: str) -> dict[int, int]:
         """What the progress records say about a topic's partitions."""
         ends: dict[int, int] = {}
+        if topic.endswith(".control"):
+            return {0: max((record["control_end"] for record in self.progress), default=0)}
         for record in self.progress:
             for partition, end in record["end_offsets"].get(topic, {}).items():
                 ends[int(partition)] = max(end, ends.get(int(partition), 0))
@@ -159,15 +162,18 @@ def _take(content: Content, schemas: dict[str, Schema], prefix: str, message: An
         if value is not None:
             record = json.loads(value)
             (content.progress if record["kind"] == "progress" else content.captures).append(record)
+    elif topic == f"{prefix}.control":
+        content.control.append(json.loads(value))
     else:
         content.rows[topic.removeprefix(f"{prefix}.")].append(_row(schemas, message))
 
 
 def _row(schemas: dict[str, Schema], message: Any) -> Row:
     value: bytes = message.value()
-    assert value[:2] == b"T\x01"
-    schema = schemas[value[2:10].hex()]
-    body = io.BytesIO(value[10:])
+    assert value[:2] == b"T\x01" or value[:1] == b"\0"
+    start, end = (2, 10) if value[:1] == b"T" else (1, 5)
+    schema = schemas[value[start:end].hex()]
+    body = io.BytesIO(value[end:])
     record: Any = fastavro.schemaless_reader(body, schema.parsed, None)
     assert body.read() == b""
     image = record["row"]

@@ -1,0 +1,38 @@
+"""Two schema versions of one relation -> what is different, in words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared_schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`compatible` when a reader of the old version may read the new rows as if nothing had happened."""
+
+    compatible: bool
+    changes: tuple[str, ...]
+
+
+def difference(old: TableSchema, new: TableSchema) -> Difference:
+    """What somebody who knows `old` must learn to read rows of `new`. A renamed column is one gone and one added."""
+    before = {column.name: column.type for column in old.columns}
+    after = {column.name: column.type for column in new.columns}
+    added = [f"added {name} {kind.display}" for name, kind in after.items() if name not in before]
+    other = [f"dropped {name} {kind.display}" for name, kind in before.items() if name not in after]
+    other += [
+        f"retyped {name} from {before[name].display} to {kind.display}"
+        for name, kind in after.items()
+        if name in before and before[name] != kind
+    ]
+    if [n for n in before if n in after] != [n for n in after if n in before]:
+        other.append("reordered columns")
+    if old.key != new.key:
+        other.append(f"key is now ({', '.join(new.key)}), was ({', '.join(old.key)})")
+    if old.replica_identity != new.replica_identity:
+        was, now = old.replica_identity.name.lower(), new.replica_identity.name.lower()
+        other.append(f"replica identity is now {now}, was {was}")
+    if old.table != new.table:
+        other.append(f"renamed from {old.table}")
+    return Difference(not other, (*added, *other))

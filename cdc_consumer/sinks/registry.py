@@ -1,0 +1,79 @@
+"""A Confluent-compatible schema registry: schema text in, its id out. One POST per schema version and process.
+
+The registry's own compatibility rule for a subject is respected: a version it refuses stops the consumer before any row
+written with it goes out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+TIMEOUT_S = 10.0
+"""Once per schema version; a registry that takes longer is away."""
+
+REFUSED = (409, 422)
+"""Incompatible with an earlier version; not a schema it understands."""
+
+
+class SchemaRegistry:
+    """The registry at one URL; user and password may be part of it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        self._url = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
+        if parts.username is not None:
+            user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+            token = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {token}"
+
+    def register(self, subject: str, schema: str) -> int:
+        """The id of the schema under the subject; the same again when it is known already."""
+        quoted = urllib.parse.quote(subject, safe="")
+        answer = self._post(f"/subjects/{quoted}/versions", {"schema": schema, "schemaType": "AVRO"}, subject)
+        found = answer.get("id")
+        if not isinstance(found, int) or not 0 <= found < 1 << 31:
+            raise SchemaRefused(f"{self._url} answered without an id", hint="is it a Confluent-compatible registry?")
+        return found
+
+    def _post(self, path: str, content: dict[str, str], subject: str) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310
+            self._url + path, json.dumps(content).encode(), self._headers, method="POST"
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+                found: dict[str, Any] = json.loads(answer.read())
+                return found
+        except urllib.error.HTTPError as error:
+            said = _message(error)
+            if error.code in REFUSED:
+                raise SchemaRefused(
+                    f"the schema registry refused a new version of {subject}: {said}",
+                    hint=f"allow it (PUT /config/{subject}, compatibility NONE) and start again; nothing is lost",
+                ) from error
+            if error.code in (401, 403):
+                raise SchemaRefused(
+                    f"the schema registry does not let us in: {said}",
+                    hint="put user and password into PG_TRICKLE_SCHEMA_REGISTRY_URL",
+                ) from error
+            raise RegistryUnavailable(f"the schema registry failed ({error.code}): {said}") from error
+        except (OSError, ValueError) as error:
+            raise RegistryUnavailable(
+                f"no schema registry answers at {self._url}: {error}", hint="check PG_TRICKLE_SCHEMA_REGISTRY_URL"
+            ) from error
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(error.reason)

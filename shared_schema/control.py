@@ -1,0 +1,78 @@
+"""Records of the `<prefix>.control` topic (JSON): what is in the log between change rows, in order with them by stamp.
+
+`LogMessage`    pg_logical_emit_message(). Inside a transaction it has the transaction's commit position and an ordinal
+                of its own among its rows; outside, its own position and ordinal 0.
+`SchemaChange`  rows of the table from this stamp on are written with another schema version.
+
+They are written in the transaction of the rows they stand between.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from shared_schema.change_row import Stamp
+from shared_schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A message somebody put into the log; `xid` is 0 outside a transaction."""
+
+    stamp: Stamp
+    xid: int
+    transactional: bool
+    prefix: str
+    content: bytes
+
+    def fields(self) -> dict[str, Any]:
+        """What the JSON object holds besides the stamp."""
+        fields: dict[str, Any] = {
+            "kind": "message",
+            "xid": self.xid,
+            "transactional": self.transactional,
+            "prefix": self.prefix,
+        }
+        try:
+            fields["content"] = self.content.decode()
+        except UnicodeDecodeError:
+            fields["content_base64"] = base64.b64encode(self.content).decode()
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """`changes` says in words what is different; only added columns are `compatible`."""
+
+    stamp: Stamp
+    table: TableId
+    relid: int
+    old: str
+    new: str
+    compatible: bool
+    changes: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """What the JSON object holds besides the stamp."""
+        return {
+            "kind": "schema",
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "relid": self.relid,
+            "old": self.old,
+            "new": self.new,
+            "compatible": self.compatible,
+            "changes": list(self.changes),
+        }
+
+
+ControlRecord = LogMessage | SchemaChange
+
+
+def encode(slot: str, record: ControlRecord) -> bytes:
+    """-> message value."""
+    stamp = {"slot": slot, "lsn": str(record.stamp.lsn), "seq": record.stamp.seq}
+    return json.dumps(stamp | record.fields(), separators=(",", ":"), ensure_ascii=False).encode()
