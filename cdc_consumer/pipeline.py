@@ -84,7 +84,8 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         if state.progress is not None:
             sink.remember(state.progress)
         frontier.resume(point.frontier)
-        watch = CaptureWatch(database_url, settings.publications)
+        anew = state.progress is None and not sink.untouched
+        watch = CaptureWatch(database_url, settings.publications, together=anew)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
@@ -95,7 +96,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
         )
-        yield Relay(settings, point, frontier, ports, state.progress)
+        yield Relay(settings, point, frontier, ports, state.progress, anew=anew)
 
 
 def frame_queue(settings: ConsumerSettings) -> FrameQueue:

@@ -99,10 +99,13 @@ class Relay:
         frontier: Frontier,
         ports: Ports,
         progress: Progress | None,
+        *,
+        anew: bool,
     ) -> None:
         self._settings = settings
         self._point = point
         self._begun = progress is not None
+        self._anew = anew
         self._last_commit = progress.last_commit if progress else None
         self._last_begin: Begin | None = None
         self._history = HistoryCheck(progress, point.begins_at) if progress else None
@@ -231,12 +234,13 @@ class Relay:
                 return  # its transaction is on the topics already
             self._rows.message(message)
         else:
-            if message.lsn < self._frontier.resume_at:
+            if message.lsn <= self._frontier.resume_at:
                 return
-            self._pass(message.lsn)
-            self._ports.sink.control(LogMessage(Stamp(message.lsn, 0), 0, False, message.prefix, message.content))
-            # No commit record can start where the message is; from there on the server does not repeat it.
-            self._frontier.reach(Lsn(message.lsn.value + 1))
+            # A commit record may start where the message ends, none in it.
+            at = Lsn(message.lsn.value - 1)
+            self._pass(at)
+            self._ports.sink.control(LogMessage(Stamp(at, 0), 0, False, message.prefix, message.content))
+            self._frontier.reach(message.lsn)
             self._batch.rows += 1
             self._batch.commits += 1
             self._batch.ended_at = self._batch.ended_at or time.monotonic()
@@ -297,7 +301,8 @@ class Relay:
     def _capture(self, export: Export) -> None:
         """Copy the exported tables, publish each one's capture with its last rows: a restart copies only the rest.
 
-        The frontier passes their point with the last.
+        The frontier passes their point with the last. When a slot begins anew over old topics, none is published
+        before: readers know the tables already and would take it that nothing is missing.
         """
         if self._batch.commits:
             self._publish()
@@ -308,6 +313,10 @@ class Relay:
             last = len(captures) == len(export.tables)
             if last:
                 self._frontier.limit = None
-            self._publish((captures[-1],))
+            if last or not self._anew:
+                self._publish((captures[-1],))
+            else:
+                self._ports.sink.publish(None, (captures[-1],))
+        self._anew = False
         self._ports.captures.done(tuple(captures))
         self._ports.routes.forget()

@@ -1,7 +1,7 @@
 """Records of the `<prefix>.control` topic (JSON): what is in the log between change rows, in order with them by stamp.
 
 `LogMessage`    pg_logical_emit_message(). Inside a transaction it has the transaction's commit position and an ordinal
-                of its own among its rows; outside, its own position and ordinal 0.
+                of its own among its rows; outside, the last byte of its own record and ordinal 0.
 `SchemaChange`  rows of the table from this stamp on are written with another schema version.
 
 They are written in the transaction of the rows they stand between.

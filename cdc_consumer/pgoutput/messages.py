@@ -47,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """pg_logical_emit_message(); `lsn` is what that function returned. Non-transactional ones come outside Begin."""
+    """pg_logical_emit_message(); `lsn` is where it ends. Non-transactional ones come outside Begin."""
 
     transactional: bool
     lsn: Lsn

@@ -123,6 +123,11 @@ class Publisher:
         )
         self._repeat(self._producer.init_transactions, "taking over the slot's transactions", INIT_STEP_S)
 
+    @property
+    def untouched(self) -> bool:
+        """Whether the progress topic never had a record."""
+        return self._topics.end_offset(self._progress_topic, 0) == 0
+
     def remember(self, progress: Progress) -> None:
         """Take over the end offsets of the last progress record: every later one names all partitions."""
         self._ends = _later(progress.end_offsets, self._ends)
@@ -286,13 +291,17 @@ class Publisher:
                 ends[partition] = self._topics.end_offset(topic, partition)
 
     def _repeat(self, call: Callable[[float], None], doing: str, step_s: float = STEP_S) -> None:
+        resumed = False
         while True:
             try:
                 call(step_s)
             except KafkaException as exception:
                 error = kafka_error(exception)
-                if not may_try_again(error):
+                # A call that is resumed may find librdkafka between two states: what it began then goes on by itself.
+                between_states = resumed and error.code() == KafkaError._STATE
+                if not (may_try_again(error) or between_states):
                     raise self._diagnose(error, doing) from exception
+                resumed = error.code() == KafkaError._TIMED_OUT
                 if error.code() != KafkaError._TIMED_OUT:
                     time.sleep(STEP_S)
                 self._idle()

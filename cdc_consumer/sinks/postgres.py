@@ -147,6 +147,13 @@ class BufferSink:
             self._send_all()
             return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
 
+    @property
+    def untouched(self) -> bool:
+        """Whether no table ever had a buffer."""
+        with _diagnosed():
+            row = self._connection.execute("SELECT NOT EXISTS (SELECT FROM pgtrickle_changes.versions)").fetchone()
+        return row is not None and bool(row[0])
+
     def remember(self, progress: Progress) -> None:
         """Tables have no offsets."""
 

@@ -73,6 +73,10 @@ class Sink(Protocol):
     def outlet(self, schema: TableSchema) -> Outlet:
         """The place of a schema version, made if missing; its schema is known to readers when this returns."""
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was ever published here, so that no reader believes to know a table already."""
+
     def remember(self, progress: Progress) -> None:
         """Take over what the last progress record says of the sink: every later one names all partitions."""
 

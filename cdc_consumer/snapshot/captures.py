@@ -80,7 +80,7 @@ class Captures:
         if self.export is not None:
             self.export.close()
         self.export, self._frontier.limit = None, None
-        self.settled = True
+        self._watch.together = False
         self.request()
 
     def close(self) -> None:

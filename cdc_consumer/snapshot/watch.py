@@ -33,7 +33,9 @@ class Sighting:
 class CaptureWatch:
     """Rounds of looking at the publications."""
 
-    def __init__(self, database_url: str, publications: tuple[str, ...]) -> None:
+    def __init__(self, database_url: str, publications: tuple[str, ...], *, together: bool = False) -> None:
+        self.together = together
+        """Export everything at one point, because no frontier may be published before all of it is copied."""
         self._database_url = database_url
         self._publications = publications
         self._round: Future[Sighting] | None = None
@@ -100,7 +102,7 @@ class CaptureWatch:
             return Sighting(server_position(self._catalog), None)
         self.exporting.set()
         try:
-            group = first_group(wanted)
+            group = wanted if self.together else first_group(wanted)
             export = prepare_export(self._database_url, self._publications, group, captured)
         finally:
             self.exporting.clear()

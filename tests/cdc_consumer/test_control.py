@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from tests.cdc_consumer.conftest import MODES, MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, connect
+from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, connect, until
 from tests.cdc_consumer.topic_reader import Content, position
 from tests.cdc_consumer.writers import writing
 
@@ -177,3 +177,16 @@ def printed(value: object) -> str | None:
             return value
         case _:
             return json.dumps(value)
+
+
+@MODES
+def test_the_last_message_before_a_crash_comes_once(consumer: Consumer, db: Connection) -> None:
+    """The frontier stands exactly at it, so the server would send it again if that were all we said."""
+    consumer.start()
+    consumer.caught_up()
+    published = consumer.metric("pg_trickle_cdc_transactions_total")
+    db.execute("SELECT pg_logical_emit_message(false, 'app', 'last')")
+    until(lambda: consumer.metric("pg_trickle_cdc_transactions_total") > published, "published")
+    consumer.kill()
+    consumer.start()
+    assert len(messages(consumer.caught_up())) == 1

@@ -130,8 +130,18 @@ def read_topics(consumer: Consumer, prefix: str) -> Content:
     order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
     for topic in sorted(found, key=lambda t: order.get(t, 2)):
         for message in _drain(consumer, topic, list(found[topic].partitions), content.ends(topic)):
+            if order.get(topic, 2) == 2 and not _known(schemas, prefix, message):
+                # It was registered since the schemas were read.
+                for schema in _drain(consumer, f"{prefix}.schemas", [0], {}):
+                    _take(content, schemas, prefix, schema)
             _take(content, schemas, prefix, message)
     return content
+
+
+def _known(schemas: dict[str, Schema], prefix: str, message: Any) -> bool:
+    value: bytes = message.value()
+    start, end = (2, 10) if value[:1] == b"T" else (1, 5)
+    return message.topic() == f"{prefix}.control" or value[start:end].hex() in schemas
 
 
 def _drain(consumer: Consumer, topic: str, partitions: list[int], ends: dict[int, int]) -> list[Any]:
