@@ -28,6 +28,8 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
             click.echo(f"error: {error.problem}", err=True)
             if error.hint:
                 click.echo(f"hint: {error.hint}", err=True)
+            if (able := getattr(error, "full_in_postgres", None)) is not None:
+                click.echo(f"FULL mode, run by PostgreSQL itself, {'can' if able else 'cannot'} take it", err=True)
             sys.exit(1)
 
     return wrapper
@@ -107,6 +109,28 @@ def check(name: str | None, database_url: str | None) -> None:
         for row in result.unexpected:
             click.echo(f"  unexpected {row}")
     sys.exit(0 if all(result.equal for result in results) else 1)
+
+
+@main.command()
+@click.option("--query", help="The query of a stream table that might be.")
+@click.option("--name", help="A stream table that is, with or without its schema.")
+@click.option("--search-path", default="public", show_default=True, help="Where the query's names are looked up.")
+@click.option("--database-url", help="Database that knows the tables.")
+@_reports_errors
+def explain(query: str | None, name: str | None, search_path: str, database_url: str | None) -> None:
+    """Print how a query is kept: its plan, per node the key, how a change passes through, what is read.
+
+    Exit code 1 when it cannot be kept; then the construct, its place and what to write instead.
+    """
+    from applier import report
+
+    if (query is None) == (name is None):
+        raise TrickleError("explain needs either --query or --name", hint="see pg-trickle-applier explain --help")
+    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+        if query is not None:
+            click.echo(report.of_query(connection, query, search_path), nl=False)
+        else:
+            click.echo(report.of_stream_table(connection, name or ""), nl=False)
 
 
 @main.command()

@@ -27,7 +27,7 @@ _LEXEME = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MOVING_WORDS = re.compile(r"(?<![a-z])(?:now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
-_NAMED = re.compile(r"the (?:function|aggregate|operator) (?P<name>[^\s(]+)")
+_NAMED = re.compile(r"the (?:window )?(?:function|aggregate|operator) (?P<name>[^\s(]+)")
 _KEYWORD = re.compile(r"\b[A-Z]{2,}\b")
 _NEAR = datetime.timedelta(days=3)
 """'tomorrow' is at most two days from now in any time zone."""

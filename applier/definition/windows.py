@@ -152,7 +152,7 @@ def _check_decided(node: Node, calls: Sequence[WindowCall], origins: Sequence[tr
         own = [(c, o) for c, o in zip(calls, origins, strict=True) if (c.partition, c.order) == (partition, order)]
         for call, origin in own:
             if not _decided(node, call):
-                construct = f"{call.name} over an order that leaves the place of some rows open"
+                construct = f"the window function {call.name} over an order that leaves the place of some rows open"
                 hint = "add the primary key to ORDER BY of the window"
                 raise Refused(Reason.ORDER, construct, hint=hint, token=origin.at)
         node = Window(node, (), tuple(call for call, _ in own))

@@ -40,6 +40,8 @@ from applier.plan.nodes import (
     fields,
     inputs,
     row_key,
+    scans,
+    walk,
 )
 from applier.plan.order import SortKey
 from applier.plan.window import Bound, Frame, WindowCall
@@ -52,6 +54,40 @@ def explain(plan: StreamPlan) -> str:
     columns = zip(plan.names, fields(plan.root), strict=True)
     head = ", ".join(f"{name} {field.type.pg.display}" for name, field in columns)
     return "\n".join([f"StreamTable ({head})", *_lines(plan.root, 1)]) + "\n"
+
+
+def summary(plan: StreamPlan) -> str:
+    """What following it takes, in a few lines: what is read, what is kept, and what is computed anew in full."""
+    key = row_key(plan.root)
+    named = "none: equal rows are counted" if key is None else ", ".join(plan.names[i] for i in key) or "one row"
+    read: dict[str, dict[str, None]] = {}
+    for scan in scans(plan.root):
+        read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
+    lines = ["", f"row key: {named}"]
+    lines += [f"reads: {table} ({', '.join(columns) or 'only how many rows'})" for table, columns in read.items()]
+    lines.append("state: the traces of what is read, shared with every other stream table; nothing of its own")
+    in_full = [(node, reason) for node in walk(plan.root) if (reason := computed_in_full(node)) is not None]
+    lines += [f"in full: {describe(node)}: {reason}" for node, reason in in_full]
+    if not in_full:
+        lines.append("in full: nothing; every node follows the changes")
+    return "\n".join(lines) + "\n"
+
+
+def computed_in_full(node: Node) -> str | None:
+    """Why a change makes the node look at its whole input, with a code; None where it does not."""
+    match node:
+        case TopK(keys=()):
+            return (
+                "which rows are first shows only among all of them [whole_input]; what is above follows the difference"
+            )
+        case Window(keys=()):
+            return "a window without PARTITION BY is all rows [whole_input]; PARTITION BY bounds it"
+        case Aggregate(keys=()):
+            return "one group is all rows [whole_input]; GROUP BY bounds it"
+        case Join(equi=()) | OuterJoin(equi=()) | SemiJoin(equi=()):
+            return "no equality connects the sides [no_equality]; every change meets the whole other side"
+        case _:
+            return None
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:

@@ -63,6 +63,8 @@ def test_every_reason_is_shown(shop: psycopg.Connection[Any]) -> None:
         ("SELECT 'é', random() AS r FROM customer", 1, 13),
         ("SELECT region, avg(credit) FROM customer GROUP BY region", 1, 16),
         ("SELECT id FROM customer WHERE born > 'yesterday'", 1, 38),
+        ("SELECT id,\n row_number() OVER (ORDER BY name) FROM customer", 2, 2),
+        ("SELECT id FROM customer\nLIMIT 3", 2, 1),
     ],
 )
 def test_a_refusal_knows_its_place(shop: psycopg.Connection[Any], query: str, line: int, column: int) -> None:

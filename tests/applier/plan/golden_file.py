@@ -10,7 +10,11 @@ FOLDER = Path(__file__).parent / "golden"
 
 def check_golden(name: str, text: str) -> None:
     """The text equals the file of that name, or becomes it when GOLDEN=rewrite."""
-    path = FOLDER / f"{name}.txt"
+    check_text(FOLDER / f"{name}.txt", text)
+
+
+def check_text(path: Path, text: str) -> None:
+    """The text equals the file, or becomes it when GOLDEN=rewrite."""
     if os.environ.get("GOLDEN") == "rewrite":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
