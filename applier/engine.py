@@ -17,6 +17,7 @@ from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.compute import compute
 from applier.errors import AnotherApplier, Infrastructure
+from applier.plan.nodes import Scan, scans
 from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
 from applier.stream_table import Status, StreamTable, TableDelta
@@ -26,6 +27,7 @@ from applier.trace.store import Manifest
 from applier.trace.traces import Traces, WindowInputs
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.progress import epoch
 from shared_schema.table_schema import TableId, TableSchema
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,10 @@ class Engine:
     defined: dict[int, StreamTable] = field(default_factory=dict)
     caught_up: set[int] = field(default_factory=set)
     unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+    _fingerprints: dict[int, str | None] = field(default_factory=dict)
+    """Of the relations the defined stream tables read, as they were when last looked at."""
+    _asked: set[tuple[int, int]] = field(default_factory=set)
+    """Stream table and source: captures asked for because a column was missing."""
     _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
     _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,7 +74,8 @@ class Engine:
             frontier = self.inbox.advance()
             captures, arrivals = list(self.inbox.captures.values()), self.inbox.take()
         for capture in captures:
-            if self.traces.get(capture.table) is None:
+            trace = self.traces.get(capture.table)
+            if trace is None or trace.captured_at < capture.snapshot_lsn:
                 self.traces.capture(capture, self.schema_of(capture.table))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
@@ -84,16 +91,14 @@ class Engine:
         rows = self.registry.stream_tables()
         self._forget_dropped({row.pgt_id for row in rows})
         in_service = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
+        self._notice_changed_sources()
         tables = []
         for row in in_service:
             try:
                 if row.pgt_id not in self.defined:
                     self.defined[row.pgt_id] = self.define(row)
                     log.info("stream table defined", extra={"table": str(row.table), "pgt_id": row.pgt_id})
-                table = self.defined[row.pgt_id]
-                if failure := self.traces.failure(table.sources):
-                    raise failure
-                tables.append((row, table))
+                tables.append((row, self.defined[row.pgt_id]))
             except TrickleError as error:
                 if error.retryable:
                     raise
@@ -101,14 +106,45 @@ class Engine:
         metrics.STREAM_TABLES.set(len(tables))
         return tables
 
+    def _notice_changed_sources(self) -> None:
+        """What reads an altered source is defined anew: its query may mean something else now, or nothing."""
+        sources = {scan.relid for table in self.defined.values() for scan in scans(table.plan.root)}
+        now = self.registry.fingerprints(sources)
+        altered = {relid for relid in sources if self._fingerprints.setdefault(relid, now.get(relid)) != now.get(relid)}
+        for table in [t for t in self.defined.values() if any(s.relid in altered for s in scans(t.plan.root))]:
+            log.info("source was altered, stream table is defined anew", extra={"table": str(table)})
+            del self.defined[table.id]
+        self._fingerprints = {relid: now.get(relid) for relid in sources}
+
     def _forget_dropped(self, existing: set[int]) -> None:
         for gone in self.defined.keys() - existing:
             del self.defined[gone]
             self._ask_again(gone)
 
-    def ready(self, table: StreamTable, frontier: Lsn) -> bool:
-        """Whether every source is known as of the frontier."""
-        return all(self.traces.known_at(source, frontier) for source in table.sources)
+    def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
+        """Whether everything it reads is known as of the frontier.
+
+        A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
+        column that is no longer the one the stream table's rows were computed with.
+        """
+        return all([self._known(registered, scan, frontier) for scan in scans(table.plan.root)])
+
+    def _known(self, registered: Registered, scan: Scan, frontier: Lsn) -> bool:
+        if registered.lsn and not self.traces.knows(scan, registered.lsn):
+            raise self.traces.reason(scan)
+        if self.traces.knows(scan, frontier):
+            return True
+        if self.traces.coming(scan, frontier):
+            return False
+        trace = self.traces.get(scan.table)
+        if trace is not None and self.registry.recapture_epoch(scan.relid) > epoch(trace.membership):
+            return False
+        if registered.lsn or (registered.pgt_id, scan.relid) in self._asked:
+            raise self.traces.reason(scan)
+        self._asked.add((registered.pgt_id, scan.relid))
+        log.info("source is captured anew", extra={"table": str(registered.table), "source": str(scan.table)})
+        self.registry.request_recapture(scan.relid)
+        return False
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Give the topic and Delta what they missed when the last run ended."""

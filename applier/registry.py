@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -63,6 +64,18 @@ class Refresh:
     tick: Lsn
 
 
+_FINGERPRINTS = """
+SELECT c.oid::int8, md5(format('%%s %%s %%s %%s', n.nspname, c.relname,
+    (SELECT string_agg(format('%%s %%s %%s %%s %%s', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull), ','
+                       ORDER BY a.attnum)
+     FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    (SELECT string_agg(format('%%s %%s', k.contype, k.conkey), ',' ORDER BY k.oid)
+     FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype IN ('p', 'u'))))
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::int8[]::oid[])
+"""
+
+
 class Registry:
     """Reads and writes the catalog; every method is one transaction unless it says otherwise."""
 
@@ -83,6 +96,29 @@ class Registry:
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) ORDER BY s.pgt_id"
             ).fetchall()
 
+    def fingerprints(self, relids: Collection[int]) -> dict[int, str]:
+        """Per relation a text that changes with its name, its columns and its keys; none for one that is gone."""
+        if not relids:
+            return {}
+        rows = self._connection.execute(_FINGERPRINTS, (list(relids),)).fetchall()
+        return {int(str(relid)): str(text) for relid, text in rows}
+
+    def result_columns(self, query: str) -> list[tuple[object, ...]]:
+        """Names and types of what a query returns, as the server describes them; nothing is executed."""
+        described = self._connection.execute(f"SELECT * FROM ({query.rstrip().rstrip(';')}) AS q LIMIT 0".encode())
+        return [(c.name, c.type_code, c.display_size, c.precision, c.scale) for c in described.description or ()]
+
+    def request_recapture(self, relid: int) -> None:
+        """Ask the consumer to copy a relation anew."""
+        self._connection.execute("SELECT pgtrickle._request_recapture(%s::int8::oid)", (relid,))
+
+    def recapture_epoch(self, relid: int) -> int:
+        """How often that was asked for."""
+        row = self._connection.execute(
+            "SELECT epoch FROM pgtrickle.pgt_recaptures WHERE source_relid = %s::int8::oid", (relid,)
+        ).fetchone()
+        return int(str(row[0])) if row else 0
+
     def advance_unchanged(self, ids: list[int], old: Lsn, new: Lsn, as_of: datetime) -> list[int]:
         """Move the frontier of stream tables whose rows the window does not touch; return those moved."""
         rows = self._connection.execute(
@@ -97,8 +133,8 @@ class Registry:
         with self._connection.transaction():
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_at = now(),"
-                " last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
-                (error.problem, error.hint, pgt_id),
+                " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
+                (type(error).__name__, error.problem, error.hint, pgt_id),
             )
             alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000]}
             self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))

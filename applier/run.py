@@ -18,7 +18,7 @@ from applier.apply.postgres import PostgresSink
 from applier.database import Connection, Database
 from applier.definition.define import Written, define
 from applier.engine import Engine
-from applier.errors import AnotherApplier, Infrastructure, InstallError
+from applier.errors import AnotherApplier, Infrastructure, InstallError, SourceChanged
 from applier.jars import SPARK_JARS, ensure
 from applier.maintenance import Maintenance
 from applier.publish.topic import Publisher
@@ -122,6 +122,11 @@ class Applier:
         def definer(row: Registered) -> StreamTable:
             written = Written(row.original_query, row.created_at)
             definition = define(definitions.connection, row.defining_query, "pg_catalog", written)
+            if registry.result_columns(row.defining_query) != registry.result_columns(f"TABLE {row.table.quoted}"):
+                raise SourceChanged(
+                    f"the query of {row.table} no longer returns the columns the stream table has",
+                    hint="a source was altered: drop and create the stream table",
+                )
             columns = tuple(Column(name, kind) for name, kind in definition.columns)
             return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 

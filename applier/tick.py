@@ -31,8 +31,8 @@ class Ports(Protocol):
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
 
-    def ready(self, table: StreamTable, frontier: Lsn) -> bool:
-        """Whether every relation it reads is known as of the frontier."""
+    def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
+        """Whether everything it reads is known as of the frontier; raises when it will never be."""
 
     def compute(self, work: Sequence[tuple[StreamTable, Window]]) -> Iterator[Outcome]:
         """The net delta of each, in order; several at a time."""
@@ -54,7 +54,11 @@ def run_tick(ports: Ports) -> Lsn:
     """Advance every stream table to the frontier of what has arrived; return it. Safe to repeat after any failure."""
     frontier = ports.take_in()
     as_of = datetime.now(UTC)
-    due = [(r, t) for r, t in ports.stream_tables() if r.lsn <= frontier and ports.ready(t, frontier)]
+    due = [
+        (r, t)
+        for r, t in ports.stream_tables()
+        if r.lsn <= frontier and _succeeds(ports, r, partial(ports.ready, r, t, frontier))
+    ]
     due = [(r, t) for r, t in due if not r.lsn or _succeeds(ports, r, partial(ports.catch_up, t, r.lsn))]
     behind = [(r, t) for r, t in due if r.lsn < frontier]
     unchanged: dict[Lsn, list[int]] = {}
@@ -73,13 +77,12 @@ def run_tick(ports: Ports) -> Lsn:
     return frontier
 
 
-def _succeeds(ports: Ports, registered: Registered, step: Callable[[], None]) -> bool:
+def _succeeds(ports: Ports, registered: Registered, step: Callable[[], bool | None]) -> bool:
     """Do it; what fails for good takes this one stream table out of service and nothing else."""
     try:
-        step()
+        return step() is not False
     except TrickleError as error:
         if error.retryable:
             raise
         ports.suspend(registered, error)
         return False
-    return True

@@ -112,6 +112,16 @@ class Capture:
         ).encode()
 
 
+def with_epoch(membership: str, number: int) -> str:
+    """The membership of a relation that somebody asked to be captured anew, for the `number`-th time."""
+    return ",".join(f"{entry}~{number}" for entry in membership.split(",")) if number else membership
+
+
+def epoch(membership: str) -> int:
+    """The inverse: which request a capture answers, 0 for none."""
+    return int(membership.rpartition("~")[2]) if "~" in membership else 0
+
+
 def decode(value: bytes) -> Progress | Capture:
     """Message value -> record."""
     try:

@@ -1,24 +1,28 @@
 """Change rows -> Arrow, in the carriers a trace holds. Pure.
 
-A trace's columns are fixed when its relation is captured. A row that no longer fits them (a column is gone or has
-another type, a value no carrier holds, an incomplete old image) is a SourceChanged error, never a NULL.
+A value that a row does not bring (its column is gone or has another type, no carrier holds it, the old image is
+incomplete) is reported as lost; the NULL in its place is never read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import assert_never
 
 import pyarrow as pa
 
 from applier.errors import SourceChanged
+from applier.trace.columns import TraceColumn, gone
 from applier.zset import WEIGHT, column_name
 from shared_schema.change_row import ChangeRow, Value
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, Carrier, PgType
-from shared_schema.table_schema import Column, TableSchema
+from shared_schema.table_schema import TableId, TableSchema
 
 LSN = "__lsn"
 SEQ = "__seq"
+STAMPED = (WEIGHT, LSN, SEQ)
+"""What follows the columns in a trace's rows."""
 
 
 def arrow_type(pg: PgType) -> pa.DataType:
@@ -52,7 +56,7 @@ def arrow_type(pg: PgType) -> pa.DataType:
             assert_never(pg.carrier)
 
 
-def trace_schema(columns: Sequence[Column]) -> pa.Schema:
+def trace_schema(columns: Sequence[TraceColumn]) -> pa.Schema:
     """c0.. in their carriers, then weight and stamp."""
     fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(columns)]
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64()), pa.field(LSN, pa.int64()), pa.field(SEQ, pa.int64())])
@@ -61,49 +65,65 @@ def trace_schema(columns: Sequence[Column]) -> pa.Schema:
 _SPECIAL_IN_TEXT = (Carrier.DECIMAL, Carrier.DATE, Carrier.TIMESTAMP, Carrier.TIMESTAMP_NTZ)
 
 
+Losses = list[tuple[int, SourceChanged]]
+"""Ordinals of columns whose value a row did not bring, and why."""
+
+NO_LOSSES: Losses = []
+
+
 class RowFitter:
     """Fits change rows of one schema version into a trace's columns."""
 
-    def __init__(self, trace: TableSchema, written: TableSchema) -> None:
-        self._table = trace.table
-        self._columns = trace.columns
-        places = {column.name: i for i, column in enumerate(written.columns)}
-        self._places: list[int] = []
-        for column in trace.columns:
-            place = places.get(column.name)
-            if place is None or written.columns[place].type != column.type:
-                now = "is gone" if place is None else f"is now {written.columns[place].type.display}"
-                raise SourceChanged(
-                    f"column {column.name} of {trace.table} {now}, it was {column.type.display} when it was captured",
-                    hint="drop and create the stream tables over it once the change is final",
-                )
-            self._places.append(place)
+    def __init__(self, table: TableId, columns: Sequence[TraceColumn], written: TableSchema) -> None:
+        self._table = table
+        self._columns = columns
+        places = {
+            i: next((p for p, w in enumerate(written.columns) if column.is_written_as(w)), None)
+            for i, column in enumerate(columns)
+        }
+        self._places = tuple(places.values())
+        self._missing = [(i, gone(columns[i], written.columns)) for i, place in places.items() if place is None]
 
-    def fit(self, row: ChangeRow) -> list[Value]:
-        """The row's values in the trace's column order."""
-        if row.unknown:
-            raise SourceChanged(
-                f"a change of {self._table} does not carry the whole old row",
-                hint=f"ALTER TABLE {self._table.quoted} REPLICA IDENTITY FULL",
-            )
+    def fit(self, row: ChangeRow) -> tuple[list[Value], Losses]:
+        """The row's values in the trace's column order, NULL for what it does not bring."""
         if row.values is None:
             raise AssertionError("a TRUNCATE has no row to fit")
-        return [self._value(c, row.values[p]) for c, p in zip(self._columns, self._places, strict=True)]
+        written = row.values
+        values = [None if place is None else written[place] for place in self._places]
+        losses = list(self._missing) if self._missing else NO_LOSSES
+        for i in self._textual:
+            if isinstance(values[i], str):
+                values[i], losses = self._from_text(i, str(values[i]), losses)
+        if row.unknown:
+            losses = losses + [self._unknown(i, values) for i, place in enumerate(self._places) if place in row.unknown]
+        return values, losses
 
-    def _value(self, column: Column, value: Value) -> Value:
-        if isinstance(value, str):
-            if column.type.carrier in _SPECIAL_IN_TEXT:
-                raise SourceChanged(
-                    f"column {column.name} of {self._table} holds {value}, which has no exact place in Spark",
-                    hint="replace such values, or leave the table out of stream tables",
-                )
-            if column.type.name == "bpchar":
-                # char(n) compares without its padding, so it rests without it; PostgreSQL pads it again.
-                return value.rstrip(" ")
-        return value
+    @cached_property
+    def _textual(self) -> list[int]:
+        """Columns in which text stands for something else."""
+        return [i for i, c in enumerate(self._columns) if c.type.carrier in _SPECIAL_IN_TEXT or c.type.name == "bpchar"]
+
+    def _from_text(self, i: int, text: str, losses: Losses) -> tuple[Value, Losses]:
+        column = self._columns[i]
+        if column.type.name == "bpchar":
+            # char(n) compares without its padding, so it rests without it; PostgreSQL pads it again.
+            return text.rstrip(" "), losses
+        reason = SourceChanged(
+            f"column {column.name} of {self._table} holds {text}, which has no exact place in Spark",
+            hint="replace such values, or leave the column out of stream tables",
+        )
+        return None, [*losses, (i, reason)]
+
+    def _unknown(self, i: int, values: list[Value]) -> tuple[int, SourceChanged]:
+        values[i] = None
+        reason = SourceChanged(
+            f"a change of {self._table} does not carry the old value of column {self._columns[i].name}",
+            hint=f"ALTER TABLE {self._table.quoted} REPLICA IDENTITY FULL",
+        )
+        return i, reason
 
 
-def to_arrow(columns: Sequence[Column], rows: Sequence[tuple[ChangeRow, list[Value]]]) -> pa.Table:
+def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[tuple[ChangeRow, list[Value]]]) -> pa.Table:
     """Rows with their fitted values -> one Arrow table of trace_schema."""
     schema = trace_schema(columns)
     arrays = [pa.array([values[i] for _, values in rows], type=schema.field(i).type) for i in range(len(columns))]

@@ -6,7 +6,6 @@ manifest names; loading restores the tables to the named versions, so they never
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,11 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from applier.trace.trace import Base, Trace, create_view
-from applier.zset import WEIGHT, column_names
-from shared_schema import avro
+from applier.trace.columns import TraceColumn
+from applier.trace.trace import Base, Trace
+from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Offsets
+from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
 
 log = logging.getLogger(__name__)
@@ -61,15 +61,16 @@ class TraceStore:
         self._root = f"{root.rstrip('/')}/traces"
 
     def _path(self, trace: Trace) -> str:
-        return f"{self._root}/{table_topic('t', trace.schema.table)}"
+        return f"{self._root}/{table_topic('t', trace.table)}"
 
     def load(self, manifest: Manifest) -> list[Trace]:
         """The traces as of a manifest."""
         return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
 
     def _load_one(self, frontier: Lsn, entry: dict[str, Any]) -> Trace:
-        schema = avro.table_schema(json.loads(entry["schema"]))
-        trace = Trace(self._spark, schema, Lsn.parse(entry["snapshot_lsn"]))
+        table = TableId(*entry["table"])
+        trace = Trace(self._spark, table, tuple(TraceColumn.from_json(c) for c in entry["columns"]))
+        trace.captured_at, trace.membership = Lsn.parse(entry["captured_at"]), entry["membership"]
         version = entry["version"]
         frame = None
         if version is not None:
@@ -78,7 +79,7 @@ class TraceStore:
                 self._spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}").collect()
                 version = self._latest_version(path)
             frame = self._read(path, version)
-        trace.rebase(self._base(frontier, frame, version, entry["rows"]))
+        trace.rebase(Base(frontier, frame, version, entry["rows"]))
         return trace
 
     def _latest_version(self, path: str) -> int:
@@ -95,26 +96,23 @@ class TraceStore:
         """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
         base = trace.base
         rows = trace.overlay(Window(base.frontier, frontier))
-        width = len(trace.schema.columns)
         if not rows.num_rows:
             return replace(base, frontier=frontier)
         path = self._path(trace)
         added = trace.frame(rows)
-        compact = base.frame is not None and self._withdrawn(base.frame, added) > COMPACT_AT
-        if compact and base.frame is not None:
-            names = column_names(width)
-            whole = base.frame.unionAll(added).groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT))
-            whole.where(F.col(WEIGHT) != 0).coalesce(1).write.format("delta").mode("overwrite").save(path)
+        if base.frame is not None and self._withdrawn(base.frame, added) > COMPACT_AT:
+            names = [name for name in added.columns if name != WEIGHT]
+            whole = base.frame.unionByName(added, allowMissingColumns=True)
+            netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+            writer = netted.coalesce(1).write.mode("overwrite").option("overwriteSchema", True)
+        elif base.frame is not None:
+            writer = added.coalesce(1).write.mode("append").option("mergeSchema", True)
         else:
-            mode = "append" if base.frame is not None else "overwrite"
-            added.coalesce(1).write.format("delta").mode(mode).option("overwriteSchema", mode == "overwrite").save(path)
+            writer = added.coalesce(1).write.mode("overwrite").option("overwriteSchema", True)
+        writer.format("delta").save(path)
         version = self._latest_version(path)
         frame = self._read(path, version)
-        return self._base(frontier, frame, version, frame.count())
-
-    @staticmethod
-    def _base(frontier: Lsn, frame: DataFrame | None, version: int | None, rows: int) -> Base:
-        return Base(frontier, frame, None if frame is None else create_view(frame), version, rows)
+        return Base(frontier, frame, version, frame.count())
 
     @staticmethod
     def _withdrawn(base: DataFrame, added: DataFrame) -> float:
@@ -130,8 +128,10 @@ class TraceStore:
     def entry(trace: Trace, base: Base) -> dict[str, Any]:
         """The trace's line in a manifest."""
         return {
-            "schema": avro.schema_json(avro.change_schema(trace.schema)),
-            "snapshot_lsn": str(trace.snapshot_lsn),
+            "table": [trace.table.schema, trace.table.name],
+            "columns": [column.to_json() for column in trace.columns],
+            "captured_at": str(trace.captured_at),
+            "membership": trace.membership,
             "version": base.version,
             "rows": base.rows,
         }

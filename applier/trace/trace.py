@@ -8,36 +8,41 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from applier.plan.expr import ValueType
+from applier.trace.columns import TraceColumn, captured_columns
 from applier.trace.inbox import Arrival
-from applier.trace.rows import LSN, SEQ, RowFitter, to_arrow, trace_schema
+from applier.trace.rows import LSN, SEQ, STAMPED, Losses, RowFitter, to_arrow, trace_schema
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.change_row import ChangeRow, Op, Value
-from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import Column, TableId, TableSchema
 
 _view_numbers = count()
 
 
 @dataclass(frozen=True)
 class Base:
-    """The relation's Z-set at `frontier`; `frame` and `view` are None while it is empty."""
+    """The relation's Z-set at `frontier`; `frame` is None while it is empty.
+
+    It may have fewer columns than the trace: those of its rows are NULL, and not known there.
+    """
 
     frontier: Lsn
     frame: DataFrame | None
-    view: str | None
     version: int | None
     rows: int
+    view: str | None = None
+    """The frame with all columns of the trace, under a name; given by the trace."""
 
 
-EMPTY_BASE = Base(ORIGIN, None, None, None, 0)
+EMPTY_BASE = Base(ORIGIN, None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -52,20 +57,41 @@ class Parts:
 class Trace:
     """One relation. Rows are appended by the tick, read by the tick and by the checkpoint's thread."""
 
-    def __init__(self, spark: SparkSession, schema: TableSchema, snapshot_lsn: Lsn, base: Base = EMPTY_BASE) -> None:
-        self.schema = schema
-        self.snapshot_lsn = snapshot_lsn
-        """The capture's snapshot: before it the trace says nothing about the relation."""
-        self.broken: TrickleError | None = None
-        """Why the trace can no longer follow its relation, if so."""
+    def __init__(self, spark: SparkSession, table: TableId, columns: tuple[TraceColumn, ...] = ()) -> None:
+        self.table = table
+        self.columns = columns
+        self.captured_at = ORIGIN
+        """The newest capture's snapshot."""
+        self.membership = ""
+        """Of that capture; tells which request it answers."""
         self._spark = spark
-        self._base = base
+        self._base = EMPTY_BASE
         self._retired: Base | None = None
         self._overlay: list[pa.Table] = []
         self._lock = threading.Lock()
         self._fitters: dict[TableSchema, RowFitter] = {}
-        ddl = [f"{column_name(i)} {column.type.spark_ddl}" for i, column in enumerate(schema.columns)]
-        self._frame_ddl = ", ".join([*ddl, f"{WEIGHT} bigint"])
+
+    def capture(self, present: Sequence[Column], at: Lsn, membership: str = "") -> None:
+        """The relation was copied as of `at`, with these columns: a T row and its rows follow in the stream."""
+        if at <= self.captured_at:
+            return
+        with self._lock:
+            self.columns = captured_columns(self.columns, present, at)
+            self.captured_at, self.membership = at, membership
+            self._fitters.clear()
+            self._overlay = [self._widened(chunk) for chunk in self._overlay]
+            previous, self._base = self._base.view, self._with_view(self._base)
+        drop_view(self._spark, previous)
+
+    @property
+    def known_since(self) -> Lsn:
+        """The first capture: at no earlier frontier is anything known of the relation."""
+        return min((span.since for column in self.columns for span in column.spans), default=self.captured_at)
+
+    def column_of(self, name: str, kind: ValueType) -> int | None:
+        """The ordinal of the column that a query means; the newest of several of that name."""
+        found = [i for i, column in enumerate(self.columns) if column.is_read_as(name, kind)]
+        return found[-1] if found else None
 
     @property
     def base(self) -> Base:
@@ -90,12 +116,12 @@ class Trace:
             base, chunks = self._base, list(self._overlay)
         old = max(window.old, base.frontier)
         if window.old and window.old < base.frontier:
-            raise AssertionError(f"window {window} of {self.schema.table} begins before its base at {base.frontier}")
+            raise AssertionError(f"window {window} of {self.table} begins before its base at {base.frontier}")
         before, delta = Window(base.frontier, old), Window(old, max(old, window.new))
         return Parts(base, self._within(chunks, before), self._within(chunks, delta))
 
     def _within(self, chunks: list[pa.Table], window: Window) -> pa.Table:
-        inside = [trace_schema(self.schema.columns).empty_table()]
+        inside = [trace_schema(self.columns).empty_table()]
         for chunk in chunks:
             lsn = chunk[LSN]
             part = chunk.filter(pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value)))
@@ -104,28 +130,34 @@ class Trace:
         return pa.concat_tables(inside)
 
     def append(self, arrivals: Sequence[Arrival]) -> None:
-        """Add complete rows in stamp order. What does not fit marks the trace broken and is kept out."""
+        """Add complete rows in stamp order; a column whose value one of them does not bring is lost from there on."""
         batch: list[tuple[ChangeRow, list[Value]]] = []
-        try:
-            for arrival in arrivals:
-                if arrival.row.op is Op.TRUNCATE:
-                    self._add(batch)
-                    batch = []
-                    self._truncate(arrival.row)
-                else:
-                    batch.append((arrival.row, self._fitter(arrival.schema).fit(arrival.row)))
-            self._add(batch)
-        except TrickleError as error:
-            self.broken = error
+        for arrival in arrivals:
+            if arrival.row.op is Op.TRUNCATE:
+                self._add(batch)
+                batch = []
+                self._truncate(arrival.row)
+                continue
+            values, losses = self._fitter(arrival.schema).fit(arrival.row)
+            batch.append((arrival.row, values))
+            if losses:
+                self._lose(arrival.row.stamp.lsn, losses)
+        self._add(batch)
 
     def _fitter(self, written: TableSchema) -> RowFitter:
         if written not in self._fitters:
-            self._fitters[written] = RowFitter(self.schema, written)
+            self._fitters[written] = RowFitter(self.table, self.columns, written)
         return self._fitters[written]
+
+    def _lose(self, at: Lsn, losses: Losses) -> None:
+        columns = list(self.columns)
+        for i, reason in losses:
+            columns[i] = columns[i].lost(at, reason)
+        self.columns = tuple(columns)
 
     def _add(self, batch: list[tuple[ChangeRow, list[Value]]]) -> None:
         if batch:
-            self._add_chunk(to_arrow(self.schema.columns, batch))
+            self._add_chunk(to_arrow(self.columns, batch))
 
     def _add_chunk(self, chunk: pa.Table) -> None:
         with self._lock:
@@ -134,20 +166,24 @@ class Trace:
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""
         parts = self.parts(Window(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
+        names = column_names(len(self.columns))
         everything = self.frame(parts.delta)
-        if parts.base.frame is not None:
-            everything = everything.unionAll(parts.base.frame)
-        names = column_names(len(self.schema.columns))
+        if parts.base.view is not None:
+            everything = everything.unionByName(self._spark.table(parts.base.view))
         grouped = everything.groupBy(*names).agg({WEIGHT: "sum"}).toDF(*names, WEIGHT)
         held = grouped.where(f"{WEIGHT} <> 0").selectExpr(*names, f"-{WEIGHT} AS {WEIGHT}").toArrow()
         stamps = [pa.array([v] * held.num_rows, pa.int64()) for v in (row.stamp.lsn.value, row.stamp.seq)]
         chunk = held.append_column(LSN, stamps[0]).append_column(SEQ, stamps[1])
-        self._add_chunk(chunk.cast(trace_schema(self.schema.columns)))
+        self._add_chunk(chunk.cast(trace_schema(self.columns)))
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """Overlay rows as a Z-set in Spark, without their stamps, in exactly the carriers' types."""
-        width = len(self.schema.columns)
-        return self._spark.createDataFrame(rows.select([*column_names(width), WEIGHT]), self._frame_ddl)
+        # As many columns as the rows have: they may be from before a capture that added some.
+        columns = self.columns[: rows.num_columns - len(STAMPED)]
+        ddl = [f"{column_name(i)} {column.type.spark_ddl}" for i, column in enumerate(columns)]
+        return self._spark.createDataFrame(
+            rows.select([*column_names(len(columns)), WEIGHT]), ", ".join([*ddl, f"{WEIGHT} bigint"])
+        )
 
     def rebase(self, base: Base) -> None:
         """Take a newer base and forget the overlay rows it now holds.
@@ -155,13 +191,30 @@ class Trace:
         The base before the last is released: a tick that began before this call may still read the last one.
         """
         with self._lock:
+            base = self._with_view(base)
             previous, self._base = self._base, base
             later = [c.filter(pc.greater_equal(c[LSN], base.frontier.value)) for c in self._overlay]
             self._overlay = [c for c in later if c.num_rows]
             retired, self._retired = self._retired, previous
-        if retired is not None and retired.frame is not None and retired.view not in (base.view, previous.view):
+        if retired is not None and retired.frame is not None:
             drop_view(self._spark, retired.view)
-            retired.frame.unpersist()
+            if retired.frame is not base.frame and retired.frame is not previous.frame:
+                retired.frame.unpersist()
+
+    def _with_view(self, base: Base) -> Base:
+        if base.frame is None:
+            return base
+        missing = [(column_name(i), c) for i, c in enumerate(self.columns) if column_name(i) not in base.frame.columns]
+        padded = base.frame.selectExpr("*", *(f"CAST(NULL AS {c.type.spark_ddl}) AS {name}" for name, c in missing))
+        return replace(base, view=create_view(padded))
+
+    def _widened(self, chunk: pa.Table) -> pa.Table:
+        schema = trace_schema(self.columns)
+        arrays = [
+            chunk[field.name] if field.name in chunk.column_names else pa.nulls(chunk.num_rows, field.type)
+            for field in schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def create_view(frame: DataFrame) -> str:

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from applier.errors import SourceChanged
 from applier.operators.inputs import Side
 from applier.plan.nodes import Scan
+from applier.trace.columns import TraceColumn
 from applier.trace.inbox import Arrival
 from applier.trace.trace import Parts, Trace, create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, select
-from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId, TableSchema
@@ -29,7 +30,7 @@ class Traces:
 
     def __init__(self, spark: SparkSession, loaded: Iterable[Trace] = ()) -> None:
         self._spark = spark
-        self._traces: dict[TableId, Trace] = {trace.schema.table: trace for trace in loaded}
+        self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
 
     def through(self, window: Window) -> WindowInputs:
         """The traces as the operators see them."""
@@ -43,9 +44,9 @@ class Traces:
         return self._traces.get(table)
 
     def capture(self, capture: Capture, schema: TableSchema) -> None:
-        """A relation joined the stream; a later capture of the same name continues the trace."""
-        if capture.table not in self._traces:
-            self._traces[capture.table] = Trace(self._spark, schema, capture.snapshot_lsn)
+        """A relation joined the stream, or was copied anew."""
+        trace = self._traces.setdefault(capture.table, Trace(self._spark, capture.table))
+        trace.capture(schema.columns, capture.snapshot_lsn, capture.membership)
 
     def append(self, arrivals: dict[TableId, list[Arrival]]) -> None:
         """Add complete rows, per relation in stamp order."""
@@ -55,15 +56,38 @@ class Traces:
                 continue
             self._traces[table].append(rows)
 
-    def known_at(self, table: TableId, frontier: Lsn) -> bool:
-        """Whether the trace holds the whole relation as of the frontier."""
-        trace = self._traces.get(table)
-        return trace is not None and trace.snapshot_lsn < frontier
+    def knows(self, scan: Scan, frontier: Lsn) -> bool:
+        """Whether the trace holds every column the scan reads as of the frontier."""
+        trace = self._traces.get(scan.table)
+        return (
+            trace is not None
+            and trace.known_since < frontier
+            and all(column is not None and column.known_at(frontier) for column in self._columns(trace, scan))
+        )
 
-    def failure(self, tables: Iterable[TableId]) -> TrickleError | None:
-        """The first reason why one of these relations can no longer be followed."""
-        broken = (trace.broken for table in tables if (trace := self._traces.get(table)))
-        return next((error for error in broken if error), None)
+    def coming(self, scan: Scan, frontier: Lsn) -> bool:
+        """Whether it will, once the frontier passes a capture that is under way."""
+        trace = self._traces.get(scan.table)
+        return trace is None or all(
+            column is not None and (column.known_at(frontier) or column.coming_at(frontier))
+            for column in self._columns(trace, scan)
+        )
+
+    def reason(self, scan: Scan) -> SourceChanged:
+        """Why it does not, for a scan that is neither known nor coming."""
+        found = zip(scan.columns, self._columns(self._traces[scan.table], scan), strict=True)
+        name, column = next(((n, c) for n, c in found if c is None or not c.open), (scan.columns[0], None))
+        if column is not None and column.reason is not None:
+            return column.reason
+        return SourceChanged(
+            f"column {name} of {scan.table} is not what it was when the stream table was filled",
+            hint="drop and create the stream table",
+        )
+
+    @staticmethod
+    def _columns(trace: Trace, scan: Scan) -> list[TraceColumn | None]:
+        places = [trace.column_of(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
+        return [None if place is None else trace.columns[place] for place in places]
 
     def changed(self, tables: Iterable[TableId], window: Window) -> bool:
         """Whether any of the relations has a change row in the window; no Spark is asked."""
@@ -161,5 +185,8 @@ class WindowInputs:
         return select([column_name(place) for place in self._places(scan)], WEIGHT, view)
 
     def _places(self, scan: Scan) -> list[int]:
-        places = {column.name: i for i, column in enumerate(self._trace(scan.table).schema.columns)}
-        return [places[name] for name in scan.columns]
+        trace = self._trace(scan.table)
+        places = [trace.column_of(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
+        if None in places:
+            raise AssertionError(f"{scan.table} is read before its columns are known")
+        return [place for place in places if place is not None]

@@ -11,6 +11,7 @@ import psycopg
 from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose_exception
+from shared_schema.progress import with_epoch
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -134,6 +135,7 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
     values = {"publications": list(publications), "own": list(OWN_SCHEMAS)}
     try:
         rows = connection.execute(query.encode(), values).fetchall()
+        epochs = _recapture_epochs(connection)
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return sorted(
@@ -144,13 +146,24 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
                 partitioned,
                 _published_columns(listed, own, connection.info.server_version),
                 filters,
-                members or "",
+                with_epoch(members or "", epochs.get(relid, 0)),
                 int(size),
             )
             for schema, name, relid, partitioned, listed, own, filters, members, size in rows
         ),
         key=lambda t: t.table,
     )
+
+
+def _recapture_epochs(connection: Connection) -> dict[int, int]:
+    """How often an applier asked for a relation to be copied anew; nothing where no applier lives."""
+    readable = connection.execute(
+        "SELECT has_table_privilege(t, 'SELECT') FROM to_regclass('pgtrickle.pgt_recaptures') t"
+    ).fetchone()
+    if readable != (True,):
+        return {}
+    rows = connection.execute("SELECT source_relid::int8, epoch FROM pgtrickle.pgt_recaptures").fetchall()
+    return {int(relid): int(number) for relid, number in rows}
 
 
 def _published_columns(listed: list[str] | None, stored: list[str] | None, server_version: int) -> tuple[str, ...]:

@@ -48,11 +48,17 @@ def relation(spark: SparkSession, trace: Trace, at: Lsn) -> Bag:
     return Counter({row: n for row, n in out.items() if n})
 
 
+def captured(spark: SparkSession) -> Trace:
+    trace = Trace(spark, SCHEMA.table)
+    trace.capture(SCHEMA.columns, Lsn(1))
+    return trace
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_any_history_with_checkpoints_and_a_restart(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     store = TraceStore(spark, str(tmp_path))
-    trace = Trace(spark, SCHEMA, Lsn(1))
+    trace = captured(spark)
     held: Bag = Counter()
     states = {}
     for commit in range(1, 16):
@@ -85,7 +91,7 @@ def test_any_history_with_checkpoints_and_a_restart(spark: SparkSession, tmp_pat
 
 
 def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) -> None:
-    trace = Trace(spark, SCHEMA, Lsn(1))
+    trace = captured(spark)
     trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
     trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
     with pytest.raises(AssertionError, match="begins before its base"):
@@ -93,9 +99,79 @@ def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) 
     assert trace.parts(Window(ORIGIN, Lsn(30))).base.rows == 1
 
 
-def test_an_incomplete_old_row_breaks_the_trace_and_says_so(spark: SparkSession) -> None:
-    trace = Trace(spark, SCHEMA, Lsn(1))
+def test_an_incomplete_old_row_loses_its_column_and_says_so(spark: SparkSession) -> None:
+    trace = captured(spark)
     partial = ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (1, None, None), unknown=frozenset({1}))
     trace.append([Arrival(partial, SCHEMA)])
-    assert trace.broken is not None
-    assert "REPLICA IDENTITY FULL" in trace.broken.hint
+    lost = trace.columns[1]
+    assert lost.known_at(Lsn(5)) and not lost.known_at(Lsn(6))
+    assert lost.reason is not None and "REPLICA IDENTITY FULL" in lost.reason.hint
+    assert trace.columns[0].known_at(Lsn(6))
+
+
+BIG = PgType(20, -1, "int8", "bigint")
+
+
+def scan_of(*columns: tuple[str, PgType]) -> Scan:
+    fields = tuple(Field(ValueType.of_column(kind), True) for _, kind in columns)
+    return Scan(SCHEMA.table, 1, tuple(name for name, _ in columns), fields, None)
+
+
+def rows_of(spark: SparkSession, traces: Traces, scan: Scan, at: int) -> Bag:
+    with traces.through(Window(Lsn(at), Lsn(at))) as inputs:
+        table = spark.sql(inputs.snapshot(scan, Side.AFTER)).toArrow()
+    out: Bag = Counter()
+    for *row, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
+        out[tuple(row)] += weight
+    return Counter({row: n for row, n in out.items() if n})
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bool) -> None:
+    """A relation (a, b) becomes (a, b bigint, w) while rows flow; it is captured anew at 40."""
+    store, table = TraceStore(spark, str(tmp_path)), SCHEMA.table
+    first = TableSchema(table, 1, (Column("a", INT), Column("b", INT)), (), ReplicaIdentity.FULL)
+    wider = TableSchema(table, 1, (*first.columns, Column("w", INT)), (), ReplicaIdentity.FULL)
+    retyped = TableSchema(table, 1, (Column("a", INT), Column("b", BIG), Column("w", INT)), (), ReplicaIdentity.FULL)
+
+    def row(op: Op, lsn: int, seq: int, schema: TableSchema, *values: int) -> Arrival:
+        return Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values or None), schema)
+
+    trace = Trace(spark, table)
+    traces = Traces(spark, [trace])
+    trace.capture(first.columns, Lsn(1))
+    trace.append([row(Op.INSERT, 10, 0, first, 1, 1), row(Op.INSERT, 10, 1, first, 2, 2)])
+    if checkpoint:
+        trace.rebase(store.append(trace, Lsn(15)))
+    # ADD COLUMN w: what is known stays known; w is not.
+    trace.append([row(Op.DELETE, 20, 0, wider, 1, 1, 7), row(Op.INSERT, 20, 1, wider, 1, 9, 8)])
+    a_b, w = scan_of(("a", INT), ("b", INT)), scan_of(("w", INT))
+    assert traces.knows(a_b, Lsn(30)) and not traces.knows(w, Lsn(30)) and not traces.coming(w, Lsn(30))
+    assert rows_of(spark, traces, a_b, 30) == Counter({(1, 9): 1, (2, 2): 1})
+    # b becomes bigint: a is still right, b as an integer is known up to there.
+    trace.append([row(Op.INSERT, 30, 0, retyped, 3, 3, 3)])
+    assert traces.knows(scan_of(("a", INT)), Lsn(31))
+    assert traces.knows(a_b, Lsn(30)) and not traces.knows(a_b, Lsn(31))
+    assert "is now bigint" in traces.reason(a_b).problem
+    # Captured anew: the capture's record may come long before its rows.
+    trace.capture(retyped.columns, Lsn(40), "16~1")
+    everything = scan_of(("a", INT), ("b", BIG), ("w", INT))
+    assert traces.coming(everything, Lsn(35)) and not traces.knows(everything, Lsn(40))
+    if checkpoint:
+        base = store.append(trace, Lsn(35))
+        trace.rebase(base)
+        entry = Manifest.from_json(Manifest(base.frontier, {}, [store.entry(trace, base)], {}).to_json())
+        trace = store.load(entry)[0]
+        traces = Traces(spark, [trace])
+        assert (trace.captured_at, trace.membership) == (Lsn(40), "16~1")
+    copied = [row(Op.INSERT, 40, i + 1, retyped, *values) for i, values in enumerate([(1, 9, 8), (2, 2, 0), (3, 3, 3)])]
+    trace.append([row(Op.TRUNCATE, 40, 0, retyped), *copied])
+    assert traces.knows(everything, Lsn(41))
+    assert rows_of(spark, traces, everything, 41) == Counter({(1, 9, 8): 1, (2, 2, 0): 1, (3, 3, 3): 1})
+    # Who reads only a sees no difference over the capture.
+    with traces.through(Window(Lsn(36), Lsn(41))) as inputs:
+        text = inputs.delta(scan_of(("a", INT)))
+        assert text is not None
+        net = spark.sql(f"SELECT c0, sum(__w) AS w FROM ({text}) GROUP BY c0 HAVING sum(__w) <> 0").collect()
+    assert net == []
+    assert not traces.knows(a_b, Lsn(41))

@@ -1,0 +1,58 @@
+-- In and out of service, and sources copied anew.
+
+CREATE OR REPLACE FUNCTION pgtrickle._request_recapture(source oid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO pgtrickle.pgt_recaptures AS r (source_relid, epoch) VALUES (source, 1)
+    ON CONFLICT (source_relid) DO UPDATE SET epoch = r.epoch + 1, requested_at = now();
+    -- In the log behind the request: the consumer looks at once.
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture');
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._pause_stream_table(name text, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    IF st.status = 'SUSPENDED' THEN
+        RAISE EXCEPTION 'stream table % is suspended: %', name, st.last_error_message
+            USING HINT = coalesce(st.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE pgtrickle.pgt_stream_tables s SET status = 'PAUSED' WHERE s.pgt_id = st.pgt_id;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.pause_stream_table(name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._pause_stream_table(name, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.pause_stream_table IS
+    'Refresh the stream table no more until resume_stream_table. Its rows stay as they are at its frontier.';
+
+CREATE OR REPLACE FUNCTION pgtrickle._resume_stream_table(name text, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    IF st.status NOT IN ('PAUSED', 'SUSPENDED') THEN
+        RETURN;
+    END IF;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET status = CASE WHEN EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = s.pgt_id)
+                      THEN 'ACTIVE' ELSE 'INITIALIZING' END,
+        last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
+    WHERE s.pgt_id = st.pgt_id;
+    IF st.last_error_code = 'SourceChanged' THEN
+        PERFORM pgtrickle._request_recapture(d.source_relid)
+        FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = st.pgt_id;
+    END IF;
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'resume ' || st.pgt_id);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.resume_stream_table(name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._resume_stream_table(name, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.resume_stream_table IS
+    'Put a paused or suspended stream table back into service; it goes on from its frontier. Nothing is lost meanwhile.';

@@ -1,0 +1,8 @@
+-- Which relations the consumer is asked to copy anew, and how often that was asked for.
+CREATE TABLE pgtrickle.pgt_recaptures (
+    source_relid  oid PRIMARY KEY,
+    epoch         bigint NOT NULL,
+    requested_at  timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+
+ALTER TABLE pgtrickle.pgt_stream_tables ADD COLUMN last_error_code text;
