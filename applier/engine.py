@@ -16,7 +16,7 @@ from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.compute import compute
-from applier.errors import AnotherApplier, Infrastructure
+from applier.errors import AnotherApplier, Infrastructure, SourceChanged
 from applier.plan.nodes import Scan, scans
 from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
@@ -27,8 +27,8 @@ from applier.trace.store import Manifest
 from applier.trace.traces import Traces, WindowInputs
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
-from shared_schema.progress import epoch
-from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.progress import Capture, epoch
+from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Engine:
     define: Definer
     inbox: Inbox
     inbox_lock: threading.Condition
-    schema_of: Callable[[TableId], TableSchema]
+    columns_of: Callable[[Capture], tuple[Column, ...]]
     traces: Traces
     postgres: PostgresSink
     open_publisher: Callable[[], Publisher] | None
@@ -76,7 +76,7 @@ class Engine:
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(capture, self.schema_of(capture.table))
+                self.traces.capture(capture, self.columns_of(capture))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
         return frontier
@@ -130,14 +130,22 @@ class Engine:
         return all([self._known(registered, scan, frontier) for scan in scans(table.plan.root)])
 
     def _known(self, registered: Registered, scan: Scan, frontier: Lsn) -> bool:
+        trace = self.traces.get(scan.table)
+        if trace is None:
+            return False
+        if trace.relid != scan.relid:
+            if registered.lsn:
+                raise SourceChanged(
+                    f"table {scan.table} was dropped and created again", hint="drop and create the stream table"
+                )
+            return False
         if registered.lsn and not self.traces.knows(scan, registered.lsn):
             raise self.traces.reason(scan)
         if self.traces.knows(scan, frontier):
             return True
         if self.traces.coming(scan, frontier):
             return False
-        trace = self.traces.get(scan.table)
-        if trace is not None and self.registry.recapture_epoch(scan.relid) > epoch(trace.membership):
+        if self.registry.recapture_epoch(scan.relid) > epoch(trace.membership):
             return False
         if registered.lsn or (registered.pgt_id, scan.relid) in self._asked:
             raise self.traces.reason(scan)

@@ -144,7 +144,7 @@ class Applier:
             define=definer,
             inbox=Inbox(manifest.frontier, manifest.offsets),
             inbox_lock=self._inbox_lock,
-            schema_of=schemas.latest,
+            columns_of=schemas.columns,
             traces=Traces(spark, store.load(manifest)),
             postgres=PostgresSink(self._database(), settings.pipeline_batch_size),
             open_publisher=open_publisher if settings.publish_sink else None,

@@ -80,7 +80,8 @@ class Capture:
     """A relation has joined the stream.
 
     `membership` names the publication entries it came through. It differs when a table left a publication and came
-    back, and then the relation is captured again, because what happened between is in no stream.
+    back, and then the relation is captured again, because what happened between is in no stream. `schema_id` is the
+    fingerprint of the schema version its rows were copied with, in hex.
     """
 
     slot: str
@@ -89,6 +90,7 @@ class Capture:
     snapshot_lsn: Lsn
     rows: int
     membership: str = ""
+    schema_id: str = ""
 
     @property
     def key(self) -> bytes:
@@ -107,6 +109,7 @@ class Capture:
                 "snapshot_lsn": str(self.snapshot_lsn),
                 "rows": self.rows,
                 "membership": self.membership,
+                "schema_id": self.schema_id,
             },
             separators=(",", ":"),
         ).encode()
@@ -148,6 +151,7 @@ def decode(value: bytes) -> Progress | Capture:
                     Lsn.parse(record["snapshot_lsn"]),
                     record["rows"],
                     record.get("membership", ""),
+                    record.get("schema_id", ""),
                 )
             case kind:
                 raise ContractError(f"unknown progress record kind {kind!r}", hint="is the writer newer than this?")

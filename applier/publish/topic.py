@@ -197,7 +197,9 @@ class Publisher:
         done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: self._ends[topic] | ends[topic]})
         if not delta.is_fill:
             return [done]
-        return [Capture(slot, table.table, table.relid, last_position(delta), rows), done]
+        schema_id = avro.codec(topic_schema(table)).id.hex()
+        capture = Capture(slot, table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
+        return [capture, done]
 
     def close(self) -> None:
         """Leave the broker; nothing is in flight between two ticks."""

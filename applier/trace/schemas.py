@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 from applier.errors import Infrastructure
 from shared_schema import avro
 from shared_schema.errors import ContractError
-from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.progress import Capture
+from shared_schema.table_schema import Column
 from shared_schema.topics import schemas_topic
 
 WAIT_S = 10.0
@@ -26,7 +27,6 @@ class SchemaReader:
         self._topic = schemas_topic(prefix)
         self._lock = threading.Lock()
         self._codecs: dict[bytes, avro.ChangeCodec] = {}
-        self._latest: dict[TableId, TableSchema] = {}
         self._consumer = Consumer(
             client
             | {
@@ -44,14 +44,15 @@ class SchemaReader:
 
     def codec(self, message: bytes) -> avro.ChangeCodec:
         """The codec of the schema version a message names in its header."""
-        fingerprint = avro.header_fingerprint(message)
+        return self._version(avro.header_fingerprint(message))
+
+    def columns(self, capture: Capture) -> tuple[Column, ...]:
+        """The columns a relation was copied with."""
+        return self._version(bytes.fromhex(capture.schema_id)).schema.columns
+
+    def _version(self, fingerprint: bytes) -> avro.ChangeCodec:
         self._read_until(lambda: fingerprint in self._codecs, f"schema {fingerprint.hex()} is not on {self._topic}")
         return self._codecs[fingerprint]
-
-    def latest(self, table: TableId) -> TableSchema:
-        """The newest schema version of a relation."""
-        self._read_until(lambda: table in self._latest, f"no schema of {table} is on {self._topic}")
-        return self._latest[table]
 
     def _read_until(self, found: Callable[[], bool], problem: str) -> None:
         deadline = time.monotonic() + WAIT_S
@@ -73,5 +74,6 @@ class SchemaReader:
         codec = avro.codec(schema)
         if codec.text.encode() != text:
             raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its one text form")
+        # By what messages name, which a registry may have given, and by what captures name.
         self._codecs[bytes.fromhex(key.decode() if isinstance(key, bytes) else key or "")] = codec
-        self._latest[schema.table] = schema
+        self._codecs[codec.id] = codec

@@ -70,7 +70,8 @@ class TraceStore:
     def _load_one(self, frontier: Lsn, entry: dict[str, Any]) -> Trace:
         table = TableId(*entry["table"])
         trace = Trace(self._spark, table, tuple(TraceColumn.from_json(c) for c in entry["columns"]))
-        trace.captured_at, trace.membership = Lsn.parse(entry["captured_at"]), entry["membership"]
+        trace.captured_at = Lsn.parse(entry["captured_at"])
+        trace.relid, trace.membership = entry["relid"], entry["membership"]
         version = entry["version"]
         frame = None
         if version is not None:
@@ -131,6 +132,7 @@ class TraceStore:
             "table": [trace.table.schema, trace.table.name],
             "columns": [column.to_json() for column in trace.columns],
             "captured_at": str(trace.captured_at),
+            "relid": trace.relid,
             "membership": trace.membership,
             "version": base.version,
             "rows": base.rows,

@@ -62,8 +62,9 @@ class Trace:
         self.columns = columns
         self.captured_at = ORIGIN
         """The newest capture's snapshot."""
+        self.relid = 0
         self.membership = ""
-        """Of that capture; tells which request it answers."""
+        """Of that capture: which relation of this name it was, and which request it answers."""
         self._spark = spark
         self._base = EMPTY_BASE
         self._retired: Base | None = None
@@ -71,13 +72,13 @@ class Trace:
         self._lock = threading.Lock()
         self._fitters: dict[TableSchema, RowFitter] = {}
 
-    def capture(self, present: Sequence[Column], at: Lsn, membership: str = "") -> None:
+    def capture(self, present: Sequence[Column], at: Lsn, relid: int = 0, membership: str = "") -> None:
         """The relation was copied as of `at`, with these columns: a T row and its rows follow in the stream."""
         if at <= self.captured_at:
             return
         with self._lock:
             self.columns = captured_columns(self.columns, present, at)
-            self.captured_at, self.membership = at, membership
+            self.captured_at, self.relid, self.membership = at, relid, membership
             self._fitters.clear()
             self._overlay = [self._widened(chunk) for chunk in self._overlay]
             previous, self._base = self._base.view, self._with_view(self._base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from applier.trace.trace import Parts, Trace, create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
-from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.table_schema import Column, TableId
 
 SMALL_WINDOW_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
@@ -43,10 +43,10 @@ class Traces:
         """The relation's trace, None before its capture."""
         return self._traces.get(table)
 
-    def capture(self, capture: Capture, schema: TableSchema) -> None:
+    def capture(self, capture: Capture, columns: Sequence[Column]) -> None:
         """A relation joined the stream, or was copied anew."""
         trace = self._traces.setdefault(capture.table, Trace(self._spark, capture.table))
-        trace.capture(schema.columns, capture.snapshot_lsn, capture.membership)
+        trace.capture(columns, capture.snapshot_lsn, capture.relid, capture.membership)
 
     def append(self, arrivals: dict[TableId, list[Arrival]]) -> None:
         """Add complete rows, per relation in stamp order."""
@@ -149,7 +149,7 @@ class WindowInputs:
         return summed.filter(pc.and_kleene(pc.is_valid(summed[WEIGHT]), pc.not_equal(summed[WEIGHT], 0)))
 
     def _ddl(self, scan: Scan) -> str:
-        columns = self._trace(scan.table).schema.columns
+        columns = self._trace(scan.table).columns
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ", ".join([*(f"{column_name(i)} {spark}" for i, spark in enumerate(types)), f"{WEIGHT} bigint"])
 

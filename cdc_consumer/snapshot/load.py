@@ -23,6 +23,7 @@ from cdc_consumer.snapshot.copy import read_chunks
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.snapshot.report import CopyReport
 from cdc_consumer.wal.feedback import Feedback
+from shared_schema import avro
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.progress import Capture
 
@@ -69,4 +70,12 @@ class Loader:
         finally:
             seconds = report.end()
         log.info("table captured", extra={"table": str(name), "lsn": str(export.at), "rows": seq, "seconds": seconds})
-        return Capture(self._settings.slot, name, table.schema.relid, stamp, seq, table.published.membership)
+        return Capture(
+            self._settings.slot,
+            name,
+            table.schema.relid,
+            stamp,
+            seq,
+            table.published.membership,
+            avro.codec(table.schema).id.hex(),
+        )

@@ -13,13 +13,12 @@ from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.stream_table import StreamTable
 from applier.trace import traces
-from applier.trace.trace import Trace
 from applier.trace.traces import Traces
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
-from tests.applier.trace.test_trace import INT, SCHEMA, change
+from tests.applier.trace.test_trace import INT, SCHEMA, captured, change
 
 WINDOW = Window(Lsn(15), Lsn(30))
 INTEGER = ValueType.of_column(INT)
@@ -31,7 +30,7 @@ COUNT = Aggregate(OF_NOTHING, (), (AggregateCall("count()", (), BIG, False),))
 
 
 def _traces(spark: SparkSession, *later: tuple[Op, tuple[object, ...]]) -> Traces:
-    trace = Trace(spark, SCHEMA, Lsn(1))
+    trace = captured(spark)
     trace.append([change(Op.INSERT, 10, 0, (1, None, None)), change(Op.INSERT, 10, 1, (2, None, None))])
     trace.append([change(op, 20, seq, values) for seq, (op, values) in enumerate(later)])
     return Traces(spark, [trace])

@@ -154,7 +154,7 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     assert traces.knows(a_b, Lsn(30)) and not traces.knows(a_b, Lsn(31))
     assert "is now bigint" in traces.reason(a_b).problem
     # Captured anew: the capture's record may come long before its rows.
-    trace.capture(retyped.columns, Lsn(40), "16~1")
+    trace.capture(retyped.columns, Lsn(40), 7, "16~1")
     everything = scan_of(("a", INT), ("b", BIG), ("w", INT))
     assert traces.coming(everything, Lsn(35)) and not traces.knows(everything, Lsn(40))
     if checkpoint:
@@ -163,7 +163,7 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
         entry = Manifest.from_json(Manifest(base.frontier, {}, [store.entry(trace, base)], {}).to_json())
         trace = store.load(entry)[0]
         traces = Traces(spark, [trace])
-        assert (trace.captured_at, trace.membership) == (Lsn(40), "16~1")
+        assert (trace.captured_at, trace.relid, trace.membership) == (Lsn(40), 7, "16~1")
     copied = [row(Op.INSERT, 40, i + 1, retyped, *values) for i, values in enumerate([(1, 9, 8), (2, 2, 0), (3, 3, 3)])]
     trace.append([row(Op.TRUNCATE, 40, 0, retyped), *copied])
     assert traces.knows(everything, Lsn(41))

@@ -1,0 +1,109 @@
+"""Sources that are altered, dropped and made again under running stream tables: exact, or suspended with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from applier.check import check
+from deploy.local.stack import Stack
+from shared_schema.table_schema import TableId
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def db(stack: Stack) -> Iterator[Connection]:
+    with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
+        yield connection
+
+
+def create(db: Connection, name: str, query: str) -> None:
+    db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+
+def assert_equal(db: Connection, *names: str) -> None:
+    for name in names:
+        checked = check(db, TableId("public", name))
+        assert checked.equal, checked
+
+
+def assert_suspended(db: Connection, name: str, because: str) -> None:
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=because):
+        db.execute("SELECT pgtrickle.wait_for(%s)", (name,))
+
+
+def test_columns_come_and_go(db: Connection) -> None:
+    db.execute("CREATE TABLE altered (id int PRIMARY KEY, v int)")
+    db.execute("INSERT INTO altered SELECT i, i % 5 FROM generate_series(1, 20) i")
+    create(db, "by_v", "SELECT v, count(*) AS n FROM altered GROUP BY v")
+    assert_equal(db, "by_v")
+
+    # The new column has a value in every old row, and the log says nothing about it.
+    db.execute("ALTER TABLE altered ADD COLUMN w text DEFAULT 'x'")
+    db.execute("INSERT INTO altered VALUES (100, 3, 'new'); UPDATE altered SET w = 'y' WHERE id < 5")
+    assert_equal(db, "by_v")
+    create(db, "with_w", "SELECT id, w FROM altered")
+    assert_equal(db, "by_v", "with_w")
+
+    db.execute("ALTER TABLE altered DROP COLUMN w")
+    db.execute("INSERT INTO altered VALUES (101, 4); DELETE FROM altered WHERE id = 7")
+    assert_equal(db, "by_v")
+    assert_suspended(db, "with_w", "w")
+
+    db.execute("ALTER TABLE altered ALTER COLUMN v TYPE bigint USING v + 1")
+    assert_suspended(db, "by_v", "no longer returns")
+    db.execute("SELECT pgtrickle.drop_stream_table('by_v')")
+    create(db, "by_v", "SELECT v, count(*) AS n FROM altered GROUP BY v")
+    db.execute("INSERT INTO altered VALUES (200, 10000000000)")
+    assert_equal(db, "by_v")
+
+
+def test_a_table_made_again_under_its_name(db: Connection) -> None:
+    db.execute("CREATE TABLE remade (id int PRIMARY KEY, v int); INSERT INTO remade VALUES (1, 1), (2, 2)")
+    create(db, "of_remade", "SELECT id, v FROM remade")
+    assert_equal(db, "of_remade")
+    db.execute("DROP TABLE remade; CREATE TABLE remade (id int PRIMARY KEY, v int); INSERT INTO remade VALUES (5, 5)")
+    assert_suspended(db, "of_remade", "dropped and created again")
+    create(db, "of_remade_too", "SELECT id, v FROM remade WHERE v > 0")
+    assert_equal(db, "of_remade_too")
+    db.execute("DROP TABLE remade")
+    db.execute("CREATE TABLE remade (id bigint PRIMARY KEY, name text, v int); INSERT INTO remade VALUES (1, 'n', 1)")
+    create(db, "of_other", "SELECT id, name, v FROM remade")
+    db.execute("INSERT INTO remade VALUES (2, 'm', 2)")
+    assert_equal(db, "of_other")
+    assert_suspended(db, "of_remade_too", "no longer returns|created again")
+
+
+def test_a_lost_column_is_found_again_by_resume(db: Connection) -> None:
+    db.execute(
+        "CREATE TABLE kept_short (id int PRIMARY KEY, v int, w int); INSERT INTO kept_short VALUES (1, 1, 1), (2, 2, 2)"
+    )
+    create(db, "reads_v", "SELECT id, v FROM kept_short")
+    create(db, "reads_key", "SELECT id FROM kept_short")
+    assert_equal(db, "reads_v", "reads_key")
+    db.execute("ALTER TABLE kept_short REPLICA IDENTITY DEFAULT")
+    db.execute("DELETE FROM kept_short WHERE id = 1; INSERT INTO kept_short VALUES (3, 3, 3)")
+    assert_suspended(db, "reads_v", "does not carry the old value")
+    assert_equal(db, "reads_key")
+    db.execute("ALTER TABLE kept_short REPLICA IDENTITY FULL")
+    db.execute("UPDATE kept_short SET v = 7 WHERE id = 2")
+    db.execute("SELECT pgtrickle.resume_stream_table('reads_v')")
+    db.execute("UPDATE kept_short SET v = v + 1")
+    assert_equal(db, "reads_v", "reads_key")
+
+
+def test_pause_and_resume(db: Connection) -> None:
+    db.execute("CREATE TABLE rested (id int PRIMARY KEY); INSERT INTO rested VALUES (1)")
+    create(db, "resting", "SELECT id FROM rested")
+    assert_equal(db, "resting")
+    db.execute("SELECT pgtrickle.pause_stream_table('resting')")
+    db.execute("INSERT INTO rested VALUES (2)")
+    with pytest.raises(errors.QueryCanceled):
+        db.execute("SELECT pgtrickle.wait_for('resting', timeout => '2 s')")
+    assert db.execute("TABLE resting").fetchall() == [(1,)]
+    db.execute("SELECT pgtrickle.resume_stream_table('resting')")
+    assert_equal(db, "resting")
