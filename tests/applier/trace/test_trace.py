@@ -170,8 +170,6 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     assert rows_of(spark, traces, everything, 41) == Counter({(1, 9, 8): 1, (2, 2, 0): 1, (3, 3, 3): 1})
     # Who reads only a sees no difference over the capture.
     with traces.through(Window(Lsn(36), Lsn(41))) as inputs:
-        text = inputs.delta(scan_of(("a", INT)))
-        assert text is not None
-        net = spark.sql(f"SELECT c0, sum(__w) AS w FROM ({text}) GROUP BY c0 HAVING sum(__w) <> 0").collect()
-    assert net == []
+        assert inputs.delta(scan_of(("a", INT))) is None
+        assert inputs.delta(everything) is not None
     assert not traces.knows(a_b, Lsn(41))
