@@ -125,13 +125,18 @@ _SCHEMA_MEMBERSHIPS = """UNION ALL
            WHERE p.pubname = ANY (%(publications)s) AND c.oid = published.relid"""
 
 
-def published_tables(connection: Connection, publications: tuple[str, ...]) -> list[PublishedTable]:
-    """The tables the publications hold now."""
-    modern = connection.info.server_version >= 150000
-    query = _PUBLISHED.format(
+def published_query(server_version: int) -> str:
+    """Version 14 has no column lists, no row filters, and no publications of schemas."""
+    modern = server_version >= 150000
+    return _PUBLISHED.format(
         columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
         schemas=_SCHEMA_MEMBERSHIPS if modern else "",
     )
+
+
+def published_tables(connection: Connection, publications: tuple[str, ...]) -> list[PublishedTable]:
+    """The tables the publications hold now."""
+    query = published_query(connection.info.server_version)
     values = {"publications": list(publications), "own": list(OWN_SCHEMAS)}
     try:
         rows = connection.execute(query.encode(), values).fetchall()
@@ -144,7 +149,7 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
                 TableId(schema, name),
                 relid,
                 partitioned,
-                _published_columns(listed, own, connection.info.server_version),
+                published_columns(listed, own, connection.info.server_version),
                 filters,
                 with_epoch(members or "", epochs.get(relid, 0)),
                 int(size),
@@ -166,7 +171,7 @@ def _recapture_epochs(connection: Connection) -> dict[int, int]:
     return {int(relid): int(number) for relid, number in rows}
 
 
-def _published_columns(listed: list[str] | None, stored: list[str] | None, server_version: int) -> tuple[str, ...]:
+def published_columns(listed: list[str] | None, stored: list[str] | None, server_version: int) -> tuple[str, ...]:
     """`stored` leaves generated columns out: before PostgreSQL 18 no stream has them, though version 15 lists them."""
     if listed is None:
         return tuple(stored or ())

@@ -17,11 +17,11 @@ import psycopg
 from psycopg import pq
 
 from cdc_consumer.errors import ConnectionLost, SourceError, StopRequested
+from cdc_consumer.wal import commands
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
 from cdc_consumer.wal.frames import encode_status
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import quote_identifier
 
 SEND_TIMEOUT_S = 10.0
 """A status update is 34 bytes; a server that does not take it for this long is gone."""
@@ -105,22 +105,12 @@ class ReplicationSession:
 
         Waits until every write transaction of this moment has ended. The snapshot lives until the next command here.
         """
-        kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
-        if self.server_version >= 150000:
-            option = f"(SNAPSHOT '{'export' if export else 'nothing'}')"
-        else:
-            option = "EXPORT_SNAPSHOT" if export else "NOEXPORT_SNAPSHOT"
-        row = self.command(f"CREATE_REPLICATION_SLOT {quote_identifier(name)} {kind} pgoutput {option}")
+        row = self.command(commands.create_slot(self.server_version, name, temporary=temporary, export=export))
         return Lsn.parse(str(row[1])), row[2] or ""
 
     def start(self, slot: str, at: Lsn, publications: tuple[str, ...]) -> None:
         """START_REPLICATION: from now on only receive and send_status may be used."""
-        names = ",".join(quote_identifier(name) for name in publications).replace("'", "''")
-        text = (
-            f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {at} "
-            f"(proto_version '1', publication_names '{names}', messages 'true')"
-        )
-        result = self._run(text)
+        result = self._run(commands.start_replication(slot, at, publications))
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from cdc_consumer.change_rows.encode import TransactionEncoder
@@ -137,6 +138,33 @@ def test_every_value_copied_and_streamed(consumer: Consumer, db: Connection) -> 
     assert replay(rows) == table_now(db, "public.everything")
     assert sum(row.snapshot for row in rows) == streamed
     assert len({row.columns for row in rows}) == 1
+
+
+@MODES
+def test_random_rows_of_every_type(consumer: Consumer, db: Connection) -> None:
+    """Rows with a value in most columns, changed in some: copied, streamed, updated under a full identity."""
+    pick = random.Random(20)
+    create(db)
+
+    def row(number: int) -> str:
+        values = {"id": str(number), "dom2": str(number)}
+        values |= {column: pick.choice([*found, "NULL"]) for column, found in VALUES.items()}
+        return f"INSERT INTO everything ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+    for number in range(40):
+        db.execute(row(number).encode())
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE everything")
+    consumer.start()
+    for number in range(40, 100):
+        db.execute(row(number).encode())
+        changed = pick.sample(list(VALUES), 3)
+        sets = ", ".join(f"{column} = {pick.choice([*VALUES[column], 'NULL'])}" for column in changed)
+        db.execute(f"UPDATE everything SET {sets} WHERE id % 7 = {pick.randrange(7)}".encode())
+    db.execute("DELETE FROM everything WHERE id % 9 = 0")
+    rows = by_stamp(consumer.caught_up().rows["public.everything"])
+    db.execute("SET search_path = pg_catalog")
+    assert replay(rows) == table_now(db, "public.everything")
+    assert len(rows) > 700
 
 
 def create(db: Connection) -> None:
