@@ -8,7 +8,8 @@ the primary key; they are not read just for that, because a row key is of use on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from applier.definition import query_tree, tree
 from applier.definition.built import Built, projected
@@ -19,6 +20,7 @@ from applier.definition.flatten import Flattener, whole_row
 from applier.definition.grouping import Grouped, aggregates, distinct, group
 from applier.definition.joins import (
     Frame,
+    Leaning,
     Member,
     Unjoined,
     conditions,
@@ -28,6 +30,7 @@ from applier.definition.joins import (
     outer_join,
     spread,
 )
+from applier.definition.lateral import Beside, Laterals
 from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
@@ -55,12 +58,27 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
     return projected(built.node, built.exprs)
 
 
+class _Lean(Protocol):
+    """Puts a member beside the frame it looks at; `outer` keeps rows for which it has none."""
+
+    def __call__(self, number: int, *, outer: bool) -> Leaning: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """How the members of one FROM are made: those that stand by themselves, and those that look at others."""
+
+    upright: Callable[[int], Member]
+    leaning: _Lean
+
+
 class _Builder:
     def __init__(self, catalog: Catalog, sources: Sources) -> None:
         self._catalog = catalog
         self._sources = sources
         self._members = 0
         self._answering = Answering(catalog, self._rows, self.query)
+        self._laterals = Laterals(catalog, self._rows)
 
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
@@ -233,13 +251,18 @@ class _Builder:
                 for base in tree.variables(Flattener(query.entries)(var)):
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
-        return self._joined(query.items, where, lambda n: self._member(n, sorted(reads.get(n, ())), levels), query)
+
+        def lean(number: int, *, outer: bool) -> Leaning:
+            return lambda frame: self._leaning(frame, number, sorted(reads.get(number, ())), levels, outer=outer)
+
+        members_of = _Members(lambda n: self._member(n, sorted(reads.get(n, ())), levels), lean)
+        return self._joined(query.items, where, members_of, query)
 
     def _joined(
         self,
         items: Sequence[query_tree.FromItem],
         where: Sequence[tree.Expression],
-        member: Callable[[int], Member],
+        of: _Members,
         query: query_tree.Query,
     ) -> Frame:
         """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
@@ -250,21 +273,26 @@ class _Builder:
 
         def part(item: Unjoined) -> Frame:
             if isinstance(item, query_tree.EntryRef):
-                return Frame.of(member(item.entry))
-            if leans(item.right, query):
+                return Frame.of(of.upright(item.entry))
+            if isinstance(item.right, query_tree.EntryRef) and leans(item.right, query):
                 check_on_true(item.condition)
-                return lean(item.right, outer=True)(self._joined((item.left,), (), member, query))
-            left, right = (self._joined((side,), (), member, query) for side in (item.left, item.right))
+                return of.leaning(item.right.entry, outer=True)(self._joined((item.left,), (), of, query))
+            left, right = (self._joined((side,), (), of, query) for side in (item.left, item.right))
             return outer_join(item.kind, left, right, [flat(c) for c in conjuncts(item.condition)], compile_in)
-
-        def lean(item: query_tree.FromItem, *, outer: bool = False) -> Callable[[Frame], Frame]:
-            number = item.entry if isinstance(item, query_tree.EntryRef) else 0
-            return lambda frame: self._unfolded(frame, number, query, outer=outer)
 
         parts, on = spread(items)
         upright = [part(p) for p in parts if not leans(p, query)]
-        leaning = [lean(p) for p in parts if leans(p, query)]
+        entries = [p.entry for p in parts if isinstance(p, query_tree.EntryRef) and leans(p, query)]
+        leaning = [of.leaning(entry, outer=False) for entry in entries]
         return join(upright, [*(flat(c) for c in on), *where], compile_in, leaning)
+
+    def _leaning(self, frame: Frame, number: int, reads: Sequence[int], levels: Levels, *, outer: bool) -> Frame:
+        """A member of FROM that looks at those before it, beside them."""
+        entry = levels[-1].entries[number - 1]
+        if isinstance(entry, query_tree.SubqueryEntry):
+            self._count()
+            return self._laterals.put(frame, Beside(number, entry.query, reads, outer), levels)
+        return self._unfolded(frame, number, levels[-1], outer=outer)
 
     def _unfolded(self, frame: Frame, number: int, query: query_tree.Query, *, outer: bool) -> Frame:
         self._count()

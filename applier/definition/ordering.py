@@ -26,16 +26,24 @@ _DECIDE = "add the primary key to ORDER BY, so that no two rows are equal in it"
 
 
 def first_rows(
-    query: query_tree.Query, needed: Sequence[int], select: Callable[[Sequence[int]], Built], catalog: Catalog
+    query: query_tree.Query,
+    needed: Sequence[int],
+    select: Callable[[Sequence[int]], Built],
+    catalog: Catalog,
+    within: Sequence[Expr] = (),
 ) -> Built:
-    """The query's rows that DISTINCT ON and LIMIT leave; `select` makes all of them, with the targets named."""
+    """The query's rows that DISTINCT ON and LIMIT leave; `select` makes all of them, with the targets named.
+
+    They are counted for each combination of `within`, expressions over what `select` makes, which follow the targets.
+    """
     keys = query.distinct if query.distinct_on else ()
     references = [*(item.reference for item in keys), *(item.reference for item in query.order)]
     named = [_place(query, reference) for reference in references]
     places = list(dict.fromkeys([*needed, *named]))
     built = select(places)
-    node = projected(built.node, built.exprs)
+    node = projected(built.node, (*built.exprs, *within))
     shown = columns(node)
+    apart = shown[len(places) :]
     at = {place: shown[i] for i, place in enumerate(places)}
 
     order = [
@@ -45,10 +53,10 @@ def first_rows(
         for item in query.order
     ]
     if query.distinct_on:
-        node = _distinct_on(query, node, at, order, catalog)
+        node = _distinct_on(query, node, at, order, catalog, apart=apart)
     if query.limit is not None:
-        node = _limited(query.limit, node, tuple(order), catalog)
-    return Built(node, tuple(at[i] for i in needed))
+        node = _limited(query.limit, node, tuple(order), catalog, apart)
+    return Built(node, (*(at[i] for i in needed), *apart))
 
 
 def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Query:
@@ -69,25 +77,36 @@ def _place(query: query_tree.Query, reference: int) -> int:
 
 
 def _distinct_on(
-    query: query_tree.Query, node: Node, at: Mapping[int, Expr], order: Sequence[SortKey], catalog: Catalog
+    query: query_tree.Query,
+    node: Node,
+    at: Mapping[int, Expr],
+    order: Sequence[SortKey],
+    catalog: Catalog,
+    *,
+    apart: tuple[Expr, ...],
 ) -> Node:
     keys = tuple(at[_place(query, item.reference)] for item in query.distinct)
     for key, item in zip(keys, query.distinct, strict=True):
         check_key(key, query.targets[_place(query, item.reference)].expression, item, catalog)
     within = tuple(key for key in order if key.expr not in keys)
-    top = TopK(node, keys, within, 1, 0, ties=False)
+    top = TopK(node, (*apart, *keys), within, 1, 0, ties=False)
     if not top.decided:
         raise Refused(Reason.ORDER, "DISTINCT ON in an order that leaves the first row open", hint=_DECIDE)
     return top
 
 
-def _limited(limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: Catalog) -> Node:
+def _limited(
+    limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: Catalog, apart: tuple[Expr, ...]
+) -> Node:
     count, offset = literal_number(limit.count, "LIMIT", catalog), literal_number(limit.offset, "OFFSET", catalog) or 0
     if count is None and not offset:
         return node
-    if not order and count != 0 and not tells_apart(node, ()):
+    if not order and count != 0 and not tells_apart(node, apart):
         raise Refused(Reason.ORDER, "LIMIT or OFFSET without ORDER BY", hint=_DECIDE)
-    return TopK(node, (), order, count, offset, limit.ties)
+    top = TopK(node, apart, order, count, offset, limit.ties)
+    if apart and not top.decided:
+        raise Refused(Reason.ORDER, "LIMIT in LATERAL in an order that leaves the first rows open", hint=_DECIDE)
+    return top
 
 
 def literal_number(expression: tree.Expression | None, clause: str, catalog: Catalog) -> int | None:

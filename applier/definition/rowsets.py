@@ -27,6 +27,8 @@ def leans_on(entry: query_tree.RangeEntry) -> Iterator[tree.Var]:
         case query_tree.FunctionEntry(args=args):
             for arg in args:
                 yield from (var for var in tree.variables(arg) if var.levels_up == 0)
+        case query_tree.SubqueryEntry(query=query):
+            yield from query_tree.outer_columns(query)
         case query_tree.ValuesEntry(rows=rows):
             for row in rows:
                 for value in row:

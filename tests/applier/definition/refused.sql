@@ -3,9 +3,6 @@
 -- name: left_join_that_may_raise
 SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id AND 10 / c.id > o.quantity;
 
--- name: left_join_lateral
-SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
-
 -- name: except_of_json
 SELECT notes FROM customer EXCEPT SELECT notes FROM customer;
 
@@ -93,10 +90,6 @@ SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer_id = c.id + 1) AS n
 
 -- name: array_of_subquery
 SELECT id, ARRAY(SELECT state FROM orders) AS a FROM customer;
-
--- name: lateral
-SELECT c.id, o.n
-FROM customer c, LATERAL (SELECT count(*) AS n FROM orders WHERE customer_id = c.id) o;
 
 -- name: no_columns
 SELECT FROM customer;
@@ -277,3 +270,21 @@ SELECT a FROM abs(1) a;
 
 -- name: json_path
 SELECT jsonb_path_query_first(notes, '$.a') AS a FROM customer;
+
+-- name: lateral_undecided
+SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE customer_id = c.id ORDER BY quantity LIMIT 1) o;
+
+-- name: lateral_grouped_by_inequality
+SELECT c.id, o.n FROM customer c, LATERAL (SELECT count(*) AS n FROM orders WHERE customer_id < c.id) o;
+
+-- name: lateral_from
+SELECT c.id, o.n FROM customer c, LATERAL (SELECT o.id AS n FROM orders o JOIN line l ON l.units = c.id) o;
+
+-- name: lateral_union
+SELECT c.id, o.n FROM customer c, LATERAL (SELECT id AS n FROM orders WHERE customer_id = c.id UNION ALL SELECT c.id) o;
+
+-- name: left_join_lateral_on
+SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders o WHERE o.customer_id = c.id) o ON o.n > 2;
+
+-- name: left_join_lateral_outer_column
+SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT c.name AS n FROM orders o WHERE o.customer_id = c.id) o ON true;

@@ -776,3 +776,48 @@ SELECT id FROM customer WHERE name LIKE region;
 
 -- name: like_char_n
 SELECT id FROM customer WHERE code LIKE 'a%';
+
+-- name: lateral
+SELECT c.id, o.n, o.total FROM customer c, LATERAL (SELECT count(*) AS n, sum(amount) AS total FROM orders WHERE customer_id = c.id) o;
+
+-- name: lateral_rows
+SELECT c.id, o.number, o.more FROM customer c, LATERAL (SELECT o.id AS number, o.quantity + c.id AS more FROM orders o
+  WHERE o.customer_id = c.id AND o.amount < c.credit AND o.state = 'open') o WHERE o.number > 1;
+
+-- name: lateral_left
+SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.quantity + 1 AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
+
+-- name: lateral_top
+SELECT c.id, t.number, t.amount FROM customer c CROSS JOIN LATERAL
+  (SELECT o.id AS number, o.amount FROM orders o WHERE o.customer_id = c.id ORDER BY o.amount DESC NULLS LAST, o.id LIMIT 2) t;
+
+-- name: lateral_top_left
+SELECT c.id, c.name, t.state FROM customer c LEFT JOIN LATERAL
+  (SELECT o.state FROM orders o WHERE o.customer_id = c.id AND o.quantity > 0 ORDER BY o.placed, o.id OFFSET 1 LIMIT 1) t ON true;
+
+-- name: lateral_top_ties
+SELECT c.id, t.quantity FROM customer c, LATERAL
+  (SELECT quantity, id FROM orders WHERE customer_id = c.id ORDER BY quantity FETCH FIRST 1 ROW WITH TIES) t;
+
+-- name: lateral_distinct_on
+SELECT c.id, t.state, t.number FROM customer c, LATERAL
+  (SELECT DISTINCT ON (state) state, id AS number FROM orders WHERE customer_id = c.id ORDER BY state, id DESC) t;
+
+-- name: lateral_having
+SELECT c.id, t.total FROM customer c LEFT JOIN LATERAL
+  (SELECT sum(o.amount) AS total FROM orders o WHERE o.customer_id = c.id HAVING count(*) > 2) t ON true;
+
+-- name: lateral_having_inner
+SELECT c.id, t.n FROM customer c, LATERAL (SELECT count(o.id) AS n FROM orders o WHERE o.customer_id = c.id HAVING count(*) < 2) t;
+
+-- name: lateral_groups
+SELECT c.id, t.state, t.n FROM customer c LEFT JOIN LATERAL
+  (SELECT o.state, count(*) AS n FROM orders o WHERE o.customer_id = c.id GROUP BY o.state HAVING sum(o.quantity) > 1) t ON true;
+
+-- name: lateral_of_lateral
+SELECT c.id, o.number, l.units FROM customer c, LATERAL (SELECT id AS number FROM orders WHERE customer_id = c.id) o,
+  LATERAL (SELECT sum(units) AS units FROM line WHERE order_id = o.number) l WHERE l.units IS NOT NULL;
+
+-- name: lateral_with_exists
+SELECT c.id, o.number FROM customer c, LATERAL (SELECT o.id AS number FROM orders o WHERE o.customer_id = c.id
+  AND EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id)) o;
