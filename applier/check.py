@@ -47,16 +47,20 @@ def check(connection: psycopg.Connection[tuple[object, ...]], table: TableId) ->
     with connection.transaction():
         stored = connection.execute(
             "SELECT s.defining_query,"
-            " array_agg(format('%%I.%%I', d.source_schema, d.source_name) ORDER BY d.source_relid)"
-            " FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_dependencies d USING (pgt_id)"
-            " WHERE s.pgt_schema = %s AND s.pgt_name = %s GROUP BY s.pgt_id",
+            " (SELECT array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid)"
+            "  FROM pgtrickle._base_sources(s.pgt_id) b),"
+            " (SELECT coalesce(array_agg(format('%%I.%%I', d.source_schema, d.source_name)), '{}')"
+            "  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE')"
+            " FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = %s AND s.pgt_name = %s",
             (table.schema, table.name),
         ).fetchone()
         if stored is None:
             raise LookupError(str(table))
-        query, sources = str(stored[0]).rstrip().rstrip(";"), stored[1]
-        locks = ", ".join(sources) if isinstance(sources, list) else ""
-        connection.execute(f"LOCK TABLE {locks} IN SHARE MODE".encode())
+        query, sources, read = str(stored[0]).rstrip().rstrip(";"), stored[1], stored[2]
+        if isinstance(sources, list):
+            connection.execute(f"LOCK TABLE {', '.join(sources)} IN SHARE MODE".encode())
+        for stream_table in read if isinstance(read, list) else []:
+            connection.execute("SELECT pgtrickle.wait_for(%s)", (stream_table,))
         frontier = connection.execute("SELECT pgtrickle.wait_for(%s)::text", (table.quoted,)).fetchone()
         parts = {"t": sql.Identifier(table.schema, table.name), "q": sql.SQL(query)}
         count = connection.execute(sql.SQL("SELECT count(*) FROM {t}").format(**parts)).fetchone()

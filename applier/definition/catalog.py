@@ -86,7 +86,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A relation; `rule` is the analysed query of a view, `key` the attribute numbers of the primary key."""
+    """A relation; `rule` is the query of a view or stream table, `key` the attribute numbers of the primary key."""
 
     oid: int
     table: TableId
@@ -176,11 +176,12 @@ class Catalog:
             modifier = typmod if typmod >= 0 else info.base_typmod
             pg = PgType(type_oid, modifier, self.type(info.base).name, display)
             columns[relation].append(ColumnInfo(number, name, pg, not_null, generated))
+        rules = self._stream_tables(wanted)
         return {
             row[0]: RelationInfo(
                 oid=row[0],
                 table=TableId(row[1], row[2]),
-                kind=row[3],
+                kind="v" if row[0] in rules else row[3],
                 persistence=row[4],
                 columns=tuple(columns[row[0]]),
                 key=tuple(row[5]),
@@ -191,10 +192,26 @@ class Catalog:
                 replica_identity=ReplicaIdentity(row[9]),
                 security_barrier=row[10],
                 silent_partition=row[11],
-                rule=row[12],
+                rule=rules.get(row[0], row[12]),
             )
             for row in self._rows(_RELATIONS, [wanted])
         }
+
+    def _stream_tables(self, oids: Sequence[int]) -> dict[int, str]:
+        """Stream tables among the relations, each with its analysed query: it is read as a view of the same query.
+
+        Both are then computed from the same tables at the same frontier, so they agree at every tick. The temporary
+        views made for it go with the transaction that every definition is rolled back in.
+        """
+        if self._rows(_HAS_STREAM_TABLES) != [(True,)]:
+            return {}
+        rules: dict[int, str] = {}
+        for oid, query in self._rows(_STREAM_TABLES, [oids]):
+            view = f"pgtrickle_source_{oid}"
+            self._open().execute(f"CREATE TEMP VIEW {view} AS {query}".encode())
+            rules[oid] = self._rows(_TEMPORARY_RULE, [view])[0][0]
+            self._open().execute(f"DROP VIEW pg_temp.{view}".encode())
+        return rules
 
     def _open(self) -> psycopg.Connection[Any]:
         connection = self._connection()
@@ -293,6 +310,17 @@ _COLUMNS: LiteralString = (
     "attnotnull, attgenerated <> '' FROM pg_attribute "
     "WHERE attrelid = ANY(%s::int8[]::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum"
 )
+_HAS_STREAM_TABLES: LiteralString = "SELECT to_regclass('pgtrickle.pgt_stream_tables') IS NOT NULL"
+
+_STREAM_TABLES: LiteralString = (
+    "SELECT pgt_relid::int8, defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_relid = ANY(%s::int8[]::oid[])"
+)
+
+_TEMPORARY_RULE: LiteralString = (
+    "SELECT r.ev_action::text FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class "
+    "WHERE c.relnamespace = pg_my_temp_schema() AND c.relname = %s"
+)
+
 _RELATIONS: LiteralString = (
     "SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, "
     "COALESCE((SELECT i.indkey::int2[]::int4[] FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), '{}'), "

@@ -62,9 +62,6 @@ BEGIN
         RAISE EXCEPTION 'table % has inheritance children', source::regclass
             USING HINT = 'Use declarative partitioning, or a view that unites the tables.',
                   ERRCODE = 'feature_not_supported';
-    ELSIF EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_relid = source) THEN
-        RAISE EXCEPTION 'stream table % cannot be the source of another one yet', source::regclass
-            USING HINT = 'Write the query over the base tables; a view over them works.', ERRCODE = 'feature_not_supported';
     END IF;
     FOR leaf IN
         SELECT t.relid AS oid FROM pg_partition_tree(source) t JOIN pg_class c ON c.oid = t.relid
@@ -122,10 +119,15 @@ BEGIN
     VALUES (format('%I.%I', target.schema_name, target.table_name)::regclass, target.schema_name, target.table_name,
             query, canonical, _create_stream_table.schedule, upper(_create_stream_table.refresh_mode), 'INITIALIZING')
     RETURNING pgt_id INTO new_id;
-    FOR source IN SELECT s.relid FROM pgtrickle._sources_of(view_oid) s LOOP
-        PERFORM pgtrickle._admit_source(source.relid);
-        INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name)
-        SELECT new_id, c.oid, n.nspname, c.relname
+    FOR source IN
+        SELECT s.relid, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = s.relid) AS is_stream_table
+        FROM pgtrickle._sources_of(view_oid) s
+    LOOP
+        IF NOT source.is_stream_table THEN
+            PERFORM pgtrickle._admit_source(source.relid);
+        END IF;
+        INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name, source_type)
+        SELECT new_id, c.oid, n.nspname, c.relname, CASE WHEN source.is_stream_table THEN 'STREAM_TABLE' ELSE 'TABLE' END
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source.relid;
     END LOOP;
     EXECUTE format('DROP VIEW pg_temp.%I', view_name);
@@ -144,21 +146,74 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';
 
-CREATE OR REPLACE FUNCTION pgtrickle.drop_stream_table(name text) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pgtrickle._drop_stream_table(name, pg_catalog.current_setting('search_path'));
-END $$;
-COMMENT ON FUNCTION pgtrickle.drop_stream_table IS 'Drop a stream table. Its sources stay published.';
+-- The stream tables that read one, nearest first, through any number of others.
+CREATE OR REPLACE FUNCTION pgtrickle._readers_of(relation oid) RETURNS TABLE (pgt_id bigint, pgt_relid oid, depth integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE readers(pgt_id, pgt_relid, depth) AS (
+        SELECT s.pgt_id, s.pgt_relid, 1
+        FROM pgtrickle.pgt_dependencies d JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+        WHERE d.source_relid = relation
+        UNION
+        SELECT s.pgt_id, s.pgt_relid, r.depth + 1
+        FROM readers r JOIN pgtrickle.pgt_dependencies d ON d.source_relid = r.pgt_relid
+        JOIN pgtrickle.pgt_stream_tables s ON s.pgt_id = d.pgt_id
+    )
+    SELECT r.pgt_id, r.pgt_relid, max(r.depth) FROM readers r GROUP BY 1, 2 ORDER BY 3, 1
+$$;
 
-CREATE OR REPLACE FUNCTION pgtrickle._drop_stream_table(name text, caller_path text) RETURNS void
+-- The tables a stream table is computed from, through any number of other stream tables.
+CREATE OR REPLACE FUNCTION pgtrickle._base_sources(stream_table bigint)
+RETURNS TABLE (source_relid oid, source_schema text, source_name text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE reads AS (
+        SELECT d.* FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = stream_table
+        UNION
+        SELECT d.* FROM reads r JOIN pgtrickle.pgt_stream_tables s ON s.pgt_relid = r.source_relid
+        JOIN pgtrickle.pgt_dependencies d ON d.pgt_id = s.pgt_id
+    )
+    SELECT DISTINCT r.source_relid, r.source_schema, r.source_name FROM reads r WHERE r.source_type = 'TABLE'
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._drop_one(stream_table bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+    st pgtrickle.pgt_stream_tables;
 BEGIN
+    SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN
         EXECUTE format('DROP TABLE %s', st.pgt_relid::regclass);
     END IF;
-    DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id;
-    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'drop ' || st.pgt_id);
+    DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'drop ' || stream_table);
 END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._drop_stream_table(name text, cascaded boolean, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st       pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+    readers  text;
+BEGIN
+    SELECT string_agg(r.pgt_relid::regclass::text, ', ' ORDER BY r.depth) INTO readers
+    FROM pgtrickle._readers_of(st.pgt_relid) r;
+    IF readers IS NOT NULL AND NOT cascaded THEN
+        RAISE EXCEPTION 'cannot drop stream table % because others read it', name
+            USING DETAIL = format('It is read by %s.', readers),
+                  HINT = format('SELECT pgtrickle.drop_stream_table(%L, cascade => true) drops them too.', name),
+                  ERRCODE = 'dependent_objects_still_exist';
+    END IF;
+    PERFORM pgtrickle._drop_one(r.pgt_id) FROM (
+        SELECT * FROM pgtrickle._readers_of(st.pgt_relid) ORDER BY depth DESC) r;
+    PERFORM pgtrickle._drop_one(st.pgt_id);
+END $$;
+
+-- With one argument less in the first version of the catalog.
+DROP FUNCTION IF EXISTS pgtrickle.drop_stream_table(text);
+DROP FUNCTION IF EXISTS pgtrickle._drop_stream_table(text, text);
+
+CREATE OR REPLACE FUNCTION pgtrickle.drop_stream_table(name text, cascade boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._drop_stream_table(name, cascade, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.drop_stream_table IS
+    'Drop a stream table, with cascade also those that read it. Its sources stay published.';

@@ -6,3 +6,7 @@ CREATE TABLE pgtrickle.pgt_recaptures (
 );
 
 ALTER TABLE pgtrickle.pgt_stream_tables ADD COLUMN last_error_code text;
+
+-- A stream table as a source is read as its query; its own sources are found through it.
+ALTER TABLE pgtrickle.pgt_dependencies ADD COLUMN source_type text NOT NULL DEFAULT 'TABLE'
+    CHECK (source_type IN ('TABLE', 'STREAM_TABLE'));
