@@ -20,12 +20,24 @@ class SchemaLedger:
     def __init__(self, known: Mapping[int, str], lookup: Callable[[str], TableSchema | None]) -> None:
         self._fingerprints = dict(known)
         self._schemas: dict[int, TableSchema] = {}
+        self._before: dict[int, str | None] = {}
+        """What the open transaction changed, as it was."""
         self._lookup = lookup
 
     @property
     def fingerprints(self) -> Mapping[int, str]:
         """relid -> fingerprint."""
         return self._fingerprints
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._before.clear()
+
+    @property
+    def fingerprints_before(self) -> Mapping[int, str]:
+        """The same as they were when the open transaction began."""
+        known = self._fingerprints | self._before
+        return {relid: written for relid, written in known.items() if written is not None}
 
     def changed(self, schema: TableSchema) -> bool:
         """Whether rows of this version come after rows of another; cheap when it is the version of last time."""
@@ -39,6 +51,7 @@ class SchemaLedger:
 
     def wrote(self, schema: TableSchema) -> None:
         """Rows of this version are written from now on."""
+        self._before.setdefault(schema.relid, self._fingerprints.get(schema.relid))
         self._schemas[schema.relid] = schema
         self._fingerprints[schema.relid] = codec(schema).id.hex()
 

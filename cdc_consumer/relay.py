@@ -42,8 +42,9 @@ from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.history import HistoryCheck
 from shared_schema.change_row import Stamp
 from shared_schema.control import LogMessage
+from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, LastCommit, Offsets, Progress
+from shared_schema.progress import Capture, LastCommit, Offsets, Part, Progress
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class Batch:
 
     rows: int = 0
     commits: int = 0
+    began_at: float = 0.0
+    """When something was first received for it."""
     ended_at: float = 0.0
     """When its first commit was complete."""
     urgent: bool = False
@@ -114,8 +117,10 @@ class Relay:
         self._ports = ports
         self._batch = Batch()
         self._published_at = 0.0
-        self._rows = Rows(ports.routes, ports.ledger, ports.sink, ports.metrics)
+        self._rows = Rows(ports.routes, ports.ledger, ports.sink, ports.metrics, self._resumable_part(progress))
         self._asked = False
+        self._cut = False
+        """Whether a part of the open transaction is published."""
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -125,6 +130,7 @@ class Relay:
         frames = ports.receiver.take(self._settings.wal_max_changes_per_poll, self._patience_s())
         if frames:
             self._decode(frames)
+            self._cut_if_long()
         if 0 < len(frames) < FEW_FRAMES:
             time.sleep(GATHER_S)
         ports.sink.poll()
@@ -141,6 +147,7 @@ class Relay:
             if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
                 self._take(frame)
         self._batch.rows += self._rows.written()
+        self._batch.began_at = self._batch.began_at or time.monotonic()
         metrics.messages.inc(len(frames))
         metrics.poll_seconds.observe(time.perf_counter() - started)
 
@@ -219,13 +226,14 @@ class Relay:
         if self._rows.transaction is not None:
             self._last_begin = self._rows.transaction.begin
         self._batch.rows += self._rows.written()
-        if self._rows.transaction is not None and self._batch.rows:
+        if self._rows.transaction is not None and (self._batch.rows or self._cut):
             self._batch.ended_at = self._batch.ended_at or time.monotonic()
             self._batch.commits += 1
         elif not self._batch.commits:
             self._batch.oldest_us = 0
             self._ports.metrics.unpublished = 0, 0
         self._rows.end()
+        self._cut = False
         self._publish_if_due()
 
     def _message(self, message: LogicalMessage) -> None:
@@ -270,11 +278,35 @@ class Relay:
         asked = self._asked and idle_s >= ASKED_PAUSE_S
         return batch.urgent or asked or idle_s * 1000 >= self._settings.heartbeat_ms
 
-    def _publish(self, captures: tuple[Capture, ...] = ()) -> None:
+    def _cut_if_long(self) -> None:
+        """A commit that takes too long for one transaction of the sink goes on in another.
+
+        Readers count its rows only when a frontier passes them, all at once. The part that is written is remembered in
+        the progress record, and not written again when the server sends the commit again.
+        """
+        limit_s, transaction = self._ports.sink.transaction_limit_s, self._rows.transaction
+        if limit_s is None or transaction is None or not (self._begun and self._batch.rows):
+            return
+        if time.monotonic() - self._batch.began_at >= limit_s:
+            part = Part(transaction.begin.commit_lsn, transaction.ordinal, self._settings.publications)
+            self._publish(part=part)
+            self._cut = True
+
+    def _resumable_part(self, progress: Progress | None) -> Part | None:
+        part = progress.part if progress else None
+        if part is not None and part.publications != self._settings.publications:
+            raise SettingsError(
+                f"a commit at {part.lsn} is written in part, as streamed through {', '.join(part.publications)}",
+                hint="start with those publications until it is through, then change them",
+            )
+        return part
+
+    def _publish(self, captures: tuple[Capture, ...] = (), part: Part | None = None) -> None:
         started, target = time.monotonic(), self._frontier.publishable
         if (begin := self._last_begin) is not None:
             self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)
         point, ports = self._point, self._ports
+        written = ports.ledger.fingerprints_before if part else ports.ledger.fingerprints
 
         def progress(offsets: Offsets) -> Progress:
             server = point.server
@@ -286,7 +318,8 @@ class Relay:
                 target,
                 dict(offsets),
                 self._last_commit,
-                schemas={r: f for r, f in ports.ledger.fingerprints.items() if ports.captures.holds(r)},
+                schemas={r: f for r, f in written.items() if ports.captures.holds(r)},
+                part=part,
             )
 
         self._ports.sink.publish(progress, captures)

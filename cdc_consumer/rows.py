@@ -14,7 +14,8 @@ from cdc_consumer.routes import Route, Routes
 from cdc_consumer.sinks.sink import RowEncoder, Sink
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
-from shared_schema.control import LogMessage
+from shared_schema.control import ControlRecord, LogMessage
+from shared_schema.progress import Part
 
 _RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
 
@@ -33,19 +34,25 @@ class Lane:
 class Rows:
     """Numbers, encodes and hands on the rows of one transaction after the other."""
 
-    def __init__(self, routes: Routes, ledger: SchemaLedger, sink: Sink, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, ledger: SchemaLedger, sink: Sink, metrics: Metrics, part: Part | None) -> None:
         self._routes = routes
         self._ledger = ledger
         self._sink = sink
         self._metrics = metrics
         self._lanes: dict[bytes, Lane] = {}
         self._written = 0
+        self._part = part
+        self._done = 0
+        """Ordinals below it are written already: the transaction was cut there."""
         self.transaction: Transaction | None = None
         """None also inside a transaction whose rows are on the topics already."""
 
     def begin(self, begin: Begin) -> None:
         """Rows of this transaction follow."""
         self.transaction = Transaction(begin)
+        part, self._part = self._part, None
+        self._done = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
+        self._ledger.begin()
 
     def end(self) -> None:
         """No rows until the next begin."""
@@ -89,7 +96,7 @@ class Rows:
         if transaction is None:
             return
         route = self._find(message.relid, transaction)
-        if route is None:
+        if route is None or transaction.ordinal < self._done:
             transaction.skip(message)
             return
         for row in transaction.split(message, route.reader):
@@ -100,15 +107,14 @@ class Rows:
         if self.transaction is None:
             return
         route, row = self._find(relid, self.transaction), self.transaction.truncate()
-        if route is not None:
+        if route is not None and row.stamp.seq >= self._done:
             self._append(route, row)
 
     def message(self, message: LogicalMessage) -> None:
         """A message between the rows of the open transaction."""
         if self.transaction is not None:
             stamp, xid = self.transaction.stamp(), self.transaction.begin.xid
-            self._sink.control(LogMessage(stamp, xid, True, message.prefix, message.content))
-            self._written += 1
+            self._control(LogMessage(stamp, xid, True, message.prefix, message.content))
 
     def written(self) -> int:
         """Rows written since the last call."""
@@ -117,6 +123,8 @@ class Rows:
         return written
 
     def _open(self, relid: bytes, transaction: Transaction) -> Lane | None:
+        if transaction.ordinal < self._done:
+            return None
         route = self._find(int.from_bytes(relid, "big"), transaction)
         if route is None:
             return None
@@ -128,9 +136,13 @@ class Rows:
         """The route of a relation; a new schema version is announced before its first row."""
         route = self._routes.find(relid, transaction.begin.commit_lsn)
         if route is not None and self._ledger.changed(route.reader.schema):
-            self._sink.control(self._ledger.change(route.reader.schema, transaction.stamp()))
-            self._written += 1
+            self._control(self._ledger.change(route.reader.schema, transaction.stamp()))
         return route
+
+    def _control(self, record: ControlRecord) -> None:
+        if record.stamp.seq >= self._done:
+            self._sink.control(record)
+            self._written += 1
 
     def _append(self, route: Route, row: ChangeRow) -> None:
         route.outlet.append(row)

@@ -61,11 +61,12 @@ class ConsumerSettings(SharedSettings):
     copy_chunk_pages: int = Field(
         default=4096, ge=1, le=1_000_000, description="pages of a table that one COPY reads when it is captured"
     )
-    copy_commit_s: int = Field(
+    transaction_max_s: int = Field(
         default=300,
         ge=0,
-        le=600,
-        description="seconds after which a copy's rows so far are committed; stay below the broker's transaction limit",
+        le=800,
+        description="seconds after which a long copy or source commit goes on in another Kafka transaction; "
+        "stay below the broker's transaction.max.timeout.ms",
     )
     slot_wait_s: int = Field(
         default=0,

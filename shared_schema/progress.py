@@ -36,6 +36,19 @@ class LastCommit:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The beginning of a source commit that is too long for one transaction of the sink.
+
+    Its change rows and control records with ordinals below `rows` are written; they do not count before the frontier
+    passes `lsn`, where the commit record starts. Ordinals depend on the publications it is streamed through.
+    """
+
+    lsn: Lsn
+    rows: int
+    publications: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far a slot's topics are complete, and which server the frontier belongs to."""
 
@@ -49,7 +62,9 @@ class Progress:
     control_end: int = 0
     """The same for the control topic, which most readers do not read."""
     schemas: dict[int, str] = field(default_factory=dict)
-    """relid -> fingerprint of the schema version its last rows were written with."""
+    """relid -> fingerprint of the schema version its last rows before the frontier were written with."""
+    part: Part | None = None
+    """What is written beyond the frontier."""
 
     @property
     def key(self) -> bytes:
@@ -70,6 +85,7 @@ class Progress:
                 **({} if self.last_commit is None else {"last_commit": _commit_fields(self.last_commit)}),
                 "control_end": self.control_end,
                 "schemas": {str(relid): written for relid, written in self.schemas.items()},
+                **({} if self.part is None else {"part": _part_fields(self.part)}),
             },
             separators=(",", ":"),
         ).encode()
@@ -125,6 +141,14 @@ def epoch(membership: str) -> int:
     return int(membership.rpartition("~")[2]) if "~" in membership else 0
 
 
+def _part_fields(part: Part) -> dict[str, Any]:
+    return {"lsn": str(part.lsn), "rows": part.rows, "publications": list(part.publications)}
+
+
+def _part(fields: dict[str, Any] | None) -> Part | None:
+    return Part(Lsn.parse(fields["lsn"]), fields["rows"], tuple(fields["publications"])) if fields else None
+
+
 def decode(value: bytes) -> Progress | Capture:
     """Message value -> record."""
     try:
@@ -142,6 +166,7 @@ def decode(value: bytes) -> Progress | Capture:
                     _last_commit(record.get("last_commit")),
                     int(record.get("control_end", 0)),
                     {int(relid): str(written) for relid, written in record.get("schemas", {}).items()},
+                    _part(record.get("part")),
                 )
             case "capture":
                 return Capture(

@@ -124,6 +124,11 @@ class Publisher:
         self._repeat(self._producer.init_transactions, "taking over the slot's transactions", INIT_STEP_S)
 
     @property
+    def transaction_limit_s(self) -> float | None:
+        """The broker ends transactions that last too long."""
+        return float(self._settings.transaction_max_s)
+
+    @property
     def untouched(self) -> bool:
         """Whether the progress topic never had a record."""
         return self._topics.end_offset(self._progress_topic, 0) == 0

@@ -148,6 +148,11 @@ class BufferSink:
             return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
 
     @property
+    def transaction_limit_s(self) -> float | None:
+        """A transaction may last as long as it likes."""
+        return None
+
+    @property
     def untouched(self) -> bool:
         """Whether no table ever had a buffer."""
         with _diagnosed():

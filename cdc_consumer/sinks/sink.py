@@ -74,6 +74,10 @@ class Sink(Protocol):
         """The place of a schema version, made if missing; its schema is known to readers when this returns."""
 
     @property
+    def transaction_limit_s(self) -> float | None:
+        """How long one transaction may last, None when that does not matter."""
+
+    @property
     def untouched(self) -> bool:
         """Whether nothing was ever published here, so that no reader believes to know a table already."""
 

@@ -57,14 +57,15 @@ class Loader:
         readers = export.readers(min(len(chunks), self._settings.copy_connections), table)
         report = CopyReport(name, expected_rows(table, parts), sum(c.pages for c in chunks), self._metrics)
         committed_at, seq = time.monotonic(), 0
+        # Not for one captured before: its readers would see it half until this copy ends.
+        cut_s = None if table.again else self._sink.transaction_limit_s
         try:
             for lines, pages in read_chunks(readers, chunks, self._feedback.while_waiting):
                 for line in lines:
                     seq += 1
                     write(*encode(line, seq))
                 report.advance(len(lines), pages)
-                # Not for one captured before: its readers would see it half until this copy ends.
-                if not table.again and time.monotonic() - committed_at >= self._settings.copy_commit_s:
+                if cut_s is not None and time.monotonic() - committed_at >= cut_s:
                     self._sink.publish(None)
                     committed_at = time.monotonic()
         finally:

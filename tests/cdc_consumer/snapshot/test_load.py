@@ -60,7 +60,7 @@ def test_chunks_by_several_connections_under_load(make_consumer: MakeConsumer, d
 
 def test_a_copy_killed_after_some_of_it_was_committed(make_consumer: MakeConsumer, db: Connection) -> None:
     """What is there of the first attempt is emptied by a T row; each row counts once."""
-    consumer = make_consumer(copy_commit_s=0, copy_chunk_pages=4)
+    consumer = make_consumer(transaction_max_s=0, copy_chunk_pages=4)
     db.execute(BIG)
     add(db, "big")
     consumer.start(wait=False)
