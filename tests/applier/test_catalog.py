@@ -94,7 +94,6 @@ def test_a_rolled_back_creation_leaves_nothing(db: Connection) -> None:
         ("CREATE MATERIALIZED VIEW m AS SELECT id FROM orders", "SELECT id FROM m", "no table or view of tables"),
         ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "SELECT id FROM orders", "row-level security"),
         ("CREATE TABLE kid () INHERITS (orders)", "SELECT id FROM orders", "inheritance children"),
-        ("SELECT pgtrickle.create_stream_table('a', 'SELECT id FROM orders')", "SELECT id FROM a", "another one yet"),
         ("", "SELECT relname FROM pg_class", "system table"),
     ],
 )
@@ -144,3 +143,77 @@ def test_status_lists_what_is_there(db: Connection) -> None:
     create(db, "st", "SELECT id FROM orders", schedule="5m")
     status = rows(db, "SELECT name, status, refresh_mode, is_populated, schedule FROM pgtrickle.pgt_status()")
     assert status == [("public.st", "INITIALIZING", "AUTO", False, "5m")]
+
+
+def test_a_stream_table_is_made_once_and_its_options_are_changed(db: Connection) -> None:
+    query = "SELECT id FROM orders"
+    make = "SELECT pgtrickle.create_stream_table_if_not_exists('st', %s, schedule => %s)"
+    assert db.execute(make, (query, "1s")).fetchone() == (True,)
+    assert db.execute(make, ("SELECT nonsense", "2s")).fetchone() == (False,)
+    replace = "SELECT pgtrickle.create_or_replace_stream_table('st', %s, schedule => %s)"
+    assert db.execute(replace, ("SELECT  id  FROM public.orders", "1s")).fetchone() == ("no-op",)
+    assert db.execute(replace, (query, "5m")).fetchone() == ("config",)
+    assert rows(db, "SELECT schedule FROM pgtrickle.pgt_stream_tables") == [("5m",)]
+    with pytest.raises(errors.FeatureNotSupported, match="another query"):
+        db.execute(replace, ("SELECT amount FROM orders", "1s"))
+    assert db.execute(replace.replace("'st'", "'other'"), (query, "1s")).fetchone() == ("created",)
+    db.execute("SELECT pgtrickle.alter_stream_table('st', schedule => '30s', refresh_mode => 'DIFFERENTIAL')")
+    assert rows(db, "SELECT schedule, refresh_mode FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'st'") == [
+        ("30s", "DIFFERENTIAL")
+    ]
+    with pytest.raises(errors.InvalidParameterValue):
+        db.execute("SELECT pgtrickle.alter_stream_table('st', schedule => 'whenever')")
+
+
+def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
+    both = '[{"name": "a", "query": "SELECT id FROM orders"}, {"name": "b", "query": "TABLE a", "schedule": "1m"}]'
+    made = db.execute("SELECT pgtrickle.bulk_create(%s)", (both,)).fetchone()
+    assert made == ([{"name": "a", "status": "created"}, {"name": "b", "status": "created"}],)
+    bad = '[{"name": "c", "query": "SELECT id FROM orders"}, {"name": "d", "query": "SELECT nope"}]'
+    with pytest.raises(errors.UndefinedColumn):
+        db.execute("SELECT pgtrickle.bulk_create(%s)", (bad,))
+    assert rows(db, "SELECT to_regclass('c')") == [(None,)]
+
+
+def test_the_graph_of_stream_tables(db: Connection) -> None:
+    for name, query in {
+        "bottom": "SELECT id, amount FROM orders",
+        "left_side": "SELECT id FROM bottom WHERE amount > 1",
+        "right_side": "SELECT id FROM bottom WHERE amount < 9",
+        "top": "SELECT l.id FROM left_side l JOIN right_side r ON r.id = l.id",
+    }.items():
+        create(db, name, query)
+    assert rows(db, "SELECT * FROM pgtrickle.list_sources('top')") == [
+        ("public.left_side", "STREAM_TABLE"),
+        ("public.right_side", "STREAM_TABLE"),
+    ]
+    tree = rows(db, "SELECT tree_line, node_type, depth FROM pgtrickle.dependency_tree()")
+    assert tree[0] == ("public.orders", "TABLE", 0)
+    assert ("  public.bottom", "STREAM_TABLE", 1) in tree
+    assert ("      public.top", "STREAM_TABLE", 3) in tree
+    assert rows(db, "SELECT diamond_top, members FROM pgtrickle.diamond_groups()") == [
+        ("public.top", ["public.bottom", "public.left_side", "public.right_side", "public.top"])
+    ]
+    drawn = str(rows(db, "SELECT pgtrickle.explain_dag()")[0][0])
+    assert drawn.startswith("graph TD") and '"public.bottom"' in drawn and drawn.count("-->") == 5
+    spec = rows(db, "SELECT pgtrickle.stream_table_spec('top')")[0][0]
+    assert isinstance(spec, dict) and spec["name"] == "public.top" and spec["refresh_mode"] == "AUTO"
+    definition = str(rows(db, "SELECT pgtrickle.export_definition('top')")[0][0])
+    db.execute("SELECT pgtrickle.drop_stream_table('top')")
+    db.execute(definition.encode())
+    assert rows(db, "SELECT pgtrickle.stream_table_spec('top')")[0][0] == spec
+
+
+def test_health_tells_what_is_wrong(db: Connection) -> None:
+    create(db, "st", "SELECT id FROM orders")
+    found = dict(rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()"))
+    assert found["applier_running"] == "ERROR"
+    assert found["slot_lag"] == "ERROR"
+    assert found["error_tables"] == "OK"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_message = 'why'")
+    found = dict(rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()"))
+    assert found["error_tables"] == "ERROR"
+    assert rows(db, "SELECT source, replica_identity, blocked_reason FROM pgtrickle.wal_source_status()") == [
+        ("public.orders", "full", "there is no replication slot pg_trickle: is pg-trickle-cdc running?")
+    ]
+    assert rows(db, "SELECT pgtrickle.get_staleness('st')") == [(None,)]

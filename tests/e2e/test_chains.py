@@ -48,6 +48,11 @@ def test_a_diamond_of_stream_tables(db: Connection) -> None:
         "SELECT count(DISTINCT frontier) FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = ANY(%s)", (list(CHAIN),)
     )
     assert frontiers.fetchone() == (1,)
+    health = dict(db.execute("SELECT check_name, severity FROM pgtrickle.health_check()").fetchall())
+    assert (health["applier_running"], health["slot_lag"]) == ("OK", "OK")
+    assert db.execute("SELECT pgtrickle.refresh_if_stale('summary', '1 hour')").fetchone() == (False,)
+    assert db.execute("SELECT pgtrickle.refresh_if_stale('summary', '0 s')").fetchone() == (True,)
+    assert db.execute("SELECT count(*) > 0 FROM pgtrickle.refresh_timeline()").fetchone() == (True,)
 
 
 def test_what_others_read_is_dropped_only_with_them(db: Connection) -> None:

@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE FUNCTION pgtrickle._setting(name text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE name WHEN 'publication' THEN 'pg_trickle' END
+    SELECT CASE name WHEN 'publication' THEN 'pg_trickle' WHEN 'slot' THEN 'pg_trickle' END
 $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle._check_schedule(schedule text) RETURNS interval

@@ -103,10 +103,7 @@ DECLARE
 BEGIN
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     PERFORM pgtrickle._check_schedule(schedule);
-    IF upper(refresh_mode) NOT IN ('AUTO', 'DIFFERENTIAL') THEN
-        RAISE EXCEPTION 'refresh mode % is not available', refresh_mode
-            USING HINT = 'Use AUTO or DIFFERENTIAL.', ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM pgtrickle._check_refresh_mode(refresh_mode);
     PERFORM set_config('search_path', caller_path, true);
     EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
     PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);

@@ -1,0 +1,130 @@
+-- Is everything well, and if not, what is wrong.
+
+CREATE OR REPLACE FUNCTION pgtrickle.wal_source_status()
+RETURNS TABLE (source text, publication text, replica_identity text, slot text, slot_active boolean, lag_bytes numeric,
+               blocked_reason text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH sources AS (
+        SELECT DISTINCT d.source_relid, d.source_schema, d.source_name
+        FROM pgtrickle.pgt_dependencies d WHERE d.source_type = 'TABLE'
+    )
+    SELECT format('%I.%I', s.source_schema, s.source_name),
+           (SELECT string_agg(p.pubname, ', ' ORDER BY p.pubname) FROM pg_publication_tables p
+            WHERE p.schemaname = s.source_schema AND p.tablename = s.source_name),
+           CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'd' THEN 'default' WHEN 'i' THEN 'index' WHEN 'n' THEN 'nothing' END,
+           r.slot_name, r.active, pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn),
+           CASE
+               WHEN c.oid IS NULL THEN 'the table was dropped'
+               WHEN c.relkind = 'r' AND c.relreplident <> 'f' THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
+               WHEN NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = pgtrickle._setting('publication')
+                                AND p.schemaname = s.source_schema AND p.tablename = s.source_name)
+                   THEN 'the table is not in publication ' || pgtrickle._setting('publication')
+               WHEN r.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot') || ': is pg-trickle-cdc running?'
+               WHEN r.wal_status = 'lost' THEN 'the slot has lost its place in the log'
+               WHEN NOT r.active THEN 'nobody reads the slot: is pg-trickle-cdc running?'
+           END
+    FROM sources s
+    LEFT JOIN pg_class c ON c.oid = s.source_relid
+    LEFT JOIN pg_replication_slots r ON r.slot_name = pgtrickle._setting('slot') AND r.database = current_database()
+    ORDER BY 1
+$$;
+COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'How each source reaches the stream, and what keeps it from doing so.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.health_check() RETURNS TABLE (check_name text, severity text, detail text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    slot     record;
+    found    text;
+    lag      numeric;
+BEGIN
+    RETURN QUERY SELECT 'applier_running', CASE WHEN held THEN 'OK' ELSE 'ERROR' END,
+        CASE WHEN held THEN 'an applier keeps the stream tables' ELSE 'no applier runs: start pg-trickle-applier run' END
+    FROM (SELECT EXISTS (
+        SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND d.datname = current_database()
+          -- The applier's own key, and the slot's.
+          AND l.classid::int8 = 1885828208 AND l.objid::int8 = (hashtext(pgtrickle._setting('slot'))::int8 & 4294967295))
+    ) AS applier(held);
+
+    SELECT r.* INTO slot FROM pg_replication_slots r
+    WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database();
+    lag := pg_wal_lsn_diff(pg_current_wal_lsn(), slot.confirmed_flush_lsn);
+    RETURN QUERY SELECT 'slot_lag',
+        CASE WHEN slot.slot_name IS NULL OR NOT slot.active OR lag > 1024 * 1048576 THEN 'ERROR'
+             WHEN lag > 100 * 1048576 THEN 'WARNING' ELSE 'OK' END,
+        CASE WHEN slot.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot')
+             WHEN NOT slot.active THEN 'nobody reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
+             ELSE pg_size_pretty(lag) || ' of log not yet confirmed' END;
+
+    SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name) || ': ' || s.last_error_message, '; ') INTO found
+    FROM pgtrickle.pgt_stream_tables s WHERE s.status = 'SUSPENDED';
+    RETURN QUERY SELECT 'error_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
+        coalesce(found, 'no stream table is suspended');
+
+    SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ') INTO found
+    FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+    WHERE s.status = 'ACTIVE'
+      AND clock_timestamp() - f.data_timestamp > greatest(pgtrickle._check_schedule(s.schedule) * 10, interval '30 s');
+    RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
+        coalesce('far behind their schedule: ' || found, 'every stream table is fresh');
+
+    SELECT string_agg(w.source || ': ' || w.blocked_reason, '; ') INTO found
+    FROM pgtrickle.wal_source_status() w WHERE w.blocked_reason IS NOT NULL;
+    RETURN QUERY SELECT 'sources', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
+        coalesce(found, 'every source is in the stream');
+END $$;
+COMMENT ON FUNCTION pgtrickle.health_check IS 'One line per check, severity OK, WARNING or ERROR, with what to do.';
+
+CREATE OR REPLACE FUNCTION pgtrickle._staleness(name text, caller_path text) RETURNS interval
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    RETURN (SELECT clock_timestamp() - f.data_timestamp FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = st.pgt_id);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.get_staleness(name text) RETURNS double precision
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN pg_catalog.date_part('epoch', pgtrickle._staleness(name, pg_catalog.current_setting('search_path')));
+END $$;
+COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Seconds since the moment the stream table shows; NULL before it is filled.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_if_stale(name text, max_age interval DEFAULT '5 minutes') RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    caller_path text := pg_catalog.current_setting('search_path');
+BEGIN
+    IF pgtrickle._staleness(name, caller_path) OPERATOR(pg_catalog.<=) max_age THEN
+        RETURN false;
+    END IF;
+    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10), caller_path);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION pgtrickle.refresh_if_stale IS
+    'Wait until the stream table is fresh as of this call, if it is older than max_age; return whether it was.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_timeline(n integer DEFAULT 50)
+RETURNS TABLE (start_time timestamptz, name text, action text, rows_inserted bigint, rows_deleted bigint,
+               duration_ms double precision, tick_watermark_lsn pg_lsn, status text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT h.start_time, format('%I.%I', s.pgt_schema, s.pgt_name), h.action, h.rows_inserted, h.rows_deleted,
+           date_part('epoch', h.end_time - h.start_time) * 1000, h.tick_watermark_lsn, h.status
+    FROM pgtrickle.pgt_refresh_history h JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+    ORDER BY h.refresh_id DESC LIMIT n
+$$;
+COMMENT ON FUNCTION pgtrickle.refresh_timeline IS 'The newest refreshes of all stream tables.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_efficiency()
+RETURNS TABLE (name text, refreshes bigint, rows_changed numeric, avg_ms double precision, p95_ms double precision,
+               rows_per_refresh numeric)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%I.%I', s.pgt_schema, s.pgt_name), count(h.refresh_id),
+           coalesce(sum(h.rows_inserted + h.rows_deleted), 0),
+           avg(date_part('epoch', h.end_time - h.start_time) * 1000),
+           percentile_cont(0.95) WITHIN GROUP (ORDER BY date_part('epoch', h.end_time - h.start_time) * 1000),
+           round(avg(h.rows_inserted + h.rows_deleted), 1)
+    FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_refresh_history h USING (pgt_id)
+    GROUP BY s.pgt_id ORDER BY 1
+$$;
+COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'How often each stream table changed, how much, and how long it took.';

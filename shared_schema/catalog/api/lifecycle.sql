@@ -1,0 +1,152 @@
+-- Making stream tables in other ways than one by one, and changing how they are kept.
+
+CREATE OR REPLACE FUNCTION pgtrickle._existing(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    target  record;
+    st      pgtrickle.pgt_stream_tables;
+BEGIN
+    -- Where it would be made, not where a name of that kind would be found.
+    SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
+    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT * INTO st FROM pgtrickle.pgt_stream_tables s
+    WHERE s.pgt_schema = target.schema_name AND s.pgt_name = target.table_name;
+    RETURN st;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._check_refresh_mode(refresh_mode text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF upper(refresh_mode) IN ('AUTO', 'DIFFERENTIAL') THEN
+        RETURN upper(refresh_mode);
+    END IF;
+    RAISE EXCEPTION 'refresh mode % is not available', refresh_mode
+        USING HINT = 'Use AUTO or DIFFERENTIAL.', ERRCODE = 'invalid_parameter_value';
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table_if_not_exists(
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    caller_path text := pg_catalog.current_setting('search_path');
+    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, caller_path);
+BEGIN
+    IF st.pgt_id IS NOT NULL THEN
+        RAISE NOTICE 'stream table % exists already, skipping', name;
+        RETURN false;
+    END IF;
+    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, caller_path);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
+    'Create a stream table unless there is one of that name; return whether it was created.';
+
+-- A query as the catalog stores it.
+CREATE OR REPLACE FUNCTION pgtrickle._canonical_query(query text, caller_path text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    view_name  text := 'pgt_analysed_' || replace(gen_random_uuid()::text, '-', '');
+    canonical  text;
+BEGIN
+    PERFORM set_config('search_path', caller_path, true);
+    EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
+    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+    canonical := pgtrickle._canonical(format('pg_temp.%I', view_name)::regclass::oid);
+    EXECUTE format('DROP VIEW pg_temp.%I', view_name);
+    RETURN canonical;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.create_or_replace_stream_table(
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    caller_path text := pg_catalog.current_setting('search_path');
+    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, caller_path);
+BEGIN
+    IF st.pgt_id IS NULL THEN
+        PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, caller_path);
+        RETURN 'created';
+    ELSIF pgtrickle._canonical_query(query, caller_path) OPERATOR(pg_catalog.<>) st.defining_query THEN
+        RAISE EXCEPTION 'stream table % has another query', name
+            USING HINT = 'Drop it and create it again; replacing a query in place is not available.',
+                  ERRCODE = 'feature_not_supported';
+    ELSIF ROW (st.schedule, st.refresh_mode) OPERATOR(pg_catalog.=) ROW (schedule, pg_catalog.upper(refresh_mode)) THEN
+        RETURN 'no-op';
+    END IF;
+    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, caller_path);
+    RETURN 'config';
+END $$;
+COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
+    'Create a stream table, or change the options of the one that has this query; return created, config or no-op.';
+
+CREATE OR REPLACE FUNCTION pgtrickle._alter_stream_table(
+    name text, new_schedule text, new_refresh_mode text, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    IF new_schedule IS NOT NULL THEN
+        PERFORM pgtrickle._check_schedule(new_schedule);
+    END IF;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET schedule = coalesce(new_schedule, s.schedule),
+        refresh_mode = coalesce(pgtrickle._check_refresh_mode(new_refresh_mode), s.refresh_mode)
+    WHERE s.pgt_id = st.pgt_id;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
+    name text, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.alter_stream_table IS 'Change how a stream table is kept; what is not named stays.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.bulk_create(definitions jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    caller_path text := pg_catalog.current_setting('search_path');
+    wanted      jsonb;
+    made        jsonb := '[]';
+BEGIN
+    FOR wanted IN SELECT e FROM pg_catalog.jsonb_array_elements(definitions) e LOOP
+        PERFORM pgtrickle._create_stream_table(
+            pg_catalog.jsonb_extract_path_text(wanted, 'name'), pg_catalog.jsonb_extract_path_text(wanted, 'query'),
+            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'schedule'), '1s'),
+            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'refresh_mode'), 'AUTO'), caller_path);
+        -- The next one may read it, so its name must be found again.
+        PERFORM pg_catalog.set_config('search_path', caller_path, true);
+        made := made OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(
+            'name', pg_catalog.jsonb_extract_path_text(wanted, 'name'), 'status', 'created');
+    END LOOP;
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION pgtrickle.bulk_create IS
+    'Create several stream tables, [{"name", "query", "schedule", "refresh_mode"}, …] in order: all of them or none.';
+
+CREATE OR REPLACE FUNCTION pgtrickle._spec(name text, caller_path text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    RETURN jsonb_build_object('name', format('%I.%I', st.pgt_schema, st.pgt_name), 'query', st.defining_query,
+                              'schedule', st.schedule, 'refresh_mode', st.refresh_mode);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.stream_table_spec(name text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN pgtrickle._spec(name, pg_catalog.current_setting('search_path'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.stream_table_spec IS 'The definition as JSON, in the form that bulk_create takes.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.export_definition(name text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    spec jsonb := pgtrickle._spec(name, pg_catalog.current_setting('search_path'));
+BEGIN
+    RETURN pg_catalog.format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L);',
+        pg_catalog.jsonb_extract_path_text(spec, 'name'), pg_catalog.jsonb_extract_path_text(spec, 'query'),
+        pg_catalog.jsonb_extract_path_text(spec, 'schedule'), pg_catalog.jsonb_extract_path_text(spec, 'refresh_mode'));
+END $$;
+COMMENT ON FUNCTION pgtrickle.export_definition IS 'The statement that makes the stream table.';
