@@ -206,12 +206,12 @@ def test_the_graph_of_stream_tables(db: Connection) -> None:
 
 def test_health_tells_what_is_wrong(db: Connection) -> None:
     create(db, "st", "SELECT id FROM orders")
-    found = dict(rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()"))
+    found = {name: severity for name, severity in rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()")}
     assert found["applier_running"] == "ERROR"
     assert found["slot_lag"] == "ERROR"
     assert found["error_tables"] == "OK"
     db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_message = 'why'")
-    found = dict(rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()"))
+    found = {name: severity for name, severity in rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()")}
     assert found["error_tables"] == "ERROR"
     assert rows(db, "SELECT source, replica_identity, blocked_reason FROM pgtrickle.wal_source_status()") == [
         ("public.orders", "full", "there is no replication slot pg_trickle: is pg-trickle-cdc running?")

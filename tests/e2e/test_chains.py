@@ -48,7 +48,8 @@ def test_a_diamond_of_stream_tables(db: Connection) -> None:
         "SELECT count(DISTINCT frontier) FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = ANY(%s)", (list(CHAIN),)
     )
     assert frontiers.fetchone() == (1,)
-    health = dict(db.execute("SELECT check_name, severity FROM pgtrickle.health_check()").fetchall())
+    checks = db.execute("SELECT check_name, severity FROM pgtrickle.health_check()").fetchall()
+    health = {name: severity for name, severity in checks}
     assert (health["applier_running"], health["slot_lag"]) == ("OK", "OK")
     assert db.execute("SELECT pgtrickle.refresh_if_stale('summary', '1 hour')").fetchone() == (False,)
     assert db.execute("SELECT pgtrickle.refresh_if_stale('summary', '0 s')").fetchone() == (True,)
