@@ -40,6 +40,7 @@ class TypeInfo:
     display: str
     base: int
     base_typmod: int
+    is_enum: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,10 @@ class Catalog:
         display = info.display if info.oid != info.base else _display(base, typmod)
         return PgType(oid, modifier, base.name, display)
 
+    def labels(self, oid: int) -> dict[int, str]:
+        """The labels of an enum by object id, in their order, as they are now."""
+        return dict(self._rows(_LABELS, [oid]))
+
     def function(self, oid: int) -> FunctionInfo:
         """A function or aggregate."""
         if oid not in self._functions:
@@ -225,14 +230,14 @@ class Catalog:
 
     def _load_types(self, query: LiteralString, oids: Sequence[int] = ()) -> None:
         rows = self._rows(query, [list(oids)] if oids else [])
-        for oid, name, display, base, base_typmod in rows:
+        for oid, name, display, base, base_typmod, is_enum in rows:
             inner, modifier = base or oid, base_typmod
             if base and base not in self._types:
                 self._load_types(_TYPES_OF_USERS, [base])
             if base:
                 below = self._types[base]
                 inner, modifier = below.base, base_typmod if base_typmod >= 0 else below.base_typmod
-            self._types[oid] = TypeInfo(oid, name, display, inner, modifier)
+            self._types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum)
 
     def _load_collations(self) -> None:
         for row in self._rows(_COLLATIONS if self.major >= 15 else _COLLATIONS_BEFORE_15):
@@ -281,10 +286,14 @@ def _collation(row: tuple[Any, ...]) -> CollationInfo:
 
 
 _TYPES: LiteralString = (
-    "SELECT oid::int8, typname::text, format_type(oid, NULL), typbasetype::int8, typtypmod FROM pg_type WHERE "
+    "SELECT oid::int8, typname::text, format_type(oid, NULL), typbasetype::int8, typtypmod, typtype = 'e' "
+    "FROM pg_type WHERE "
 )
 _TYPES_BUILT_IN: LiteralString = _TYPES + "oid < 16384 ORDER BY typbasetype <> 0"
 _TYPES_OF_USERS: LiteralString = _TYPES + "oid = ANY(%s::int8[]::oid[])"
+_LABELS: LiteralString = (
+    "SELECT oid::int8, enumlabel::text FROM pg_enum WHERE enumtypid = %s::int8::oid ORDER BY enumsortorder"
+)
 _FUNCTIONS: LiteralString = (
     "SELECT p.oid::int8, n.nspname::text, proname::text, proargtypes::text, provolatile::text, proisstrict "
     "FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE "

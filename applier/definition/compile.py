@@ -5,7 +5,7 @@ What a column, a GROUP BY key or an aggregate stands for depends on the node bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -18,11 +18,13 @@ from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
+from applier.expressions.arrays import COMPARED, is_own_comparison
 from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast, literal_text
 from applier.expressions.regex import from_similar
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 from shared_schema.pg_types import PgType
 
+TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
 BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
 
 Scope = Callable[[tree.Expression], Expr | None]
@@ -109,21 +111,81 @@ class Compiler:
                 return self._extreme(expression)
             case tree.AnyOf():
                 return self._any_of(expression)
+            case tree.AnyOfArray():
+                return self._any_of_array(expression)
+            case tree.ArrayOf():
+                return self._named("array_of(any)", expression.elements, expression.type, expression.at)
+            case tree.Subscript(lower=None):
+                return self._named("subscript(anyarray,int4)", (expression.array, expression.index), expression.type)
+            case tree.Subscript():
+                arguments = tree.arguments(expression)
+                return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
+            case tree.RowOrder():
+                return self._row_order(expression)
+            case tree.Collated():
+                return self.compile(expression.arg)
             case _:
                 assert_never(expression)
+
+    def _named(self, signature: str, arguments: Sequence[tree.Expression], type_: int, at: int | None = None) -> Expr:
+        """What is no function of PostgreSQL but syntax."""
+        entry, args = ENTRIES[signature], tuple(self.compile(arg) for arg in arguments)
+        pg = self._catalog.pg_type(type_, -1)
+        try:
+            return Call(signature, args, ValueType(pg, entry.carrier(args)))
+        except Unfit as error:
+            construct = f"{signature.partition('(')[0]} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=at) from error
+
+    def _any_of_array(self, expression: tree.AnyOfArray) -> Expr:
+        info, listed = self._entry(expression)
+        operator = self._catalog.operator(expression.operator).name
+        entry = ENTRIES.get(f"{COMPARED.get(operator, '')}_{'all' if expression.every else 'any'}(anyelement,anyarray)")
+        subject, array = self.compile(expression.subject), self.compile(expression.array)
+        try:
+            if entry is None or not is_own_comparison(info.signature, array.type.pg.name):
+                raise Unfit(f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one")
+            self._check_collation(listed, expression)
+            return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.carrier((subject, array))))
+        except Unfit as error:
+            construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
+
+    def _row_order(self, expression: tree.RowOrder) -> Expr:
+        """The first pair that differs decides; NULL when a NULL is met before.
+
+        a < b  or  not b < a and the rest, and for <=: not b <= a  or  a <= b and the rest.
+        """
+        found: Expr | None = None
+        for pair in reversed(expression.pairs):
+            function = self._catalog.operator(pair.operator).function
+            applied = replace(pair, function=function)
+            ahead, behind = (self.compile(replace(applied, args=args)) for args in (pair.args, pair.args[::-1]))
+            if found is None:
+                found = ahead
+                continue
+            not_behind = BoolOp(Logic.NOT, (behind,), BOOL)
+            first, undecided = (ahead, not_behind) if expression.strict else (not_behind, ahead)
+            found = BoolOp(Logic.OR, (first, BoolOp(Logic.AND, (undecided, found), BOOL)), BOOL)
+        if found is None:
+            raise unknown("a comparison of empty rows")
+        return found
 
     def _constant(self, constant: tree.Constant) -> Const:
         pg = self._catalog.pg_type(constant.type, constant.typmod)
         if constant.datum is None:
             unbounded = pg.name == "numeric" and pg.precision_scale is None
             return Const(None, ValueType(pg, "decimal(1,0)" if unbounded else pg.spark_ddl))
+        if self._catalog.type(pg.oid).is_enum:
+            labels = self._catalog.labels(pg.oid)
+            return Const(labels[int.from_bytes(constant.datum[:4], "little")], ValueType.of_column(pg))
         value = decode(pg.name, constant.datum, constant.at)
         if not isinstance(value, Decimal):
             return Const(value, ValueType.of_column(pg))
         carrier = decimal_carrier(value)
         return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
 
-    def _entry(self, origin: tree.Apply | tree.AnyOf) -> tuple[FunctionInfo, Entry]:
+    def _entry(self, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> tuple[FunctionInfo, Entry]:
         info = self._catalog.function(origin.function)
         entry = ENTRIES.get(info.signature)
         if entry is None:
@@ -133,6 +195,10 @@ class Compiler:
     def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
         info, entry = self._entry(origin)
         self._check_collation(entry, origin)
+        if entry.ordered_labels:
+            # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
+            labels = list(self._catalog.labels(args[0].type.pg.oid).values())
+            args = (*args, Const("\x00".join(labels), TEXT))
         try:
             carrier = entry.carrier(args)
         except Unfit as error:
@@ -154,7 +220,7 @@ class Compiler:
             raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
         return Const(pattern, args[0].type)
 
-    def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> Refused:
+    def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> Refused:
         construct = self._called(info, origin)
         if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
             hint = "compare with a column, or filter when reading the stream table"
@@ -174,13 +240,14 @@ class Compiler:
             case _:
                 assert_never(info.volatility)
 
-    def _called(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf) -> str:
+    def _called(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> str:
         if not origin.operator:
             return f"the function {info.signature}"
         return f"the operator {self._catalog.operator(origin.operator).name} ({info.signature})"
 
-    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf | tree.Extreme) -> None:
-        if entry.collation is CollationNeed.NONE:
+    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray | tree.Extreme) -> None:
+        # A function of any type has no collation where its arguments have none.
+        if entry.collation is CollationNeed.NONE or (not origin.input_collation and "any" in entry.signature):
             return
         collation = self._catalog.collation(origin.input_collation)
         if entry.collation is CollationNeed.EQUALITY and not collation.deterministic:
@@ -207,7 +274,9 @@ class Compiler:
         arg = self.compile(cast.arg)
         pg = self._catalog.pg_type(cast.type, -1)
         target = "text" if pg.name in _SAME_TEXT else pg.name
-        entry = ENTRIES.get(io_cast(arg.type.pg.name, target))
+        source = "anyarray" if arg.type.pg.name.startswith("_") else arg.type.pg.name
+        source = "anyenum" if self._catalog.type(arg.type.pg.oid).is_enum else source
+        entry = ENTRIES.get(io_cast(source, target))
         if entry is None or pg.oid != self._catalog.type(cast.type).base:
             construct = f"the cast from {arg.type.pg.display} to {pg.display}"
             raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
@@ -284,7 +353,7 @@ class Compiler:
         subject = self.compile(expression.subject)
         calls = tuple(self._call((subject, self.compile(element)), expression) for element in expression.elements)
         if not calls:
-            raise unknown("ANY of an empty list")
+            return Const(expression.every, BOOL)
         return calls[0] if len(calls) == 1 else BoolOp(Logic.AND if expression.every else Logic.OR, calls, BOOL)
 
     def _unified(self, args: list[Expr], at: int | None) -> tuple[Expr, ...]:

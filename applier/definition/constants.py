@@ -50,6 +50,8 @@ def _decode(name: str, datum: bytes) -> Value:
             return float(struct.unpack_from("<d", datum)[0])
         case "text" | "varchar":
             return _body(datum).decode()
+        case "unknown":
+            return datum.rstrip(b"\x00").decode()
         case "bpchar":
             return _body(datum).decode().rstrip(" ")
         case "bytea":

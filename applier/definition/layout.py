@@ -21,6 +21,10 @@ LOCATIONS_STORED_UNTIL = 16
 """Since 17 stored trees have -1 for every position in the query text."""
 
 
+FIRST_WITH_CMPTYPE = 18
+"""Since then a comparison of rows names its kind `cmptype`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spare:
     """A field that is not read: the values it may hold (None: any) and what another value would mean."""
@@ -198,6 +202,14 @@ SPARE: dict[str, dict[str, Spare]] = {
     "CASETESTEXPR": {"collation": _any()},
     "COALESCEEXPR": {},
     "MINMAXEXPR": {},
+    "SUBSCRIPTINGREF": {
+        "refcontainertype": _any(),
+        "refelemtype": _any(),
+        "reftypmod": _any(),
+        "refassgnexpr": _only("<>"),
+    },
+    "ROWCOMPAREEXPR": {"opfamilies": _any()},
+    "COLLATEEXPR": {},
     "SCALARARRAYOPEXPR": {"hashfuncid": _only("0"), "negfuncid": _only("0")},
     "ARRAYEXPR": {
         "array_typeid": _any(),
@@ -228,11 +240,8 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
     "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
     "ROWEXPR": ("a row constructor", "list the columns"),
-    "ROWCOMPAREEXPR": ("a row comparison", "compare the columns one by one"),
-    "SUBSCRIPTINGREF": ("an array subscript", "store the element in a column"),
     "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),
-    "COLLATEEXPR": ("COLLATE", "declare the column with that collation"),
     "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
     "NEXTVALUEEXPR": ("nextval", "number the rows when reading the stream table"),
 }

@@ -7,12 +7,13 @@ from itertools import count
 
 from applier.definition import tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import SUBQUERIES
+from applier.definition.layout import FIRST_WITH_CMPTYPE, SUBQUERIES
 from applier.definition.node_text import Node
 from applier.definition.query_tree import outer_columns
 from applier.definition.refusal import Reason, Refused
 
 _PARAM_SUBLINK = 2
+_BOOL = 16
 
 
 def read_expression(node: Node, major: int) -> tree.Expression:
@@ -80,9 +81,18 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "SUBLINK":
             return _subquery(fields, major)
         case "ARRAYEXPR":
-            raise Refused(
-                Reason.CONSTRUCT, "an array", hint="compare with single values", token=fields.location()
-            ) from None
+            return tree.ArrayOf(
+                elements=_expressions(fields, "elements", major),
+                type=fields.integer("array_typeid"),
+                at=fields.location(),
+            )
+        case "SUBSCRIPTINGREF":
+            return _subscript(fields, major)
+        case "ROWCOMPAREEXPR":
+            return _row_order(fields, major)
+        case "COLLATEEXPR":
+            fields.location()
+            return tree.Collated(read_expression(fields.node("arg"), major), fields.integer("collOid"))
         case _:
             raise unknown(f"a {kind} node in an expression")
 
@@ -247,11 +257,55 @@ def _extreme(fields: Fields, major: int) -> tree.Extreme:
     )
 
 
-def _any_of(fields: Fields, major: int) -> tree.AnyOf:
+def _subscript(fields: Fields, major: int) -> tree.Subscript:
+    # A bound that is left out, as in [2:], is a NULL in the list.
+    upper, lower = fields.tree("refupperindexpr"), fields.tree("reflowerindexpr")
+    for bounds in (upper, lower or ()):
+        if not isinstance(bounds, tuple) or len(bounds) > 1 or not all(isinstance(b, Node) for b in bounds):
+            hint = "use one subscript with both bounds"
+            raise Refused(Reason.CONSTRUCT, "subscripts of several dimensions or with a bound left out", hint=hint)
+    (index,), first = fields.nodes("refupperindexpr"), fields.nodes("reflowerindexpr")
+    return tree.Subscript(
+        array=read_expression(fields.node("refexpr"), major),
+        lower=read_expression(first[0], major) if first else None,
+        index=read_expression(index, major),
+        type=fields.integer("refrestype"),
+        collation=fields.integer("refcollid"),
+    )
+
+
+_ROW_ORDERS = {1: True, 2: False, 4: False, 5: True}
+"""Of <, <=, >= and > by number: whether equal rows are left out."""
+
+
+def _row_order(fields: Fields, major: int) -> tree.RowOrder:
+    kind = fields.integer("rctype" if major < FIRST_WITH_CMPTYPE else "cmptype")
+    if kind not in _ROW_ORDERS:
+        raise unknown("a comparison of rows")
+    operators, collations = fields.integers("opnos"), fields.integers("inputcollids")
+    lefts, rights = (_expressions(fields, name, major) for name in ("largs", "rargs"))
+    pairs = zip(operators, collations, lefts, rights, strict=True)
+    return tree.RowOrder(
+        pairs=tuple(tree.Apply(0, operator, _BOOL, 0, collation, (a, b), None) for operator, collation, a, b in pairs),
+        strict=_ROW_ORDERS[kind],
+    )
+
+
+def _any_of(fields: Fields, major: int) -> tree.AnyOf | tree.AnyOfArray:
     at = fields.location()
     args = fields.nodes("args")
-    if len(args) != 2 or args[1].kind != "ARRAYEXPR":
-        raise Refused(Reason.CONSTRUCT, "ANY or ALL of an array", hint="list the values: x IN (1, 2, 3)", token=at)
+    if len(args) != 2:
+        raise unknown("ANY or ALL of other than an array")
+    if args[1].kind != "ARRAYEXPR":
+        return tree.AnyOfArray(
+            function=fields.integer("opfuncid"),
+            operator=fields.integer("opno"),
+            every=not fields.flag("useOr"),
+            input_collation=fields.integer("inputcollid"),
+            subject=read_expression(args[0], major),
+            array=read_expression(args[1], major),
+            at=at,
+        )
     array = Fields(args[1], major)
     elements = _expressions(array, "elements", major)
     array.done()

@@ -197,6 +197,55 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyOfArray:
+    """`subject op ANY (array)`, or ALL when `every`, of an array that is computed."""
+
+    function: int
+    operator: int
+    every: bool
+    input_collation: int
+    subject: Expression
+    array: Expression
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """`ARRAY[…]` of one dimension."""
+
+    elements: tuple[Expression, ...]
+    type: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript:
+    """`array[index]`, or `array[lower:index]`."""
+
+    array: Expression
+    lower: Expression | None
+    index: Expression
+    type: int
+    collation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
+
+    pairs: tuple[Apply, ...]
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Collated:
+    """`arg COLLATE collation`."""
+
+    arg: Expression
+    collation: int
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateOf:
     """An aggregate; no argument for count(*). `distinct` are the equality operators of DISTINCT, one per argument."""
 
@@ -269,6 +318,11 @@ Expression = (
     | FirstNotNull
     | Extreme
     | AnyOf
+    | AnyOfArray
+    | ArrayOf
+    | Subscript
+    | RowOrder
+    | Collated
     | AggregateOf
     | WindowOf
     | Subquery
@@ -296,6 +350,16 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return (() if subject is None else (subject,)) + whens + (default,)
         case AnyOf(subject=subject, elements=elements):
             return (subject, *elements)
+        case AnyOfArray(subject=subject, array=array):
+            return (subject, array)
+        case ArrayOf(elements=elements):
+            return elements
+        case Subscript(array=array, lower=lower, index=index):
+            return (array, index) if lower is None else (array, lower, index)
+        case RowOrder(pairs=pairs):
+            return pairs
+        case Collated(arg=arg):
+            return (arg,)
         case WindowOf(args=args, filter=kept):
             return args if kept is None else (*args, kept)
         case _:
@@ -334,6 +398,18 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
         case AnyOf():
             elements = tuple(change(element) for element in expression.elements)
             return replace(expression, subject=change(expression.subject), elements=elements)
+        case AnyOfArray():
+            return replace(expression, subject=change(expression.subject), array=change(expression.array))
+        case ArrayOf():
+            return replace(expression, elements=tuple(change(element) for element in expression.elements))
+        case Subscript():
+            lower = None if expression.lower is None else change(expression.lower)
+            return replace(expression, array=change(expression.array), lower=lower, index=change(expression.index))
+        case RowOrder():
+            pairs = tuple(replace(p, args=tuple(change(arg) for arg in p.args)) for p in expression.pairs)
+            return replace(expression, pairs=pairs)
+        case Collated():
+            return replace(expression, arg=change(expression.arg))
         case WindowOf():
             kept = None if expression.filter is None else change(expression.filter)
             return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
@@ -346,7 +422,8 @@ def collation(expression: Expression) -> int:
     match expression:
         case (
             Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme() | AggregateOf()
-        ):
+            | Subscript() | Collated()
+        ):  # fmt: skip
             return expression.collation
         case WindowOf():
             return expression.collation

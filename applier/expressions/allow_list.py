@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from applier.expressions import (
+    arrays,
     calendar,
     datetimes,
     extremes,
     floats,
+    formats,
     integers,
+    joined,
+    jsonb,
     letters,
     numeric_functions,
     numerics,
@@ -32,6 +36,10 @@ for _family in (
     plain,
     extremes,
     spans,
+    arrays,
+    jsonb,
+    joined,
+    formats,
 ):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:

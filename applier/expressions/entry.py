@@ -62,6 +62,10 @@ class Entry:
     raises: bool = False
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
+    ordered_labels: bool = False
+    """Takes one argument more than the function: the labels of the enum it orders."""
+    variadic: bool = False
+    """The last argument may be repeated, or be left out."""
     strict: bool = True
     """NULL in any argument makes the result NULL."""
     session: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from applier.expressions.entry import Entry, fixed_carrier, template
+from applier.expressions.entry import Entry, Fixed, fixed_carrier, template
 
 CARRIERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
 _SIZE = {"int2": 2, "int4": 4, "int8": 8}
@@ -88,6 +88,22 @@ def _single() -> Iterator[Entry]:
             )
 
 
+def _shifts() -> Iterator[Entry]:
+    # Both take the count modulo the width; a smallint is shifted as an integer and cut.
+    for name, spark in CARRIERS.items():
+        for suffix, function in (("shl", "shiftleft"), ("shr", "shiftright")):
+            form = f"{function}({{0}}, {{1}})"
+            if name == "int2":
+                wide = f"({function}(CAST({{0}} AS int), {{1}}) & 65535)"
+                form = f"CAST(({wide} - if({wide} > 32767, 65536, 0)) AS smallint)"
+            yield Entry(
+                signature=f"{name}{suffix}({name},int4)",
+                carrier=fixed_carrier([spark, "int"], spark),
+                sql=template(form),
+                fuzz=((name, "int4"), (name, "int2:small"), (name, Fixed("40"))),
+            )
+
+
 def _casts() -> Iterator[Entry]:
     for source, target in product(CARRIERS, repeat=2):
         if source != target:
@@ -100,4 +116,4 @@ def _casts() -> Iterator[Entry]:
             )
 
 
-ENTRIES: tuple[Entry, ...] = (*_pairs(), *_single(), *_casts())
+ENTRIES: tuple[Entry, ...] = (*_pairs(), *_single(), *_shifts(), *_casts())

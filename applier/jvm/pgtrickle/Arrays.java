@@ -124,6 +124,9 @@ public final class Arrays {
             return x == y ? 0 : Double.compare(x, y);
         }
         if (type.equals("bool")) return a.compareTo(b);
+        if (a.endsWith(" BC") || b.endsWith(" BC")) {
+            if (!type.equals("text")) throw new PgError("nothing; but years before 1 are not held here");
+        }
         // text, uuid, and ISO dates and times of four-digit years: their bytes are in their order.
         return UTF8String.fromString(a).compareTo(UTF8String.fromString(b));
     }
@@ -176,23 +179,5 @@ public final class Arrays {
             out.append((String) e.get(i));
         }
         return text(out.toString());
-    }
-
-    /** The operator `element op ANY (array)` or ALL for =, <>, <, <=, >, >=; SQL's three-valued result. */
-    public static Boolean compare_all(UTF8String type, UTF8String operator, UTF8String element, UTF8String array, boolean all) {
-        ArrayList e = parse(array);
-        String op = operator.toString();
-        boolean unknown = false;
-        for (int i = 0; i < e.size(); i++) {
-            if (e.get(i) == null) {
-                unknown = true;
-                continue;
-            }
-            int order = compare(type.toString(), element.toString(), (String) e.get(i));
-            boolean holds = op.equals("=") ? order == 0 : op.equals("<>") ? order != 0 : op.equals("<") ? order < 0
-                : op.equals("<=") ? order <= 0 : op.equals(">") ? order > 0 : order >= 0;
-            if (holds != all) return Boolean.valueOf(!all);
-        }
-        return unknown ? null : Boolean.valueOf(all);
     }
 }

@@ -42,6 +42,16 @@ public final class Casts {
             + "-" + hex.substring(16, 20) + "-" + hex.substring(20));
     }
 
+    /** Where a label stands among the labels of its enum, which are separated by NUL. */
+    public static int place(UTF8String label, UTF8String labels) {
+        String[] all = labels.toString().split("\u0000", -1);
+        String wanted = label.toString();
+        for (int i = 0; i < all.length; i++) {
+            if (all[i].equals(wanted)) return i;
+        }
+        throw new PgError("nothing; but the label \"" + wanted + "\" was added after the stream table was defined");
+    }
+
     public static UTF8String out_bytea(byte[] bytes) {
         StringBuilder out = new StringBuilder("\\x");
         for (int i = 0; i < bytes.length; i++) {

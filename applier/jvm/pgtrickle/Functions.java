@@ -17,7 +17,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public class Functions {
     private static final Class[] STRICT = {
-        Arrays.class, Casts.class, Dates.class, Floats.class, Intervals.class, Json.class,
+        Arrays.class, Casts.class, Dates.class, Floats.class, Format.class, Intervals.class, Json.class,
         Numeric.class, Regex.class, Text.class,
     };
 

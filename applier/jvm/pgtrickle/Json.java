@@ -45,11 +45,18 @@ public final class Json {
     }
 
     public static UTF8String get(UTF8String json, int index) {
-        return text(element(tree(json), index));
+        return text(rootElement(json, index));
     }
 
     public static UTF8String get_text(UTF8String json, int index) {
-        return plain(element(tree(json), index));
+        return plain(rootElement(json, index));
+    }
+
+    /** A scalar at the root is kept as an array of one element, and -> sees it. */
+    private static Object rootElement(UTF8String json, int index) {
+        Object t = tree(json);
+        if (t instanceof ArrayList || t instanceof TreeMap) return element(t, index);
+        return index == 0 || index == -1 ? t : null;
     }
 
     private static final java.util.regex.Pattern INDEX = java.util.regex.Pattern.compile("\\s*[+-]?\\d{1,10}");
@@ -140,9 +147,6 @@ public final class Json {
         if (a instanceof TreeMap && b instanceof TreeMap) {
             ((TreeMap) a).putAll((TreeMap) b);
             return text(a);
-        }
-        if (a instanceof TreeMap && !(b instanceof ArrayList) || b instanceof TreeMap && !(a instanceof ArrayList)) {
-            throw new PgError("invalid concatenation of jsonb objects");
         }
         ArrayList out = new ArrayList();
         if (a instanceof ArrayList) out.addAll((ArrayList) a);

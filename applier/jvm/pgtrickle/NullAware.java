@@ -99,4 +99,26 @@ public final class NullAware {
         }
         return text(out);
     }
+
+    /** The operator `element op ANY (array)` or ALL for =, <>, <, <=, >, >=; SQL's three-valued result. */
+    public static Boolean compare_all(UTF8String type, UTF8String operator, UTF8String element, UTF8String array,
+        boolean all) {
+        if (array == null) return null;
+        ArrayList e = Arrays.parse(array);
+        String op = operator.toString();
+        if (e.isEmpty()) return Boolean.valueOf(all);
+        if (element == null) return null;
+        boolean unknown = false;
+        for (int i = 0; i < e.size(); i++) {
+            if (e.get(i) == null) {
+                unknown = true;
+                continue;
+            }
+            int order = Arrays.compare(type.toString(), element.toString(), (String) e.get(i));
+            boolean holds = op.equals("=") ? order == 0 : op.equals("<>") ? order != 0 : op.equals("<") ? order < 0
+                : op.equals("<=") ? order <= 0 : op.equals(">") ? order > 0 : order >= 0;
+            if (holds != all) return Boolean.valueOf(!all);
+        }
+        return unknown ? null : Boolean.valueOf(all);
+    }
 }

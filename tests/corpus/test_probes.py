@@ -1,0 +1,148 @@
+"""Single expressions where engines tend to differ: each equals PostgreSQL, in value and type, or is refused.
+
+`PROBES=rewrite` writes probes_right.txt anew, the list of those that are right; it may only grow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from applier.definition import Definition, DefinitionError, define
+from applier.definition.refusal import Refused
+from applier.expressions.emit import emit
+from applier.operators.incrementalize import snapshot
+from applier.operators.inputs import Side
+from applier.plan.nodes import Project, Scan, fields
+from tests.applier.definition.snapshots import LoadedInputs, weighted
+from tests.applier.expressions.frames import Row, collect, exact, fetch, frame
+from tests.corpus.data import tables
+from tests.corpus.queries import FOLDER
+
+RIGHT = FOLDER / "probes_right.txt"
+SEED = 5
+CHUNK = 40
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An expression over a table."""
+
+    line: str
+    source: str
+    expression: str
+
+    @property
+    def query(self) -> str:
+        return f"SELECT {self.expression} AS x FROM {self.source}"
+
+
+def _probes() -> list[Probe]:
+    found = []
+    for line in (FOLDER / "probes.sql").read_text().splitlines():
+        source, bar, expression = line.partition(" | ")
+        if bar and not line.startswith("--"):
+            found.append(Probe(line, "one_row" if source == "-" else source, expression))
+    return found
+
+
+@pytest.fixture(scope="module")
+def corpus(postgres: Any) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres.url, autocommit=True, options="-c TimeZone=UTC") as connection:
+        connection.execute("DROP SCHEMA IF EXISTS probes CASCADE")
+        connection.execute("CREATE SCHEMA probes")
+        connection.execute("SET search_path = probes")
+        connection.execute((FOLDER / "schema.sql").read_bytes())
+        connection.execute("CREATE TABLE one_row (one int)")
+        connection.execute("INSERT INTO one_row VALUES (1)")
+        for name, rows in tables(SEED).items():
+            with (
+                connection.cursor() as cursor,
+                cursor.copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(name))) as copy,
+            ):
+                for row in rows:
+                    copy.write_row(row)
+        yield connection
+        connection.execute("DROP SCHEMA probes CASCADE")
+
+
+def _expected(connection: psycopg.Connection[Any], probe: Probe, definition: Definition) -> list[Row] | None:
+    """None when PostgreSQL reports an error."""
+    typed = [("x", f.type) for f in fields(definition.plan.root)]
+    try:
+        return fetch(connection, sql.SQL("({}) q").format(sql.SQL(probe.query)), typed)
+    except (psycopg.DataError, psycopg.errors.FeatureNotSupported):
+        return None
+
+
+def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: Definition) -> list[Row] | None:
+    root = definition.plan.root
+
+    def scanned(scan: Scan) -> list[Row]:
+        columns = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
+        return fetch(connection, sql.Identifier(scan.table.schema, scan.table.name), columns)
+
+    try:
+        if isinstance(root, Project) and isinstance(root.input, Scan):
+            read = [f.type.spark for f in root.input.fields]
+            return collect(frame(spark, scanned(root.input), read).select(*(emit(e) for e in root.exprs)))
+        return weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, scanned))))
+    except Exception:  # of many classes; that there is none is what the test is about
+        return None
+
+
+def _same(ours: list[Row], theirs: list[Row]) -> bool:
+    return sorted(str([exact(v) for v in row]) for row in ours) == sorted(
+        str([exact(v) for v in row]) for row in theirs
+    )
+
+
+def _together(spark: SparkSession, definitions: dict[Probe, Definition]) -> dict[Probe, list[Row]]:
+    """Those over the table of one row in few queries; where one of them raises, none of its query."""
+    found: dict[Probe, list[Row]] = {}
+    plain = [p for p, d in definitions.items() if isinstance(d.plan.root, Project) and p.source == "one_row"]
+    for start in range(0, len(plain), CHUNK):
+        chunk = plain[start : start + CHUNK]
+        exprs = [e for p in chunk if isinstance(root := definitions[p].plan.root, Project) for e in root.exprs]
+        try:
+            rows = collect(frame(spark, [(1,)], ["int"]).select(*(emit(e).alias(f"r{i}") for i, e in enumerate(exprs))))
+        except Exception:  # the caller tries them one by one
+            continue
+        found |= {probe: [(value,)] for probe, value in zip(chunk, rows[0], strict=True)}
+    return found
+
+
+@pytest.mark.timeout(280)
+def test_no_probe_is_silently_different(corpus: psycopg.Connection[Any], spark: SparkSession) -> None:
+    right, different = [], []
+    definitions: dict[Probe, Definition] = {}
+    for probe in _probes():
+        try:
+            definitions[probe] = define(corpus, probe.query, "probes")
+        except Refused as refused:
+            print(f"refused: {probe.line}: {refused.construct}")
+        except DefinitionError:
+            right.append(probe.line)
+    theirs = {probe: _expected(corpus, probe, definition) for probe, definition in definitions.items()}
+    known = _together(spark, {p: d for p, d in definitions.items() if theirs[p] is not None})
+    for probe, definition in definitions.items():
+        expected, ours = theirs[probe], known.get(probe) or _ours(corpus, spark, definition)
+        if (expected is None and ours is None) or (expected is not None and ours is not None and _same(ours, expected)):
+            right.append(probe.line)
+        elif ours is not None:
+            different.append(f"{probe.line}: Spark {ours}, PostgreSQL {expected}")
+        else:
+            print(f"raises: {probe.line}, PostgreSQL {expected}")
+    print(f"{len(right)} of {len(_probes())} probes are right")
+    if os.environ.get("PROBES") == "rewrite":
+        RIGHT.write_text("".join(f"{line}\n" for line in sorted(right)))
+    assert not different, "\n".join(different)
+    lost = set(RIGHT.read_text().splitlines()) - set(right)
+    assert not lost, "no longer right:\n" + "\n".join(sorted(lost))
