@@ -124,9 +124,6 @@ SELECT array_agg(score ORDER BY id) FROM customer;
 -- name: any_percentile
 SELECT percentile_disc(amount) WITHIN GROUP (ORDER BY customer_id) FROM orders GROUP BY amount;
 
--- name: count_distinct_json
-SELECT count(DISTINCT notes) FROM customer;
-
 -- name: rank_of_a_guess
 SELECT rank(3) WITHIN GROUP (ORDER BY quantity) FROM orders;
 
@@ -160,26 +157,11 @@ SELECT name::char(3) FROM customer;
 -- name: cast_to_domain
 SELECT amount::price AS p FROM orders;
 
--- name: array
-SELECT ARRAY[id] AS ids FROM customer;
-
--- name: any_array
-SELECT id FROM customer WHERE id = ANY ('{1,2}'::int[]);
-
--- name: row_comparison
-SELECT id FROM customer WHERE (id, name) < (1, 'a');
-
 -- name: row_is_null
 SELECT ROW(id, name) IS NULL AS n FROM customer;
 
 -- name: greatest
 SELECT greatest(wealth, 1) FROM customer;
-
--- name: jsonb_operator
-SELECT notes ->> 'a' AS a FROM customer;
-
--- name: jsonb_equality
-SELECT a.id FROM customer a JOIN customer b ON a.notes = b.notes;
 
 -- name: infinite_date
 SELECT id FROM customer WHERE born < 'infinity';
@@ -288,3 +270,6 @@ SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders
 
 -- name: left_join_lateral_outer_column
 SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT c.name AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
+
+-- name: count_distinct_json
+SELECT count(DISTINCT notes) FROM customer;

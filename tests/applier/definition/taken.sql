@@ -821,3 +821,18 @@ SELECT c.id, o.number, l.units FROM customer c, LATERAL (SELECT id AS number FRO
 -- name: lateral_with_exists
 SELECT c.id, o.number FROM customer c, LATERAL (SELECT o.id AS number FROM orders o WHERE o.customer_id = c.id
   AND EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id)) o;
+
+-- name: array
+SELECT ARRAY[id] AS ids FROM customer;
+
+-- name: any_array
+SELECT id FROM customer WHERE id = ANY ('{1,2}'::int[]);
+
+-- name: row_comparison
+SELECT id FROM customer WHERE (id, name) < (1, 'a');
+
+-- name: jsonb_operator
+SELECT notes ->> 'a' AS a FROM customer;
+
+-- name: jsonb_equality
+SELECT a.id FROM customer a JOIN customer b ON a.notes = b.notes;
