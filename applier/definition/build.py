@@ -33,6 +33,7 @@ from applier.definition.joins import (
 from applier.definition.lateral import Beside, Laterals
 from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
+from applier.definition.recursions import Recursions
 from applier.definition.refusal import Reason, Refused
 from applier.definition.rowsets import check_on_true, leans, leans_on, unfold, written
 from applier.definition.sources import Sources, check, inside_view, members
@@ -79,6 +80,7 @@ class _Builder:
         self._members = 0
         self._answering = Answering(catalog, self._rows, self.query)
         self._laterals = Laterals(catalog, self._rows)
+        self._recursions = Recursions(catalog, self._branch)
 
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
@@ -323,6 +325,8 @@ class _Builder:
                 holders = levels[: len(levels) - up]
                 if not holders or name not in holders[-1].members:
                     raise unknown("a name of no WITH")
+                if name in holders[-1].recursive:
+                    return self._recursions.member(number, name, reads, holders)
                 return self._subquery(number, holders[-1].members[name], reads, holders)
             case _:
                 raise unknown("a member of FROM that is neither a relation nor a subquery")

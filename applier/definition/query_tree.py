@@ -217,6 +217,8 @@ class Query:
     distinct: tuple[GroupItem, ...]
     members: dict[str, Query]
     """WITH: each query by its name."""
+    recursive: frozenset[str]
+    """The members of WITH that read themselves."""
     has_aggregates: bool
     union: SetOperation | None = None
     partners: tuple[Partners, ...] = ()

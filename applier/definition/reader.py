@@ -54,7 +54,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
     fields.harmless("groupingSets")
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
-    members = dict(_member(n, major) for n in fields.nodes("cteList"))
+    members = [_member(n, major) for n in fields.nodes("cteList")]
     items, where, partners = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
@@ -65,7 +65,8 @@ def _query(node: Node, major: int) -> query_tree.Query:
         groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
-        members=members,
+        members={name: member for name, member, _ in members},
+        recursive=frozenset(name for name, _, recursive in members if recursive),
         has_aggregates=fields.flag("hasAggs"),
         union=union,
         partners=partners,
@@ -119,14 +120,14 @@ def _branch(node: Node, major: int) -> int | query_tree.SetOperation:
     return item.entry
 
 
-def _member(node: Node, major: int) -> tuple[str, query_tree.Query]:
+def _member(node: Node, major: int) -> tuple[str, query_tree.Query, bool]:
     if node.kind != "COMMONTABLEEXPR":
         raise unknown(f"a {node.kind} node in WITH")
     fields = Fields(node, major)
-    fields.harmless("cterecursive")
-    member = fields.text("ctename") or "", _query(fields.node("ctequery"), major)
+    recursive = fields.flag("cterecursive")
+    name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major)
     fields.done()
-    return member
+    return name, query, recursive
 
 
 def _from(

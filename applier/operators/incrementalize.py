@@ -14,6 +14,7 @@ from applier.operators.inputs import Inputs, Side
 from applier.operators.matching import Changing
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
+from applier.operators.recursion import delta_recursion, given
 from applier.operators.repeat import apply_repeat
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
@@ -29,6 +30,7 @@ from applier.plan.nodes import (
     Node,
     OuterJoin,
     Project,
+    Recursion,
     Repeat,
     Scan,
     SemiJoin,
@@ -37,6 +39,8 @@ from applier.plan.nodes import (
     UnionAll,
     Values,
     Window,
+    Working,
+    scans,
 )
 
 
@@ -47,6 +51,16 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
             return snapshot_scan(node, side, inputs)
         case Values():
             return written_rows(node)
+        case Working():
+            if node.text is None:
+                raise AssertionError("the rows of a round outside its recursion")
+            return node.text
+        case Recursion():
+
+            def step(working: str) -> str:
+                return snapshot(given(node.step, node.number, working), side, inputs)
+
+            return inputs.fixpoint(node, snapshot(node.base, side, inputs), step)
         case Unfold():
             return apply_unfold(node, snapshot(node.input, side, inputs))
         case Filter() | Project() | Repeat():
@@ -74,8 +88,12 @@ def delta(node: Node, inputs: Inputs) -> str | None:
     match node:
         case Scan():
             return delta_scan(node, inputs)
-        case Values():
+        case Values() | Working():
             return None
+        case Recursion():
+            if all(inputs.delta(scan) is None for scan in scans(node)):
+                return None
+            return delta_recursion(node, *(snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER)))
         case Unfold():
             unfolded = delta(node.input, inputs)
             return None if unfolded is None else apply_unfold(node, unfolded)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
-from applier.plan.nodes import Scan
+from applier.plan.nodes import Recursion, Scan
 
 
 class Side(Enum):
@@ -27,3 +28,6 @@ class Inputs(Protocol):
 
     def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window."""
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        """The whole result of a recursion, whose step maps the rows of one round to those of the next."""

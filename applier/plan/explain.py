@@ -28,6 +28,7 @@ from applier.plan.nodes import (
     Node,
     OuterJoin,
     Project,
+    Recursion,
     Repeat,
     Scan,
     SemiJoin,
@@ -37,6 +38,7 @@ from applier.plan.nodes import (
     UnionAll,
     Values,
     Window,
+    Working,
     fields,
     inputs,
     row_key,
@@ -76,6 +78,8 @@ def summary(plan: StreamPlan) -> str:
 def computed_in_full(node: Node) -> str | None:
     """Why a change makes the node look at its whole input, with a code; None where it does not."""
     match node:
+        case Recursion():
+            return "any row may derive any other [recursion_recomputed]; every change derives all of them again"
         case TopK(keys=()):
             return (
                 "which rows are first shows only among all of them [whole_input]; what is above follows the difference"
@@ -103,6 +107,10 @@ def describe(node: Node) -> str:
     match node:
         case Scan():
             return f"Scan {node.table} reads {', '.join(node.columns) or 'no column'}"
+        case Working():
+            return f"Working rows of recursion {node.number}"
+        case Recursion():
+            return f"Recursion {node.number} {'of distinct rows' if node.distinct else 'of all rows'}"
         case Values():
             return f"Values {', '.join('(' + ', '.join(render(e) for e in row) + ')' for row in node.rows)}"
         case Unfold():
@@ -168,6 +176,10 @@ def delta_strategy(node: Node) -> str:
             return "change rows"
         case Values():
             return "none, it never changes"
+        case Working():
+            return "none, within its recursion"
+        case Recursion():
+            return "computed anew before and after [recursion_recomputed]"
         case Unfold():
             return "linear"
         case Filter() | Project() | UnionAll() | Repeat():

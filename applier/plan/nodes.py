@@ -180,8 +180,32 @@ class Unfold:
     outer: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Working:
+    """Inside a step: the rows of the round before, of the Recursion of that number. `text` while it is computed."""
+
+    number: int
+    fields: tuple[Field, ...]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion:
+    """The rows of `base`, those `step` makes of them, those it makes of these, and so on until there are no more.
+
+    With `distinct` every row counts once, and only rows not seen before go on.
+    """
+
+    number: int
+    base: Node
+    step: Node
+    distinct: bool
+
+
 Node = (
     Scan
+    | Working
+    | Recursion
     | Values
     | Unfold
     | Filter
@@ -208,8 +232,10 @@ class StreamPlan:
 def inputs(node: Node) -> tuple[Node, ...]:
     """The direct inputs, left to right."""
     match node:
-        case Scan() | Values():
+        case Scan() | Values() | Working():
             return ()
+        case Recursion():
+            return (node.base, node.step)
         case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat() | Unfold():
             return (node.input,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
@@ -235,8 +261,11 @@ def scans(node: Node) -> Iterator[Scan]:
 def fields(node: Node) -> tuple[Field, ...]:
     """The output columns."""
     match node:
-        case Scan() | Values():
+        case Scan() | Values() | Working():
             return node.fields
+        case Recursion():
+            pairs = zip(fields(node.base), fields(node.step), strict=True)
+            return tuple(Field(a.type, a.nullable or b.nullable) for a, b in pairs)
         case Unfold():
             return fields(node.input) + _unfolded(node)
         case Filter() | TopK() | Repeat():
@@ -276,6 +305,10 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return node.key
         case Values():
             return () if len(node.rows) == 1 else None
+        case Working():
+            return None
+        case Recursion():
+            return tuple(range(len(fields(node)))) if node.distinct else None
         case Unfold():
             return _unfolded_key(node)
         case Filter() | Window():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
 from applier.operators.inputs import Side
-from applier.plan.nodes import Scan
+from applier.plan.nodes import Recursion, Scan
 from applier.trace.columns import TraceColumn
+from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
 from applier.trace.trace import Parts, Trace, create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, select
@@ -107,13 +108,14 @@ class WindowInputs:
         self._traces = traces
         self._parts: dict[TableId, Parts] = {}
         self._views: dict[tuple[TableId, str], str] = {}
+        self._fixpoints: dict[str, str] = {}
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for view in self._views.values():
+        for view in (*self._views.values(), *self._fixpoints.values()):
             drop_view(self._spark, view)
 
     @property
@@ -162,6 +164,15 @@ class WindowInputs:
         if side is Side.AFTER and parts.delta.num_rows:
             views.append(self._view(scan.table, "delta", parts.delta))
         return " UNION ALL ".join(self._select(scan, view) for view in views)
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        """A recursion at one end of the window, computed once however often it is asked for."""
+        with self._lock:
+            # The texts name the views they read, so they are the same for the same end of the same window.
+            asked = f"{base} THEN {step('?')}"
+            if asked not in self._fixpoints:
+                self._fixpoints[asked] = fixpoint(self._spark, node, base, step)
+            return f"SELECT * FROM {self._fixpoints[asked]}"
 
     def _trace(self, table: TableId) -> Trace:
         trace = self._traces.get(table)

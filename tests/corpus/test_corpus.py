@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -21,7 +21,8 @@ from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
-from applier.plan.nodes import Scan, fields
+from applier.plan.nodes import Recursion, Scan, fields
+from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
@@ -83,6 +84,9 @@ class Ends:
 
     def snapshot(self, scan: Scan, side: Side) -> str:
         return f"SELECT * FROM {self._sides[scan, side]}"
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
 
 def _definitions(connection: psycopg.Connection[Any]) -> dict[str, Definition]:

@@ -16,9 +16,6 @@ SELECT DISTINCT notes FROM customer;
 WITH w0 AS (SELECT x.id FROM customer x, customer y), w1 AS (SELECT x.id FROM w0 x, w0 y), w2 AS (SELECT x.id FROM w1 x, w1 y), w3 AS (SELECT x.id FROM w2 x, w2 y), w4 AS (SELECT x.id FROM w3 x, w3 y), w5 AS (SELECT x.id FROM w4 x, w4 y), w6 AS (SELECT x.id FROM w5 x, w5 y), w7 AS (SELECT x.id FROM w6 x, w6 y)
 SELECT id FROM w7;
 
--- name: recursive
-WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r;
-
 -- name: row_number_undecided
 SELECT id, row_number() OVER (ORDER BY name) FROM customer;
 
@@ -273,3 +270,15 @@ SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT c.name AS n FROM orde
 
 -- name: count_distinct_json
 SELECT count(DISTINCT notes) FROM customer;
+
+-- name: recursive_of_three
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL (SELECT n + 1 FROM r WHERE n < 5 UNION ALL SELECT 7 WHERE false)) SELECT n FROM r;
+
+-- name: recursive_growing
+WITH RECURSIVE r(n) AS (SELECT 1.5 UNION ALL SELECT n * 1.5 FROM r WHERE n < 5) SELECT n FROM r;
+
+-- name: recursive_search
+WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WHERE n < 3) SEARCH DEPTH FIRST BY n SET o SELECT n FROM r;
+
+-- name: recursive_jsonb
+WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;

@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.operators.inputs import Side
-from applier.plan.nodes import Scan
+from applier.plan.nodes import Recursion, Scan
+from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import Row, collect, frame
@@ -32,6 +33,9 @@ class LoadedInputs:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
         return f"SELECT * FROM {self._views[scan]}"
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
 
 def weighted(result: DataFrame) -> list[Row]:

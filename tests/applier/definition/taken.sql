@@ -836,3 +836,23 @@ SELECT notes ->> 'a' AS a FROM customer;
 
 -- name: jsonb_equality
 SELECT a.id FROM customer a JOIN customer b ON a.notes = b.notes;
+
+-- name: recursive
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n, n * n AS square FROM r;
+
+-- name: recursive_reachable
+WITH RECURSIVE reached(a, b) AS (SELECT customer_id, quantity::int FROM orders
+  UNION SELECT r.a, o.quantity::int FROM reached r JOIN orders o ON o.customer_id = r.b) SELECT a, b FROM reached;
+
+-- name: recursive_levels
+WITH RECURSIVE t AS (SELECT id, name, 1 AS lvl, name AS path FROM customer WHERE id = 0
+  UNION ALL SELECT c.id, c.name, t.lvl + 1, t.path || '/' || c.name FROM customer c JOIN t ON c.id = t.id + 1)
+SELECT lvl, path, o.amount FROM t LEFT JOIN orders o ON o.customer_id = t.id;
+
+-- name: recursive_anti
+WITH RECURSIVE r AS (SELECT id FROM customer WHERE vip
+  UNION SELECT o.quantity::int FROM r JOIN orders o ON o.customer_id = r.id WHERE NOT EXISTS (SELECT 1 FROM log l WHERE l.customer_id = o.quantity))
+SELECT count(*) AS n FROM r;
+
+-- name: recursive_twice
+WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 2 FROM r WHERE n < 6) SELECT a.n, b.n AS m FROM r a JOIN r b ON a.n < b.n;

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -26,7 +26,8 @@ from applier.expressions.aggregates import AGGREGATES, ONLY_ROW
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
-from applier.plan.nodes import Scan, fields
+from applier.plan.nodes import Recursion, Scan, fields
+from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import collect, exact, fetch, frame
@@ -120,6 +121,9 @@ class _NoisyInputs:
         below = frame(self._spark, rows, [t.spark for _, t in read])
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
         return f"SELECT * FROM {create_view(twice.unionAll(once))}"
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
 
 def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from applier.plan.nodes import (
     Node,
     OuterJoin,
     Project,
+    Recursion,
     Repeat,
     Scan,
     SemiJoin,
@@ -36,6 +37,7 @@ from applier.plan.nodes import (
     UnionAll,
     Values,
     Window,
+    Working,
     fields,
 )
 from applier.plan.order import SortKey
@@ -208,6 +210,10 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
     match node:
         case Scan():
             return Counter(tables[node.table.name])
+        case Working():
+            return Counter(tables[f"working {node.number}"])
+        case Recursion():
+            return _recursion(node, tables)
         case Values():
             return Counter(tuple(value(e, ()) for e in row) for row in node.rows)
         case Unfold():
@@ -239,6 +245,17 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return out
         case _:
             assert_never(node)
+
+
+def _recursion(node: Recursion, tables: dict[str, Bag]) -> Bag:
+    working = evaluate(node.base, tables)
+    working = Counter(set(working)) if node.distinct else working
+    found = Counter(working)
+    while working:
+        produced = evaluate(node.step, tables | {f"working {node.number}": working})
+        working = Counter(set(produced) - set(found)) if node.distinct else produced
+        found += working
+    return found
 
 
 def _unfold(node: Unfold, bag: Bag) -> Bag:

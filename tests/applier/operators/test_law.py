@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,7 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.operators import aggregate, incrementalize, inner_join, matching, project, union_all
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
-from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, Repeat, Scan, SemiJoin, UnionAll
+from applier.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Recursion,
+    Repeat,
+    Scan,
+    SemiJoin,
+    UnionAll,
+)
+from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
@@ -52,6 +66,9 @@ class BagInputs:
     def snapshot(self, scan: Scan, side: Side) -> str:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
         return self._view(list(bag.items()))
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
 
     def _view(self, weights: list[tuple[Row, int]]) -> str:
         arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
