@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import assert_never
 
+from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.decoder import decode
@@ -202,6 +203,8 @@ class Relay:
                 assert_never(message)
 
     def _begin(self, begin: Begin) -> None:
+        if self._frontier.open_commit is not None:
+            raise MalformedMessage("a transaction begins inside another", offset=0)
         if self._history is not None:
             self._history.begin(begin)
         self._pass(begin.commit_lsn)
@@ -211,7 +214,7 @@ class Relay:
             self._batch.oldest_us = self._batch.oldest_us or begin.commit_ts_us
             self._ports.metrics.unpublished = self._batch.commits + 1, self._batch.oldest_us
         else:
-            self._rows.end()
+            self._rows.drop()
             self._ports.metrics.deduplicated.inc()
 
     def _pass(self, position: Lsn) -> None:
@@ -222,6 +225,8 @@ class Relay:
             self._capture(export)
 
     def _commit(self, commit: Commit) -> None:
+        if commit.commit_lsn != self._frontier.open_commit or commit.end_lsn <= commit.commit_lsn:
+            raise MalformedMessage(f"commit at {commit.commit_lsn} is not the one that began", offset=2)
         self._frontier.commit(commit.end_lsn)
         if self._rows.transaction is not None:
             self._last_begin = self._rows.transaction.begin

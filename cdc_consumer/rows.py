@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cdc_consumer.change_rows.generate import ODD
 from cdc_consumer.change_rows.split import Transaction
+from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, RowMessage
@@ -44,6 +45,7 @@ class Rows:
         self._part = part
         self._done = 0
         """Ordinals below it are written already: the transaction was cut there."""
+        self._dropping = False
         self.transaction: Transaction | None = None
         """None also inside a transaction whose rows are on the topics already."""
 
@@ -54,10 +56,16 @@ class Rows:
         self._done = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
         self._ledger.begin()
 
+    def drop(self) -> None:
+        """The rows of the transaction that begins are on the topics already."""
+        self.end()
+        self._dropping = True
+
     def end(self) -> None:
         """No rows until the next begin."""
         self.forget()
         self.transaction = None
+        self._dropping = False
 
     def forget(self) -> None:
         """Relations may have changed."""
@@ -68,6 +76,7 @@ class Rows:
         """A frame with a row message; False when its message must be decoded and given to `split`."""
         transaction = self.transaction
         if transaction is None:
+            self._check_dropping()
             return True
         lane = self._lanes.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
         if lane is None:
@@ -94,6 +103,7 @@ class Rows:
         """A decoded row message."""
         transaction = self.transaction
         if transaction is None:
+            self._check_dropping()
             return
         route = self._find(message.relid, transaction)
         if route is None or transaction.ordinal < self._done:
@@ -105,6 +115,7 @@ class Rows:
     def truncate(self, relid: int) -> None:
         """TRUNCATE of one relation."""
         if self.transaction is None:
+            self._check_dropping()
             return
         route, row = self._find(relid, self.transaction), self.transaction.truncate()
         if route is not None and row.stamp.seq >= self._done:
@@ -121,6 +132,10 @@ class Rows:
         self._count()
         written, self._written = self._written, 0
         return written
+
+    def _check_dropping(self) -> None:
+        if not self._dropping:
+            raise MalformedMessage("a change outside of a transaction", offset=0)
 
     def _open(self, relid: bytes, transaction: Transaction) -> Lane | None:
         if transaction.ordinal < self._done:

@@ -1,4 +1,9 @@
-"""Topic names. Injective: two relations never share a topic, whatever characters their names hold."""
+"""Topic names. Injective: two relations never share a topic, whatever characters their names hold.
+
+Kafka takes `.` and `_` for the same character where it names metrics, and refuses a topic that differs from another
+only by them. So the schema's part has no underscore (it becomes -5f) and the table's part keeps its own: what stands
+before the first separator behind the prefix is the schema, whichever way it is read.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ TOPIC_NAME_MAX = 249
 
 _SAFE = re.compile(r"[A-Za-z0-9_]")
 _ESCAPED = re.compile(r"-([0-9a-f]{2})")
+_UNDERSCORE = f"-{ord('_'):02x}"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(?:[.][A-Za-z0-9_]+)*")
 
 
@@ -37,7 +43,8 @@ def _unescape(part: str) -> str:
 
 def table_topic(prefix: str, table: TableId) -> str:
     """`trickle.public.orders`; characters Kafka refuses become -xx, the hexadecimal of their UTF-8 bytes."""
-    topic = f"{prefix}.{escape_name(table.schema)}.{escape_name(table.name)}"
+    schema = escape_name(table.schema).replace("_", _UNDERSCORE)
+    topic = f"{prefix}.{schema}.{escape_name(table.name)}"
     if len(topic) > TOPIC_NAME_MAX:
         raise SettingsError(
             f"the topic name of {table} would be {len(topic)} characters long",

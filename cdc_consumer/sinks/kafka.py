@@ -6,9 +6,11 @@ calling `idle`, which keeps the replication connection alive while a broker is s
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -39,9 +41,6 @@ TRANSACTION_TIMEOUT_MS = 900_000
 STEP_S = 0.01
 """How long one wait may last before `idle` is called again: the server's data are taken in meanwhile."""
 
-
-INIT_STEP_S = 1.0
-"""The same before there is a stream."""
 
 REPORTED_BYTES = 100_000
 """Rows of this size are reported on one by one: the broker may refuse them for it, and that must be said."""
@@ -121,7 +120,7 @@ class Publisher:
                 "enable.idempotence": True,
             }
         )
-        self._repeat(self._producer.init_transactions, "taking over the slot's transactions", INIT_STEP_S)
+        self._complete(self._producer.init_transactions, "taking over the slot's transactions")
 
     @property
     def transaction_limit_s(self) -> float | None:
@@ -189,7 +188,7 @@ class Publisher:
             records.append(replace(progress(self._ends), control_end=self._control_end))
         for record in records:
             self._produce(self._progress_topic, record.encode(), record.key, 0)
-        self._repeat(self._producer.commit_transaction, "committing a transaction")
+        self._complete(self._producer.commit_transaction, "committing a transaction")
         self._open = False
         if progress is not None:
             self._offsets = {}
@@ -199,7 +198,7 @@ class Publisher:
         self._begin()
         for key in keys:
             self._produce(self._progress_topic, None, key, 0)
-        self._repeat(self._producer.commit_transaction, "erasing progress")
+        self._complete(self._producer.commit_transaction, "erasing progress")
         self._open, self._offsets = False, {}
 
     def abort(self) -> None:
@@ -295,20 +294,24 @@ class Publisher:
             for partition in [p for p, end in ends.items() if end < 0]:
                 ends[partition] = self._topics.end_offset(topic, partition)
 
-    def _repeat(self, call: Callable[[float], None], doing: str, step_s: float = STEP_S) -> None:
-        resumed = False
+    def _complete(self, call: Callable[[], None], doing: str) -> None:
+        """Make a transactional call and wait for its end, in touch with the rest of the process meanwhile.
+
+        The call itself has no limit and runs in a thread of its own. One that is cut short and repeated would have to
+        be told apart from its own late answer, which librdkafka does not do for certain on a busy machine.
+        """
         while True:
+            outcome: Future[None] = Future()
+            threading.Thread(target=_run, args=(call, outcome), name="transaction", daemon=True).start()
             try:
-                call(step_s)
+                while not _ended(outcome, STEP_S):
+                    self._idle()
+                outcome.result()
             except KafkaException as exception:
                 error = kafka_error(exception)
-                # A call that is resumed may find librdkafka between two states: what it began then goes on by itself.
-                between_states = resumed and error.code() == KafkaError._STATE
-                if not (may_try_again(error) or between_states):
+                if not may_try_again(error):
                     raise self._diagnose(error, doing) from exception
-                resumed = error.code() == KafkaError._TIMED_OUT
-                if error.code() != KafkaError._TIMED_OUT:
-                    time.sleep(STEP_S)
+                time.sleep(STEP_S)
                 self._idle()
             else:
                 return
@@ -323,3 +326,20 @@ class Publisher:
 def _later(old: Offsets, new: Offsets) -> Offsets:
     """Both maps as one; a partition in both stands at the new offset."""
     return {topic: old.get(topic, {}) | new.get(topic, {}) for topic in old.keys() | new.keys()}
+
+
+def _run(call: Callable[[], None], outcome: Future[None]) -> None:
+    try:
+        call()
+    except BaseException as error:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(None)
+
+
+def _ended(outcome: Future[None], timeout_s: float) -> bool:
+    try:
+        outcome.exception(timeout_s)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""Real frames of a server, damaged: a typed error and nothing published, or exactly the rows the reference reads."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.split import TableReader
+from cdc_consumer.errors import MalformedMessage
+from cdc_consumer.ledger import SchemaLedger
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.pgoutput.messages import Begin, Relation
+from cdc_consumer.pgoutput.relations import RelationFacts, Relations
+from cdc_consumer.relay import Ports, Relay
+from cdc_consumer.resume import StartingPoint
+from cdc_consumer.ring.receiver import Receiver
+from cdc_consumer.routes import Routes
+from cdc_consumer.rows import Rows
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.load import Loader
+from cdc_consumer.wal.catalog import relation_facts
+from cdc_consumer.wal.feedback import Feedback
+from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
+from shared_schema.avro import codec
+from shared_schema.change_row import ChangeRow
+from shared_schema.control import LogMessage, SchemaChange
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.settings import load
+from shared_schema.table_schema import TableId, TableSchema
+from tests.cdc_consumer.harness import Connection
+from tests.cdc_consumer.history import SCHEMA, run_transaction
+
+DAMAGES = int(os.environ.get("DAMAGES", "1500"))
+
+Written = list[tuple[bytes | None, bytes]]
+
+
+class ListOutlet:
+    def __init__(self, schema: TableSchema, to: Written) -> None:
+        self._codec = codec(schema)
+        self._to = to
+
+    def write(self, key: bytes | None, value: bytes) -> None:
+        self._to.append((key, value))
+
+    def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
+        return TransactionEncoder(reader, self._codec.header, begin)
+
+    def append(self, row: ChangeRow) -> None:
+        self.write(None if row.values is None else self._codec.encode_key(row.values), self._codec.encode(row))
+
+
+@dataclass
+class Doubles:
+    """Everything around the relay, in memory; what is published moves from `open` to `published`."""
+
+    open: Written = field(default_factory=list)
+    published: Written = field(default_factory=list)
+    export = None
+    settled = True
+
+    def outlet(self, schema: TableSchema) -> ListOutlet:
+        return ListOutlet(schema, self.open)
+
+    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
+        self.published += self.open
+        self.open.clear()
+
+    def control(self, record: LogMessage | SchemaChange) -> None:
+        self.open.append((None, repr(record).encode()))
+
+    def since(self, relid: int, table: TableId) -> Lsn:
+        return Lsn(0)
+
+    def request(self) -> None: ...
+    def send(self) -> None: ...
+
+
+class Stream:
+    """A relay fed by hand."""
+
+    def __init__(self, facts: Callable[[Relation], RelationFacts], settings: ConsumerSettings, start: Lsn) -> None:
+        self.doubles = doubles = Doubles()
+        self.frontier = Frontier(start)
+        routes = Routes(Relations(facts), cast(Captures, doubles), cast(Any, doubles))
+        ports = Ports(
+            cast(Receiver, None), cast(Feedback, doubles), cast(Any, doubles), routes, cast(Captures, doubles),
+            cast(Loader, None), SchemaLedger({}, lambda _: None), Metrics(),
+        )  # fmt: skip
+        point = StartingPoint(ServerIdentity("1", 1, start), start, start, start)
+        self._relay = Relay(settings, point, self.frontier, ports, None, anew=False)
+
+    def outcome(self, frames: list[bytes]) -> Written | type[TrickleError]:
+        """What is published of the frames, or the error; whatever else is raised fails the test."""
+        try:
+            self._relay._decode(frames)
+        except TrickleError as error:
+            return type(error)
+        return [*self.doubles.published, *self.doubles.open]
+
+
+@pytest.fixture
+def frames(db: Connection, database: str, topic_prefix: str) -> list[bytes]:
+    """What a server sends for some random transactions."""
+    pick = random.Random(11)
+    db.execute(SCHEMA.encode())
+    db.execute("CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE other (d date, m mood, b bytea, t timestamptz, f float8)")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE other")
+    with ReplicationSession(database) as session:
+        at, _ = session.create_slot(topic_prefix, temporary=True, export=False)
+        for _ in range(25):
+            run_transaction(db, pick)
+        db.execute(
+            "INSERT INTO other VALUES ('2000-01-31', 'ok', '\\x00ff', now(), 0.1), (NULL, NULL, NULL, NULL, NULL)"
+        )
+        db.execute("SELECT pg_logical_emit_message(true, 'pg_trickle', 'x')")
+        session.start(topic_prefix, at, ("pg_trickle",))
+        received: list[bytes] = []
+        while more := session.receive(10_000, 1.0):
+            received += more
+    return received
+
+
+@pytest.fixture
+def facts(db: Connection) -> Callable[[Relation], RelationFacts]:
+    known: dict[tuple[Any, ...], RelationFacts] = {}
+
+    def lookup(relation: Relation) -> RelationFacts:
+        types = [(c.type_oid, c.typmod) for c in relation.columns]
+        place = (relation.relid, *types)
+        if place not in known:
+            known[place] = relation_facts(db, relation.relid, [(o, max(m, -1)) for o, m in types if o < 2**31])
+        return known[place]
+
+    return lookup
+
+
+def damage(frame: bytes, pick: random.Random) -> bytes:
+    """One way to break a frame: cut, flip a bit, put a byte in, take one out, or other bytes altogether."""
+    data, at = bytearray(frame), pick.randrange(len(frame))
+    match pick.randrange(5):
+        case 0:
+            del data[at:]
+        case 1:
+            data[at] ^= 1 << pick.randrange(8)
+        case 2:
+            data.insert(at, pick.randrange(256))
+        case 3:
+            del data[at]
+        case _:
+            data = data[: min(25, at)] + pick.randbytes(pick.randrange(60))
+    return bytes(data)
+
+
+def test_damaged_frames(
+    frames: list[bytes],
+    facts: Callable[[Relation], RelationFacts],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    settings, pick = load(ConsumerSettings), random.Random(int(os.environ.get("DAMAGE_SEED", "7")))
+    start = Lsn(0)
+    whole = Stream(facts, settings, start).outcome(frames)
+    assert isinstance(whole, list) and len(whole) > 100
+    errors = same = 0
+    # A short piece around the damage is enough, with everything the stream said about relations before.
+    described = [f for f in frames if kind(f) in b"RY"]
+    begins = [i for i, f in enumerate(frames) if kind(f) == b"B"]
+    for _ in range(DAMAGES):
+        first = pick.randrange(len(begins))
+        piece = frames[begins[first] : begins[min(first + 2, len(begins) - 1)]] or frames[begins[first] :]
+        at = pick.randrange(len(piece))
+        damaged = [*described, *piece[:at], damage(piece[at], pick), *piece[at + 1 :]]
+        fast = Stream(facts, settings, start)
+        outcome = fast.outcome(damaged)
+        with monkeypatch.context() as patch:
+            patch.setattr(Rows, "take", lambda self, frame: False)
+            assert Stream(facts, settings, start).outcome(damaged) == outcome
+        if isinstance(outcome, type):
+            errors += 1
+            # Whatever was published before the damage was whole; nothing after it counts.
+            assert fast.frontier.open_commit is not None or fast.frontier.published <= fast.frontier.received
+        else:
+            same += 1
+    assert errors > DAMAGES / 4 and same > 0
+
+
+def test_a_frame_cut_short_is_never_taken(
+    frames: list[bytes], facts: Callable[[Relation], RelationFacts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    settings, pick = load(ConsumerSettings), random.Random(3)
+    for _ in range(200):
+        at = pick.randrange(len(frames))
+        cut = frames[at][: pick.randrange(len(frames[at]))]
+        assert isinstance(Stream(facts, settings, Lsn(0)).outcome([*frames[:at], cut]), type)
+
+
+def kind(frame: bytes) -> bytes:
+    return frame[25:26] if frame[:1] == b"w" else b"k"
+
+
+def test_messages_in_an_order_no_server_sends(
+    frames: list[bytes], facts: Callable[[Relation], RelationFacts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    described = [f for f in frames if kind(f) in b"RY"]
+    begin = next(f for f in frames if kind(f) == b"B")
+    row = next(f for f in frames if kind(f) in b"IUD")
+    commit = next(f for f in frames if kind(f) == b"C")
+    truncate = next(f for f in frames if kind(f) == b"T")
+    other = commit[:27] + struct.pack(">Q", 1) + commit[35:]
+    for wrong in (
+        [row],
+        [truncate],
+        [begin, row, begin],
+        [begin, row, commit, commit],
+        [begin, row, commit, row],
+        [begin, row, other],
+        [commit],
+    ):
+        stream = Stream(facts, load(ConsumerSettings), Lsn(0))
+        assert stream.outcome([*described, *wrong]) is MalformedMessage
+    assert isinstance(Stream(facts, load(ConsumerSettings), Lsn(0)).outcome([*described, begin, row, commit]), list)
