@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
+from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 from applier import metrics
@@ -61,7 +62,7 @@ class Maintenance:
     def _try_checkpoint(self, stopping: threading.Event) -> None:
         try:
             self.checkpoint()
-        except (Infrastructure, psycopg.OperationalError, PySparkException) as error:
+        except (Infrastructure, psycopg.OperationalError, PySparkException, DeltaError, OSError) as error:
             # Nothing refers to what was written: the manifest comes last.
             log.exception("checkpoint failed, it will be tried again", extra={"error": str(error)[:300]})
             stopping.wait(CHECKPOINT_RETRY_S)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from applier.trace.columns import TraceColumn
-from applier.trace.trace import Base, Trace
+from applier.trace.rows import LSN, SEQ
+from applier.trace.trace import EMPTY_BASE, Base, Trace
 from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Offsets
@@ -23,6 +27,9 @@ from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
 
 log = logging.getLogger(__name__)
+
+MAX_SEGMENTS = 4
+"""Each one is a task of every query that reads the relation."""
 
 COMPACT_AT = 0.25
 """Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
@@ -73,25 +80,18 @@ class TraceStore:
         trace.captured_at = Lsn.parse(entry["captured_at"])
         trace.relid, trace.membership = entry["relid"], entry["membership"]
         version = entry["version"]
-        frame = None
         if version is not None:
-            path = self._path(trace)
-            if self._latest_version(path) != version:
-                self._spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}").collect()
-                version = self._latest_version(path)
-            frame = self._read(path, version)
-        trace.rebase(Base(frontier, frame, version, entry["rows"]))
+            stored = DeltaTable(self._path(trace))
+            if stored.version() != version:
+                stored.restore(version)
+            frame = self._read(trace, stored.version())
+            trace.rebase(Base(frontier, (frame,), stored.version(), entry["rows"], entry["withdrawn"]))
+        else:
+            trace.rebase(replace(EMPTY_BASE, frontier=frontier))
         return trace
 
-    def _latest_version(self, path: str) -> int:
-        history = self._spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").select("version").collect()
-        return int(history[0][0])
-
-    def _read(self, path: str, version: int) -> DataFrame:
-        frame = self._spark.read.format("delta").option("versionAsOf", version).load(path)
-        frame = frame.coalesce(1).persist(StorageLevel.MEMORY_AND_DISK)
-        frame.count()
-        return frame
+    def _read(self, trace: Trace, version: int) -> DataFrame:
+        return _in_memory(self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace)))
 
     def append(self, trace: Trace, frontier: Lsn) -> Base:
         """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
@@ -99,31 +99,31 @@ class TraceStore:
         rows = trace.overlay(Window(base.frontier, frontier))
         if not rows.num_rows:
             return replace(base, frontier=frontier)
-        path = self._path(trace)
         added = trace.frame(rows)
-        if base.frame is not None and self._withdrawn(base.frame, added) > COMPACT_AT:
-            names = [name for name in added.columns if name != WEIGHT]
-            whole = base.frame.unionByName(added, allowMissingColumns=True)
-            netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-            writer = netted.coalesce(1).write.mode("overwrite").option("overwriteSchema", True)
-        elif base.frame is not None:
-            writer = added.coalesce(1).write.mode("append").option("mergeSchema", True)
-        else:
-            writer = added.coalesce(1).write.mode("overwrite").option("overwriteSchema", True)
-        writer.format("delta").save(path)
-        version = self._latest_version(path)
-        frame = self._read(path, version)
-        return Base(frontier, frame, version, frame.count())
-
-    @staticmethod
-    def _withdrawn(base: DataFrame, added: DataFrame) -> float:
-        counts = (
-            base.select(WEIGHT)
-            .unionAll(added.select(WEIGHT))
-            .agg(F.count(F.lit(1)), F.coalesce(F.sum(F.when(F.col(WEIGHT) < 0, 1)), F.lit(0)))
+        total = base.rows + rows.num_rows
+        withdrawn = base.withdrawn + pc.sum(pc.less(rows[WEIGHT], 0)).as_py()
+        if base.segments and withdrawn > COMPACT_AT * total:
+            return self._compacted(trace, replace(base, frontier=frontier, segments=(*base.segments, added)))
+        # By delta-rs: the rows are on the driver, and a Spark job would cost ten times as much.
+        write_deltalake(
+            self._path(trace),
+            rows.drop_columns([LSN, SEQ]),
+            mode="append" if base.segments else "overwrite",
+            schema_mode="merge" if base.segments else "overwrite",
         )
-        total, negative = counts.collect()[0]
-        return float(negative) / max(1, int(total))
+        version = DeltaTable(self._path(trace)).version()
+        return Base(frontier, _merged((*base.segments, _in_memory(added))), version, total, withdrawn)
+
+    def _compacted(self, trace: Trace, base: Base) -> Base:
+        """The base with the same sum, each row once, as the Delta table's next version."""
+        whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), base.segments)
+        names = [name for name in whole.columns if name != WEIGHT]
+        netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+        writer = netted.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", True)
+        writer.save(self._path(trace))
+        version = DeltaTable(self._path(trace)).version()
+        frame = self._read(trace, version)
+        return Base(base.frontier, (frame,), version, frame.count(), 0)
 
     @staticmethod
     def entry(trace: Trace, base: Base) -> dict[str, Any]:
@@ -136,4 +136,19 @@ class TraceStore:
             "membership": trace.membership,
             "version": base.version,
             "rows": base.rows,
+            "withdrawn": base.withdrawn,
         }
+
+
+def _in_memory(frame: DataFrame) -> DataFrame:
+    held = frame.coalesce(1).persist(StorageLevel.MEMORY_AND_DISK)
+    held.count()
+    return held
+
+
+def _merged(segments: tuple[DataFrame, ...]) -> tuple[DataFrame, ...]:
+    """At most MAX_SEGMENTS; the first, which is the largest by far, is left alone."""
+    if len(segments) <= MAX_SEGMENTS:
+        return segments
+    rest = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), segments[1:])
+    return segments[0], _in_memory(rest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import count
 
 import pyarrow as pa
@@ -29,20 +30,22 @@ _view_numbers = count()
 
 @dataclass(frozen=True)
 class Base:
-    """The relation's Z-set at `frontier`; `frame` is None while it is empty.
+    """The relation's Z-set at `frontier`: the sum of its segments, all in memory, all in one version of a Delta table.
 
-    It may have fewer columns than the trace: those of its rows are NULL, and not known there.
+    A segment may have fewer columns than the trace: those of its rows are NULL, and not known there.
     """
 
     frontier: Lsn
-    frame: DataFrame | None
+    segments: tuple[DataFrame, ...]
     version: int | None
     rows: int
+    withdrawn: int
+    """How many of the rows have a negative weight."""
     view: str | None = None
-    """The frame with all columns of the trace, under a name; given by the trace."""
+    """The sum with all columns of the trace, under a name; given by the trace. None while it is empty."""
 
 
-EMPTY_BASE = Base(ORIGIN, None, None, 0)
+EMPTY_BASE = Base(ORIGIN, (), None, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -197,17 +200,25 @@ class Trace:
             later = [c.filter(pc.greater_equal(c[LSN], base.frontier.value)) for c in self._overlay]
             self._overlay = [c for c in later if c.num_rows]
             retired, self._retired = self._retired, previous
-        if retired is not None and retired.frame is not None:
+        if retired is not None:
             drop_view(self._spark, retired.view)
-            if retired.frame is not base.frame and retired.frame is not previous.frame:
-                retired.frame.unpersist()
+            in_use = {id(segment) for segment in (*base.segments, *previous.segments)}
+            for segment in retired.segments:
+                if id(segment) not in in_use:
+                    segment.unpersist()
 
     def _with_view(self, base: Base) -> Base:
-        if base.frame is None:
+        if not base.segments:
             return base
-        missing = [(column_name(i), c) for i, c in enumerate(self.columns) if column_name(i) not in base.frame.columns]
-        padded = base.frame.selectExpr("*", *(f"CAST(NULL AS {c.type.spark_ddl}) AS {name}" for name, c in missing))
-        return replace(base, view=create_view(padded))
+        names = [*column_names(len(self.columns)), WEIGHT]
+        types = [*(column.type.spark_ddl for column in self.columns), "bigint"]
+        padded = [
+            segment.selectExpr(
+                *(n if n in segment.columns else f"CAST(NULL AS {t}) AS {n}" for n, t in zip(names, types, strict=True))
+            )
+            for segment in base.segments
+        ]
+        return replace(base, view=create_view(reduce(DataFrame.unionAll, padded)))
 
     def _widened(self, chunk: pa.Table) -> pa.Table:
         schema = trace_schema(self.columns)
