@@ -68,9 +68,11 @@ class Maintenance:
             stopping.wait(CHECKPOINT_RETRY_S)
 
     def flush_delta(self) -> None:
-        """MERGE what is queued."""
-        if self.engine.delta_sink:
-            self.engine.delta_sink.flush()
+        """MERGE what is queued; a stream table whose Delta table somebody wrote to is suspended."""
+        for table, error in self.engine.delta_sink.flush() if self.engine.delta_sink else []:
+            log.error("stream table suspended", extra={"table": str(table), "error": error.problem})
+            self.registry.suspend(table.id, error)
+            metrics.SUSPENSIONS.inc()
 
     def checkpoint(self) -> None:
         """Write the traces as of a frontier that no sink will ever look behind, then the manifest, then use them."""

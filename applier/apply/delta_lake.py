@@ -3,7 +3,7 @@
 Written with delta-rs: the rows are on the driver anyway, and a MERGE of a few rows costs it a tenth of a Spark job.
 The frontier lies in the commit itself: as the transaction version and, for people and for time travel, in the commit's
 metadata as `pgtrickle_lsn`. A MERGE says how many rows it removed and added; another number than expected means that
-somebody else wrote to the Delta table, and is logged and counted.
+somebody else wrote to the Delta table: that stream table is taken out of service.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from applier import metrics
 from applier.apply.net_delta import Row, identity, net_rows, row_tuples
+from applier.errors import TargetDiverged
 from applier.stream_table import StreamTable, TableDelta
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -70,8 +71,9 @@ class DeltaSink:
         with self._lock:
             self._pending.pop(table_id, None)
 
-    def flush(self) -> None:
-        """Write everything queued, one commit per stream table."""
+    def flush(self) -> list[tuple[StreamTable, TargetDiverged]]:
+        """Write everything queued, one commit per stream table; return those whose Delta table is not what it was."""
+        diverged: list[tuple[StreamTable, TargetDiverged]] = []
         with self._lock:
             queued = {k: list(v) for k, v in self._pending.items() if v}
         for table_id, deltas in queued.items():
@@ -83,8 +85,12 @@ class DeltaSink:
                 log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
                 metrics.DELTA_FAILURES.inc()
                 continue
+            except TargetDiverged as error:
+                metrics.DELTA_DIVERGED.inc()
+                diverged.append((table, error))
             with self._lock:
                 del self._pending[table_id][: len(deltas)]
+        return diverged
 
     def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
         window = Window(deltas[0].window.old, deltas[-1].window.new)
@@ -114,6 +120,8 @@ class DeltaSink:
         held = Counter[Row]() if table.key is not None else _held(target, rows, width)
         leaving = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
         arriving = rows if table.key is not None else _with_final_counts(rows, held)
+        if table.key is None and pc.min(arriving[WEIGHT]).as_py() < 0:
+            raise _diverged(table)
         acts = pa.concat_tables([_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(_copies(arriving, width), "I")])
         removed = leaving.num_rows if table.key is not None else sum(held.values())
         added = acts.num_rows - leaving.num_rows
@@ -135,11 +143,14 @@ class DeltaSink:
             .execute()
         )
         if (outcome["num_target_rows_deleted"], outcome["num_target_rows_inserted"]) != (removed, added):
-            log.error(
-                "delta table held other rows than it should",
-                extra={"table": str(table), "expected": (removed, added), "outcome": outcome},
-            )
-            metrics.DELTA_DIVERGED.inc()
+            raise _diverged(table)
+
+
+def _diverged(table: StreamTable) -> TargetDiverged:
+    return TargetDiverged(
+        f"the Delta table of {table} held other rows than it should: somebody else wrote to it",
+        hint="drop and create the stream table; it writes the Delta table anew",
+    )
 
 
 def _application(table: StreamTable) -> str:

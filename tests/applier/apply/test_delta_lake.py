@@ -119,3 +119,16 @@ def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) 
     sink.add(successor, delta(Counter(), Counter({(7, None): 1}), Window(ORIGIN, Lsn(20))))
     sink.flush()
     assert stored(tmp_path) == Counter({(7, None): 1})
+
+
+@pytest.mark.parametrize("key", [None, (0,)])
+def test_a_delta_table_somebody_wrote_to_is_told(tmp_path: Path, key: tuple[int, ...] | None) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table(key)
+    first: Bag = Counter({(1, 0.5): 1, (2, None): 1})
+    sink.add(table, delta(Counter(), first, Window(ORIGIN, Lsn(10))))
+    assert sink.flush() == []
+    DeltaTable(sink.path(table)).delete("a = 1")
+    sink.add(table, delta(first, Counter({(2, None): 1}), Window(Lsn(10), Lsn(20))))
+    [(told, error)] = sink.flush()
+    assert told is table and "somebody else" in error.problem
+    assert sink.idle(table.id)
