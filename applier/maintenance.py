@@ -1,4 +1,4 @@
-"""What runs beside the ticks: MERGEs into Delta and checkpoints of the traces, one after the other on one thread."""
+"""What runs beside the ticks, one thing after the other on one thread: MERGEs into Delta, checkpoints, tidying."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ LOOK_EVERY_S = 0.25
 
 CHECKPOINT_RETRY_S = 5.0
 
+TIDY_EVERY_S = 3600.0
+
 IDLE_PER_WORK = 2
 """MERGEs take at most a third of the time: they share the cores with the ticks people wait for."""
 
@@ -42,11 +44,14 @@ class Maintenance:
     """Held by every tick, so that what is read under it is between two ticks."""
     delta_interval_s: float
     checkpoint_rows: int
+    delta_retention_hours: int
+    history_retention_days: int
     failed: Callable[[BaseException], None]
 
     def run(self, stopping: threading.Event) -> None:
         """Until told to stop; a failure is handed on, because a silent background thread is a silent loss."""
         next_flush = time.monotonic() + self.delta_interval_s
+        next_tidy = time.monotonic() + TIDY_EVERY_S
         try:
             while not stopping.wait(LOOK_EVERY_S):
                 if (began := time.monotonic()) >= next_flush:
@@ -55,6 +60,9 @@ class Maintenance:
                     next_flush = time.monotonic() + max(self.delta_interval_s, took * IDLE_PER_WORK)
                 if any(trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces):
                     self._try_checkpoint(stopping)
+                if time.monotonic() >= next_tidy:
+                    self._tidy()
+                    next_tidy = time.monotonic() + TIDY_EVERY_S
         except BaseException as error:
             self.failed(error)
             raise
@@ -66,6 +74,16 @@ class Maintenance:
             # Nothing refers to what was written: the manifest comes last.
             log.exception("checkpoint failed, it will be tried again", extra={"error": str(error)[:300]})
             stopping.wait(CHECKPOINT_RETRY_S)
+
+    def _tidy(self) -> None:
+        with self.tick_lock:
+            tables = list(self.engine.defined.values())
+        if self.engine.delta_sink:
+            self.engine.delta_sink.tidy(tables, self.delta_retention_hours)
+        try:
+            self.registry.prune_history(self.history_retention_days)
+        except (Infrastructure, psycopg.OperationalError) as error:
+            log.warning("history could not be pruned", extra={"error": str(error).splitlines()[0]})
 
     def flush_delta(self) -> None:
         """MERGE what is queued; a stream table whose Delta table somebody wrote to is suspended."""

@@ -139,6 +139,12 @@ class Registry:
             alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000]}
             self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))
 
+    def prune_history(self, days: int) -> int:
+        """Forget refreshes older than that; return how many."""
+        return self._connection.execute(
+            "DELETE FROM pgtrickle.pgt_refresh_history WHERE start_time < now() - make_interval(days => %s)", (days,)
+        ).rowcount
+
     def load_manifest(self, applier: str) -> Manifest:
         """The last checkpoint; the empty one before the first."""
         with self._connection.cursor(row_factory=dict_row) as cursor:

@@ -162,6 +162,8 @@ class Applier:
             tick_lock=self._tick_lock,
             delta_interval_s=settings.delta_interval_ms / 1000,
             checkpoint_rows=settings.checkpoint_rows,
+            delta_retention_hours=settings.delta_retention_hours,
+            history_retention_days=settings.history_retention_days,
             failed=self._fail,
         )
         return engine, maintenance, Ingest(spark, settings, engine.inbox, self._inbox_lock, schemas)

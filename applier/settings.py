@@ -45,6 +45,12 @@ class ApplierSettings(SharedSettings):
     delta_interval_ms: int = Field(
         default=1_000, ge=100, le=3_600_000, description="least time between two MERGEs into a Delta stream table"
     )
+    delta_retention_hours: int = Field(
+        default=168, ge=1, le=87_600, description="how long old versions of Delta stream tables can be read"
+    )
+    history_retention_days: int = Field(
+        default=90, ge=1, le=36_500, description="how long refreshes stay in pgtrickle.pgt_refresh_history"
+    )
     delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")
     replication_factor: int = Field(default=1, ge=1, le=10, description="copies of the publication topics")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from applier import metrics
 from applier.apply.net_delta import Row, identity, net_rows, row_tuples
+from applier.delta_files import tidy
 from applier.errors import TargetDiverged
 from applier.stream_table import StreamTable, TableDelta
 from applier.zset import WEIGHT, column_name, column_names
@@ -91,6 +93,16 @@ class DeltaSink:
             with self._lock:
                 del self._pending[table_id][: len(deltas)]
         return diverged
+
+    def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
+        """Keep the folders small; readers find every version of the last `retention_hours`."""
+        for table in tables:
+            if not DeltaTable.is_deltatable(self.path(table)):
+                continue
+            try:
+                tidy(DeltaTable(self.path(table)), retention_hours)
+            except (DeltaError, OSError) as error:
+                log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
     def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
         window = Window(deltas[0].window.old, deltas[-1].window.new)

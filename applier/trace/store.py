@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from applier.delta_files import is_scattered, tidy
 from applier.trace.columns import TraceColumn
 from applier.trace.rows import LSN, SEQ
 from applier.trace.trace import EMPTY_BASE, Base, Trace
@@ -27,6 +28,9 @@ from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
 
 log = logging.getLogger(__name__)
+
+RETENTION_HOURS = 24
+"""Files of older versions: the last manifest and whoever still computes with its frames may need them."""
 
 MAX_SEGMENTS = 4
 """Each one is a task of every query that reads the relation."""
@@ -111,7 +115,10 @@ class TraceStore:
             mode="append" if base.segments else "overwrite",
             schema_mode="merge" if base.segments else "overwrite",
         )
-        version = DeltaTable(self._path(trace)).version()
+        stored = DeltaTable(self._path(trace))
+        if is_scattered(stored):
+            tidy(stored, RETENTION_HOURS)
+        version = stored.version()
         return Base(frontier, _merged((*base.segments, _in_memory(added))), version, total, withdrawn)
 
     def _compacted(self, trace: Trace, base: Base) -> Base:
@@ -121,9 +128,10 @@ class TraceStore:
         netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
         writer = netted.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.save(self._path(trace))
-        version = DeltaTable(self._path(trace)).version()
-        frame = self._read(trace, version)
-        return Base(base.frontier, (frame,), version, frame.count(), 0)
+        stored = DeltaTable(self._path(trace))
+        tidy(stored, RETENTION_HOURS)
+        frame = self._read(trace, stored.version())
+        return Base(base.frontier, (frame,), stored.version(), frame.count(), 0)
 
     @staticmethod
     def entry(trace: Trace, base: Base) -> dict[str, Any]:

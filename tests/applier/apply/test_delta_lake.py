@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from applier.apply.delta_lake import DeltaSink
+from applier.delta_files import MANY_FILES
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.stream_table import StreamTable, TableDelta
@@ -132,3 +133,19 @@ def test_a_delta_table_somebody_wrote_to_is_told(tmp_path: Path, key: tuple[int,
     [(told, error)] = sink.flush()
     assert told is table and "somebody else" in error.problem
     assert sink.idle(table.id)
+
+
+def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table(None)
+    held: Bag = Counter()
+    for number in range(MANY_FILES + 2):
+        after = held + Counter({(number, None): 1})
+        sink.add(table, delta(held, after, Window(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
+        sink.flush()
+        held = after
+    assert len(DeltaTable(sink.path(table)).file_uris()) > MANY_FILES
+    sink.tidy([table], 0)
+    assert len(DeltaTable(sink.path(table)).file_uris()) == 1
+    assert len(list((tmp_path / "public" / "st").glob("*.parquet"))) == 1
+    assert stored(tmp_path) == held
+    assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(MANY_FILES + 2)
