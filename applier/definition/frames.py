@@ -9,9 +9,11 @@ from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
+from applier.definition.spans import literal_micros
 from applier.expressions.entry import Unfit, common_decimal, decimal, decimal_of
 from applier.plan.expr import Call, Const, Expr, SortKey, ValueType
 from applier.plan.window import Bound, BoundKind, Frame, FrameMode
+from shared_schema.pg_types import PgType
 
 _MODES = {0x2: FrameMode.RANGE, 0x4: FrameMode.ROWS, 0x8: FrameMode.GROUPS}
 _STARTS = {
@@ -81,12 +83,22 @@ def _sized(mode: FrameMode, offsets: list[Const | None], order: tuple[SortKey, .
         raise Refused(Reason.FRAME, "a window frame of that many rows", hint="write a number from 0 to 2147483647")
     if counted or not given:
         return offsets
+    if order[0].expr.type.spark in ("date", "timestamp_ntz"):
+        return [None if o is None else _micros(o) for o in offsets]
     try:
         carrier = _measure(order[0].expr, given)
     except Unfit as error:
         hint = "use an offset over integers or numeric(p,s), or ROWS"
         raise Refused(Reason.FRAME, f"a RANGE of {error.problem}", hint=error.hint or hint) from error
     return [None if o is None else Const(o.value, ValueType(o.type.pg, carrier)) for o in offsets]
+
+
+def _micros(offset: Const) -> Const:
+    micros = literal_micros(offset)
+    if micros is None or micros < 0:
+        hint = "write the offset as a literal of days, hours, minutes and seconds"
+        raise Refused(Reason.FRAME, "a RANGE of months or of a computed interval", hint=hint)
+    return Const(micros, ValueType(PgType(20, -1, "int8", "bigint"), "bigint"))
 
 
 def _measure(key: Expr, offsets: list[Const]) -> str:

@@ -11,14 +11,18 @@ from applier.definition import query_tree, tree
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
 from applier.definition.refusal import Reason, Refused
+from applier.definition.spans import literal_micros
 from applier.definition.unify import unify
 from applier.definition.union import meet
 from applier.expressions.entry import Unfit
-from applier.plan.expr import Expr, ValueType, nullable
+from applier.expressions.outputs import input_carrier
+from applier.plan.expr import Const, Expr, ValueType, nullable
 from applier.plan.nodes import Field, Node, SetFunction, Unfold, Values
+from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
-_HINT = "store its rows in a table; generate_series of integers and unnest(ARRAY[…]) are taken"
+_BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
+_HINT = "store its rows in a table; generate_series, unnest and jsonb_array_elements are taken"
 
 
 def leans_on(entry: query_tree.RangeEntry) -> Iterator[tree.Var]:
@@ -68,6 +72,16 @@ def unfold(node: Node, entry: query_tree.FunctionEntry, args: Sequence[Expr], ca
     if info.signature in _SERIES:
         kind = ValueType.of_column(pg)
         return Unfold(node, SetFunction.SERIES, tuple(args), kind, entry.ordinality, outer)
+    if info.signature == "generate_series(timestamp,timestamp,interval)":
+        step = _step(args[2], entry)
+        kind = ValueType.of_column(pg)
+        return Unfold(node, SetFunction.MOMENTS, (*args[:2], step), kind, entry.ordinality, outer)
+    if info.signature == "jsonb_array_elements(jsonb)":
+        kind = ValueType.of_column(pg)
+        return Unfold(node, SetFunction.MEMBERS, tuple(args), kind, entry.ordinality, outer)
+    if info.signature == "unnest(anyarray)" and len(args) == 1 and args[0].type.pg.name == f"_{pg.name}":
+        kind = ValueType(pg, input_carrier(pg.name))
+        return Unfold(node, SetFunction.ELEMENTS, tuple(args), kind, entry.ordinality, outer)
     if info.signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
         try:
             listed = unify(args)
@@ -75,3 +89,11 @@ def unfold(node: Node, entry: query_tree.FunctionEntry, args: Sequence[Expr], ca
             raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=entry.at) from error
         return Unfold(node, SetFunction.LISTED, listed, ValueType(pg, listed[0].type.spark), entry.ordinality, outer)
     raise Refused(Reason.FUNCTION, f"the function {info.signature} in FROM", hint=_HINT, token=entry.at)
+
+
+def _step(step: Expr, entry: query_tree.FunctionEntry) -> Const:
+    micros = literal_micros(step)
+    if micros is None:
+        hint = "write the step as a literal of days, hours, minutes and seconds"
+        raise Refused(Reason.CONSTRUCT, "generate_series by months or a computed interval", hint=hint, token=entry.at)
+    return Const(micros, _BIGINT)

@@ -117,7 +117,10 @@ class _Call:
         frame, (key,) = self._call.frame, self._call.order
         offsets = [b.offset for b in (frame.start, frame.end) if b.offset is not None] if frame else []
         written = sort_text(key).removeprefix(spark_sql(key.expr))
-        return [f"CAST({spark_sql(key.expr)} AS {offsets[0].type.spark}){written}"]
+        value = spark_sql(key.expr)
+        if key.expr.type.spark in ("date", "timestamp_ntz"):
+            return [f"unix_micros(CAST({value} AS timestamp)){written}"]
+        return [f"CAST({value} AS {offsets[0].type.spark}){written}"]
 
 
 def _summed(texts: list[str], spark: str) -> str:

@@ -161,8 +161,14 @@ class SetFunction(Enum):
 
     SERIES = "generate_series"
     """Integers from the first argument to the second, by the third or 1; none when an argument is NULL."""
-    LISTED = "unnest"
+    MOMENTS = "generate_series of timestamps"
+    """Timestamps from the first argument to the second, by the third, which is a literal of so many microseconds."""
+    LISTED = "unnest of a list"
     """The arguments one by one."""
+    ELEMENTS = "unnest"
+    """The elements of an array."""
+    MEMBERS = "jsonb_array_elements"
+    """The elements of a JSON array; an error for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +368,8 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
 
 
 def _unfolded(node: Unfold) -> tuple[Field, ...]:
-    listed = node.function is SetFunction.LISTED
-    value = Field(node.type, node.outer or (listed and any(nullable(arg) for arg in node.args)))
+    listed = node.function is SetFunction.LISTED and any(nullable(arg) for arg in node.args)
+    value = Field(node.type, node.outer or listed or node.function is SetFunction.ELEMENTS)
     number = Field(ValueType(PgType(20, -1, "int8", "bigint"), "bigint"), node.outer)
     return (value, number) if node.ordinality else (value,)
 
@@ -371,7 +377,7 @@ def _unfolded(node: Unfold) -> tuple[Field, ...]:
 def _unfolded_key(node: Unfold) -> tuple[int, ...] | None:
     """The input's key and the number of the member, or the member itself where none repeats."""
     key, width = row_key(node.input), len(fields(node.input))
-    if key is None or (node.function is SetFunction.LISTED and not node.ordinality):
+    if key is None or not (node.ordinality or node.function in (SetFunction.SERIES, SetFunction.MOMENTS)):
         return None
     return (*key, width + 1 if node.ordinality else width)
 

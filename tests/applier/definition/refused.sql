@@ -31,9 +31,6 @@ SELECT region, row_number() OVER (ORDER BY region) AS n, row_number() OVER (ORDE
 -- name: window_exclude_ties
 SELECT id, sum(credit) OVER (ORDER BY vip GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM customer;
 
--- name: window_range_interval
-SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '1 day' PRECEDING AND CURRENT ROW) FROM orders;
-
 -- name: window_range_float
 SELECT id, count(*) OVER (ORDER BY score RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) FROM customer;
 
@@ -232,12 +229,6 @@ SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
 -- name: order_by_unbounded_limit
 SELECT id FROM customer ORDER BY wealth, id LIMIT 3;
 
--- name: function_in_from
-SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') g;
-
--- name: unnest_of_column
-SELECT u FROM customer c, unnest(string_to_array(c.name, ',')) u;
-
 -- name: rows_from
 SELECT a, b FROM ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS t(a, b);
 
@@ -282,3 +273,15 @@ WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WH
 
 -- name: recursive_jsonb
 WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;
+
+-- name: window_range_months
+SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '1 month' PRECEDING AND CURRENT ROW) FROM orders;
+
+-- name: series_of_months
+SELECT g FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month') g;
+
+-- name: series_in_a_zone
+SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') g;
+
+-- name: regexp_in_from
+SELECT c.id, m FROM customer c, regexp_split_to_table(c.name, 'a') m;

@@ -856,3 +856,20 @@ SELECT count(*) AS n FROM r;
 
 -- name: recursive_twice
 WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 2 FROM r WHERE n < 6) SELECT a.n, b.n AS m FROM r a JOIN r b ON a.n < b.n;
+
+-- name: window_range_interval
+SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '40 days 12:00' PRECEDING AND CURRENT ROW) AS c,
+       sum(quantity) OVER (ORDER BY delivered::date DESC RANGE BETWEEN '1 day' PRECEDING AND '400 days' FOLLOWING) AS s FROM orders;
+
+-- name: series_of_days
+SELECT g.d, count(o.id) AS n FROM generate_series('2018-01-01'::timestamp, '2025-12-31 12:00', '30 days 06:00') AS g(d)
+LEFT JOIN orders o ON o.delivered >= g.d AND o.delivered < g.d + interval '30 days 06:00' GROUP BY g.d;
+
+-- name: unnest_of_column
+SELECT c.id, t.u, t.o FROM customer c, unnest(string_to_array(c.name, 'b')) WITH ORDINALITY AS t(u, o);
+
+-- name: unnest_left
+SELECT c.id, u FROM customer c LEFT JOIN LATERAL unnest(ARRAY[c.id, NULL] || '{7}'::int[]) u ON true;
+
+-- name: jsonb_elements
+SELECT c.id, e FROM customer c, jsonb_array_elements(jsonb_build_array(c.id, c.notes)) e;
