@@ -13,6 +13,11 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {k: v for k, v in record.__dict__.items() if k not in _STANDARD}
 
 
+def _one_line(value: object) -> str:
+    """Names may hold line ends and other characters that would forge or hide a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
 class TextFormatter(logging.Formatter):
     """`2026-01-01T00:00:00.000Z INFO cdc_consumer.pipeline transaction published lsn=0/1 rows=3`."""
 
@@ -21,7 +26,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One record, fields after the event; a traceback follows on its own lines."""
         stamp = f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z"
-        fields = "".join(f" {k}={v}" for k, v in _fields(record).items())
+        fields = "".join(f" {k}={_one_line(v)}" for k, v in _fields(record).items())
         line = f"{stamp} {record.levelname} {record.name} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import psycopg
 from psycopg import sql
 
@@ -68,8 +70,6 @@ def write(db: Connection, table: TableId, key: str) -> None:
 
 
 def test_hostile_names(make_consumer: MakeConsumer, database: str) -> None:
-    import json
-
     consumer = make_consumer(publications=json.dumps([PUBLICATION]))
     with psycopg.connect(database, autocommit=True) as db:
         db.execute(sql.SQL("CREATE PUBLICATION {}").format(sql.Identifier(PUBLICATION)))
@@ -93,3 +93,5 @@ def test_hostile_names(make_consumer: MakeConsumer, database: str) -> None:
             assert sorted(replay(by_stamp(rows)).elements()) == sorted(held), table
     assert {record["table"] for record in content.captures} == {table.name for table in TABLES}
     assert consumer.command("status").returncode == 0
+    # One line of log per event, whatever the names hold.
+    assert all(line.startswith("20") for line in consumer.log.read_text().splitlines())

@@ -1,0 +1,81 @@
+"""A server that lacks something: one sentence, a hint, nothing acknowledged. On a server of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from deploy.local.postgres import Postgres
+from tests.cdc_consumer.harness import Consumer, connect, refused
+from tests.fixtures import choice
+from tests.fixtures.kafka import KafkaBroker
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    if choice.stack_choice() != choice.EMBEDDED:
+        pytest.skip("only an embedded server's settings are ours")
+    with choice.server_folder("refusals") as folder:
+        server = Postgres(folder, major=choice.postgres_major(), durable=False)
+        server.start()
+        yield server
+        server.stop()
+
+
+def again(server: Postgres, **settings: str) -> None:
+    """Restart with other settings."""
+    server.stop()
+    server._settings = server._settings | settings
+    server.start()
+
+
+def execute(url: str, *statements: str) -> None:
+    with connect(url) as db:
+        for statement in statements:
+            db.execute(statement.encode())
+
+
+def refusal(consumer: Consumer, url: str) -> str:
+    """The message of a start with this URL."""
+    consumer.log.unlink(missing_ok=True)
+    consumer.environment["PG_TRICKLE_DATABASE_URL"] = url
+    return refused(consumer)
+
+
+@pytest.fixture
+def consumer(server: Postgres, kafka: KafkaBroker, tmp_path: Path) -> Iterator[Consumer]:
+    consumer = Consumer(server.url, kafka.bootstrap, f"t{secrets.token_hex(6)}", tmp_path)
+    yield consumer
+    consumer.end()
+
+
+def test_what_is_missing_is_named(server: Postgres, consumer: Consumer) -> None:
+    again(server, wal_level="replica")
+    text = refusal(consumer, server.url)
+    assert "wal_level is replica" in text and "ALTER SYSTEM SET wal_level = logical" in text
+    again(server, wal_level="logical", max_replication_slots="1")
+    execute(server.url, "SELECT pg_create_physical_replication_slot('taken')")
+    text = refusal(consumer, server.url)
+    assert "all replication slots are in use" in text and "max_replication_slots" in text
+    execute(server.url, "SELECT pg_drop_replication_slot('taken')")
+    # Rights, one after the other: replication, publication, table.
+    execute(server.url, "CREATE ROLE weak LOGIN PASSWORD 'weak'", "CREATE TABLE hidden (id int PRIMARY KEY)")
+    weak = make_conninfo(server.url, user="weak", password="weak")
+    assert "REPLICATION" in refusal(consumer, weak)
+    execute(server.url, "ALTER ROLE weak REPLICATION", "DROP PUBLICATION pg_trickle")
+    assert "permission denied for database" in refusal(consumer, weak)
+    execute(server.url, "CREATE PUBLICATION pg_trickle FOR TABLE hidden")
+    text = refusal(consumer, weak)
+    assert "permission denied for table hidden" in text and "SELECT" in text
+    # It was refused before anything was published, so nothing was acknowledged either.
+    with connect(server.url) as db:
+        slot = db.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (consumer.prefix,)).fetchone()
+        assert slot == (False,)
+        db.execute("GRANT SELECT ON hidden TO weak; INSERT INTO hidden VALUES (1)")
+    consumer.environment["PG_TRICKLE_DATABASE_URL"] = weak
+    consumer.start()
+    assert [row.values for row in consumer.caught_up().rows["public.hidden"] if row.op == "I"] == [("1",)]
