@@ -57,11 +57,11 @@ def test_what_is_missing_is_named(server: Postgres, consumer: Consumer) -> None:
     again(server, wal_level="replica")
     text = refusal(consumer, server.url)
     assert "wal_level is replica" in text and "ALTER SYSTEM SET wal_level = logical" in text
-    again(server, wal_level="logical", max_replication_slots="1")
-    execute(server.url, "SELECT pg_create_physical_replication_slot('taken')")
+    again(server, wal_level="logical", max_replication_slots="2")
+    execute(server.url, "SELECT pg_create_physical_replication_slot('taken' || g) FROM generate_series(1, 2) g")
     text = refusal(consumer, server.url)
     assert "all replication slots are in use" in text and "max_replication_slots" in text
-    execute(server.url, "SELECT pg_drop_replication_slot('taken')")
+    execute(server.url, "SELECT pg_drop_replication_slot('taken' || g) FROM generate_series(1, 2) g")
     # Rights, one after the other: replication, publication, table.
     execute(server.url, "CREATE ROLE weak LOGIN PASSWORD 'weak'", "CREATE TABLE hidden (id int PRIMARY KEY)")
     weak = make_conninfo(server.url, user="weak", password="weak")

@@ -37,7 +37,7 @@ def test_metrics_move(make_consumer: MakeConsumer, db: Connection) -> None:
     assert value(consumer, 'rows_total{op="I",table="public.seen"}') == 600
     assert value(consumer, 'rows_total{op="D",table="public.seen"}') == 100
     assert value(consumer, "messages_total") >= 600 and value(consumer, "poll_seconds_count") > 0
-    assert value(consumer, "transactions_total") == 2 and value(consumer, "publishes_total") >= 2
+    assert value(consumer, "transactions_total") >= 2 and value(consumer, "publishes_total") >= 2
     row = db.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
     assert row is not None
     until(lambda: value(consumer, "acknowledged_lsn") >= int(row[0]), "an idle position is acknowledged")
