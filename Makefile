@@ -9,7 +9,9 @@ PACKAGES = @command -v python3 >/dev/null || { echo "Python 3.11 or newer is nee
 	python3 deploy/local/bootstrap.py
 SETUP = $(PACKAGES) --java
 
-.PHONY: help demo test check up down psql bench docs lock
+FUZZ_SEED ?= $(shell date +%s)
+
+.PHONY: help demo test fuzz check up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -23,6 +25,12 @@ test: ## see it proven: everything that `check` checks, then all tests
 	$(SETUP)
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/python -m pytest
+
+fuzz: ## compare every function with PostgreSQL for longer, with fresh random values (FUZZ_SEED repeats a run)
+	$(SETUP)
+	@echo "FUZZ_SEED=$(FUZZ_SEED)"
+	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
+	  $(BIN)/python -m pytest -q tests/applier/expressions
 
 up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
 	$(SETUP)

@@ -117,6 +117,8 @@ class Catalog:
         # Weak, because the catalog is kept in a table keyed by the connection.
         self._connection = ref(connection)
         self.refresh()
+        self.declared: dict[int, str] | None = None
+        """Digests of the functions a stored query was created with; None while a query is being created."""
 
     def refresh(self) -> None:
         """Forget everything and read the built-in objects again."""
@@ -217,6 +219,10 @@ class Catalog:
             rules[oid] = self._rows(_TEMPORARY_RULE, [view])[0][0]
             self._open().execute(f"DROP VIEW pg_temp.{view}".encode())
         return rules
+
+    def open(self) -> psycopg.Connection[Any]:
+        """The connection, inside the definition's transaction."""
+        return self._open()
 
     def _open(self) -> psycopg.Connection[Any]:
         connection = self._connection()

@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import assert_never
 
 from applier.definition import tree
-from applier.definition.catalog import Catalog, FunctionInfo, Volatility
+from applier.definition.bodies import read_body
+from applier.definition.catalog import FIRST_USER_OID, Catalog, FunctionInfo, Volatility
 from applier.definition.constants import decimal_carrier, decode
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
@@ -74,6 +75,8 @@ class Compiler:
                 return self._constant(expression)
             case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
                 return self._similar(expression)
+            case tree.Apply() if expression.function >= FIRST_USER_OID:
+                return self._inlined(expression)
             case tree.Apply():
                 # The function first: where it is not listed, its arguments do not matter.
                 self._entry(expression)
@@ -210,6 +213,26 @@ class Compiler:
         call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
         return _folded(call)
 
+    def _inlined(self, call: tree.Apply) -> Expr:
+        """A user's function as the expression it stands for."""
+        info = self._catalog.function(call.function)
+        body = read_body(self._catalog.open(), call.function, self._catalog.major)
+        if body is None or _calls_users(body.expression):
+            raise self._unlisted(info, call)
+        known = self._catalog.declared
+        if known is not None and known.get(call.function) != body.digest:
+            construct = f"{self._called(info, call)}, which is not the one the stream table was created with,"
+            hint = "drop the stream table and create it again; a function inside a view is not followed at all"
+            raise Refused(Reason.FUNCTION, construct, hint=hint, token=call.at)
+        value = self.compile(tree.substituted(body.expression, call.args))
+        if value.type.pg.oid != body.result:
+            raise self._unlisted(info, call)
+        if not body.strict or not call.args:
+            return value
+        missing = tuple(NullTest(self.compile(arg), False, BOOL) for arg in call.args)
+        absent = missing[0] if len(missing) == 1 else BoolOp(Logic.OR, missing, BOOL)
+        return Case(((absent, Const(None, value.type)),), value, value.type)
+
     def _similar(self, expression: tree.Apply) -> Expr:
         """The pattern of SIMILAR TO as the regular expression PostgreSQL would make of it."""
         args = [self.compile(arg) for arg in expression.args]
@@ -234,6 +257,9 @@ class Compiler:
                     "its result depends on session settings; use a form that does not (AT TIME ZONE 'UTC'), or store it"
                 )
                 return Refused(Reason.SESSION, construct, hint=hint, token=origin.at)
+            case Volatility.IMMUTABLE if info.oid >= FIRST_USER_OID:
+                hint = "write its expression in the query itself, or store the value in a column"
+                return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
             case Volatility.IMMUTABLE:
                 hint = "it is not yet proven equal in Spark; store the value in a column"
                 return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
@@ -361,6 +387,11 @@ class Compiler:
             return unify(args)
         except Unfit as error:
             raise Refused(Reason.CARRIER, error.problem, hint=error.hint or _OTHER_TYPE, token=at) from error
+
+
+def _calls_users(expression: tree.Expression) -> bool:
+    own = isinstance(expression, tree.Apply) and expression.function >= FIRST_USER_OID
+    return own or any(_calls_users(argument) for argument in tree.arguments(expression))
 
 
 def _typmod(signature: str, args: tuple[Expr, ...]) -> int:

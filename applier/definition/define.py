@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from applier.definition.analyse import Analysed, analyse, rolled_back
+from applier.definition.bodies import declared
 from applier.definition.build import build
 from applier.definition.catalog import Catalog
 from applier.definition.lexical import find_unique, refuse_special_times
@@ -48,6 +49,7 @@ def define(
     Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be kept exact.
     """
     with rolled_back(connection, search_path) as catalog:
+        catalog.declared = None if written is None else declared(query) or {}
         analysed = analyse(connection, catalog, query)
         try:
             return _define(analysed, catalog, written or Written(analysed.query, analysed.analysed_at))

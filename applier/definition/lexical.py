@@ -76,6 +76,15 @@ def find_unique(query: str, construct: str) -> Place | None:
     return None
 
 
+def has_moving_words(query: str) -> bool:
+    """Whether a string of the text holds 'now', 'today' or their like, or could."""
+    return any(
+        (kind is Kind.STRING and _MOVING_WORDS.search(text))
+        or (kind is Kind.ESCAPED_STRING and (_MOVING_WORDS.search(text) or "\\" in text))
+        for kind, text, _ in lexemes(query)
+    )
+
+
 def refuse_special_times(query: str, analysed: query_tree.Query, now: datetime.datetime) -> None:
     """Refuse 'now', 'today' and their like: in the tree they are constants of the moment of analysis.
 

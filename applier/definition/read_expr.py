@@ -12,7 +12,7 @@ from applier.definition.node_text import Node
 from applier.definition.query_tree import outer_columns
 from applier.definition.refusal import Reason, Refused
 
-_PARAM_SUBLINK = 2
+_PARAM_ENTRIES = {0: tree.ARGUMENT, 2: 0}
 _BOOL = 16
 
 
@@ -142,11 +142,15 @@ def _variable(fields: Fields) -> tree.Var:
 
 
 def _subquery_column(fields: Fields) -> tree.Var:
-    """A column of the subquery that the test of IN is about: entry 0 of the range table, which starts at 1."""
-    if fields.integer("paramkind") != _PARAM_SUBLINK:
+    """A column of the subquery that the test of IN is about, or an argument of a function's body.
+
+    They are columns of the entries 0 and -1 of the range table, which itself starts at 1.
+    """
+    kind = fields.integer("paramkind")
+    if kind not in _PARAM_ENTRIES:
         raise unknown("a parameter that is no column of a subquery")
     return tree.Var(
-        entry=0,
+        entry=_PARAM_ENTRIES[kind],
         number=fields.integer("paramid"),
         type=fields.integer("paramtype"),
         typmod=fields.integer("paramtypmod"),

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from applier.definition.query_tree import Query
 
 
+ARGUMENT = -1
+"""The range-table entry that stands for the arguments of a function, inside its body."""
+
+
 @dataclass(frozen=True, slots=True)
 class Var:
     """A column: attribute `number` of range-table entry `entry` (from 1), `levels_up` queries outwards."""
@@ -415,6 +419,13 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
             return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
         case _:
             assert_never(expression)
+
+
+def substituted(expression: Expression, arguments: tuple[Expression, ...]) -> Expression:
+    """A function's body with the call's arguments in the place of its own."""
+    if isinstance(expression, Var) and expression.entry == ARGUMENT:
+        return arguments[expression.number - 1]
+    return rebuild(expression, lambda inner: substituted(inner, arguments))
 
 
 def collation(expression: Expression) -> int:

@@ -87,7 +87,15 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
 SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
-    SELECT pg_get_viewdef(view_oid)
+    -- The functions of users that it calls, with digests of what they do: the applier notices when one is replaced.
+    SELECT coalesce((
+        SELECT format('/* functions: %s */', string_agg(format('%s=%s', p.oid, md5(concat_ws(' ',
+            p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang))), ' ' ORDER BY p.oid))
+        FROM (SELECT DISTINCT d.refobjid FROM pg_rewrite r
+              JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                              AND d.refclassid = 'pg_proc'::regclass
+              WHERE r.ev_class = view_oid) f JOIN pg_proc p ON p.oid = f.refobjid
+        WHERE p.oid >= 16384 HAVING count(*) > 0), '') || pg_get_viewdef(view_oid)
 $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle._create_stream_table(

@@ -139,12 +139,6 @@ SELECT id FROM customer WHERE born < 'today';
 -- name: tomorrow_midnight
 SELECT id FROM orders WHERE placed < 'tomorrow 00:00'::timestamptz;
 
--- name: user_function
-SELECT twice(id) FROM customer;
-
--- name: user_function_in_disguise
-SELECT int4pl(name, name) FROM customer;
-
 -- name: cast_text_to_char
 SELECT name::char(3) FROM customer;
 
@@ -153,9 +147,6 @@ SELECT amount::price AS p FROM orders;
 
 -- name: row_is_null
 SELECT ROW(id, name) IS NULL AS n FROM customer;
-
--- name: greatest
-SELECT greatest(wealth, 1) FROM customer;
 
 -- name: infinite_date
 SELECT id FROM customer WHERE born < 'infinity';

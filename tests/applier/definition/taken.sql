@@ -873,3 +873,12 @@ SELECT c.id, u FROM customer c LEFT JOIN LATERAL unnest(ARRAY[c.id, NULL] || '{7
 
 -- name: jsonb_elements
 SELECT c.id, e FROM customer c, jsonb_array_elements(jsonb_build_array(c.id, c.notes)) e;
+
+-- name: user_function
+SELECT twice(id) FROM customer;
+
+-- name: user_function_in_disguise
+SELECT int4pl(name, name) FROM customer;
+
+-- name: greatest
+SELECT greatest(wealth, 1) FROM customer;

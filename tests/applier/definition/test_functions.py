@@ -1,0 +1,76 @@
+"""Functions of users: simple SQL ones stand for their expression, a replaced one is noticed, others are refused."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from applier.definition import Refused, define
+from applier.definition.define import Written
+from applier.expressions.emit import emit
+from applier.plan.nodes import Project, fields
+from tests.applier.expressions.frames import collect, exact, fetch, frame
+
+SCHEMA = """
+CREATE TABLE t (a int, b text);
+INSERT INTO t VALUES (1, 'x'), (-5, NULL), (NULL, 'y'), (7, 'abc');
+CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2';
+CREATE FUNCTION named(x int, y text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT y || x::text;';
+CREATE FUNCTION careful(x int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT coalesce(x, 0) + 1';
+CREATE FUNCTION careless(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT coalesce(x, 0) + 1';
+CREATE FUNCTION atomic(x int) RETURNS int LANGUAGE sql IMMUTABLE RETURN x + 1;
+CREATE FUNCTION nested(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT public.twice(x)';
+CREATE FUNCTION looks(x int) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT count(*) FROM public.t';
+CREATE FUNCTION today(x int) RETURNS date LANGUAGE sql IMMUTABLE AS $$SELECT 'today'::date + x$$;
+CREATE FUNCTION procedural(x int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN x; END';
+CREATE FUNCTION shaky(x int) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT x';
+CREATE FUNCTION widened(x int) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT x';
+CREATE FUNCTION two(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1; SELECT x';
+"""
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database, autocommit=True, options="-c TimeZone=UTC") as connection:
+        connection.execute(SCHEMA.encode())
+        yield connection
+
+
+def test_simple_functions_equal_postgres(connection: psycopg.Connection[Any], spark: SparkSession) -> None:
+    calls = ("twice(a)", "named(a, b)", "careful(a)", "careless(a)", "atomic(a + 1)", "twice(twice(a))")
+    query = f"SELECT {', '.join(f'{call} AS c{i}' for i, call in enumerate(calls))} FROM t"
+    plan = define(connection, query, "public").plan.root
+    assert isinstance(plan, Project)
+    rows = [(1, "x"), (-5, None), (None, "y"), (7, "abc")]
+    ours = collect(frame(spark, rows, ["int", "string"]).select(*(emit(e) for e in plan.exprs)))
+    typed = [(f"c{i}", f.type) for i, f in enumerate(fields(plan))]
+    theirs = fetch(connection, sql.SQL("({}) q").format(sql.SQL(query)), typed)
+    assert [[exact(v) for v in row] for row in ours] == [[exact(v) for v in row] for row in theirs]
+
+
+@pytest.mark.parametrize("name", ["nested", "looks", "today", "procedural", "shaky", "widened", "two"])
+def test_other_functions_are_refused(connection: psycopg.Connection[Any], name: str) -> None:
+    with pytest.raises(Refused, match=name):
+        define(connection, f"SELECT {name}(a) AS c FROM t", "public")
+
+
+def test_a_replaced_function_is_noticed(connection: psycopg.Connection[Any]) -> None:
+    written = Written("SELECT twice(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
+    row = connection.execute(
+        "SELECT oid::int8, md5(concat_ws(' ', prosrc, prosqlbody::text, provolatile, proisstrict, prolang)) "
+        "FROM pg_proc WHERE proname = 'twice'"
+    ).fetchone()
+    assert row is not None
+    stored = f"/* functions: {row[0]}={row[1]} */ SELECT public.twice(a) AS c FROM public.t"
+    define(connection, stored, "pg_catalog", written)
+    connection.execute("CREATE OR REPLACE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 3'")
+    with pytest.raises(Refused, match="created with"):
+        define(connection, stored, "pg_catalog", written)
+    with pytest.raises(Refused, match="created with"):
+        define(connection, "SELECT public.twice(a) AS c FROM public.t", "pg_catalog", written)
