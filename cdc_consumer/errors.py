@@ -13,6 +13,7 @@ TrickleError
 │   ├── ForeignServer        another system or timeline
 │   ├── ServerBehind         the server's log ends before our progress
 │   ├── PublicationMissing   a publication was dropped while streaming
+│   ├── ColumnListsDiffer    a table has different column lists in two publications
 │   └── CaptureFailed        a table cannot be copied now (retryable)
 ├── MalformedMessage         bytes that are no pgoutput message
 ├── UnreadableValue          a column's text is not what its type prints
@@ -84,6 +85,10 @@ class ServerBehind(SourceError):
 
 class PublicationMissing(SourceError):
     """A publication we stream from does not exist."""
+
+
+class ColumnListsDiffer(SourceError):
+    """A table is published with different columns, which one stream cannot carry."""
 
 
 class CaptureFailed(SourceError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from cdc_consumer.errors import ColumnListsDiffer
 from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose_exception
@@ -110,9 +111,10 @@ SELECT schemaname, tablename, relid, relkind = 'p', attnames,
        ) AS memberships),
        CASE WHEN relkind = 'p' THEN (SELECT coalesce(sum(pg_relation_size(t.relid)), 0)::int8
                                      FROM pg_partition_tree(published.relid) t WHERE t.isleaf)
-            ELSE coalesce(pg_relation_size(relid), 0) END
+            ELSE coalesce(pg_relation_size(relid), 0) END,
+       lists
 FROM (
-    SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames,
+    SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames, count(DISTINCT attnames) AS lists,
            CASE WHEN bool_or(rowfilter IS NULL) THEN '' ELSE string_agg(DISTINCT '(' || rowfilter || ')', ' OR ') END
              AS filters
     FROM published GROUP BY relid, schemaname, tablename, relkind
@@ -143,6 +145,13 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
         epochs = _recapture_epochs(connection)
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
+    for schema, name, *_, lists in rows:
+        if lists > 1:
+            # The server would refuse too, but only with the first change.
+            raise ColumnListsDiffer(
+                f"{TableId(schema, name)} has different column lists in the publications {', '.join(publications)}",
+                hint="give it the same columns in all of them, or stream them by slots of their own",
+            )
     return sorted(
         (
             PublishedTable(
@@ -154,7 +163,7 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
                 with_epoch(members or "", epochs.get(relid, 0)),
                 int(size),
             )
-            for schema, name, relid, partitioned, listed, own, filters, members, size in rows
+            for schema, name, relid, partitioned, listed, own, filters, members, size, _ in rows
         ),
         key=lambda t: t.table,
     )

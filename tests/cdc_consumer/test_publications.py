@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.cdc_consumer.conftest import MODES, MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, table_now, until
+from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, refused, table_now, until
 from tests.cdc_consumer.topic_reader import replay
 
 
@@ -122,3 +122,13 @@ def test_a_key_change_moves_between_keys(consumer: Consumer, db: Connection) -> 
     assert copied.key == old.key != new.key == again_old.key == again_new.key
     assert (old.values[:2], new.values[:2]) == (("1", "x"), ("1", "y"))
     assert table_now(db, "public.t").total() == 1
+
+
+def test_different_column_lists_are_refused_at_start(make_consumer: MakeConsumer, db: Connection) -> None:
+    if db.info.server_version < 150000:
+        pytest.skip("PostgreSQL 14 has no column lists")
+    consumer = make_consumer(publications="pg_trickle,second")
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE PUBLICATION second FOR TABLE t (id, w)")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE t (id, v)")
+    text = refused(consumer)
+    assert "public.t" in text and "column lists" in text
