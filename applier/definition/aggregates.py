@@ -30,6 +30,7 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
     condition = None if call.filter is None else below.compile(call.filter)
     args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
     direct = tuple(below.compile(arg) for arg in call.direct)
+    form = entry.form_of(args)
     try:
         carrier = entry.carrier((*direct, *args))
     except Unfit as error:
@@ -39,11 +40,11 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
         ) from error
     _check_collation(entry, call.input_collation, call, catalog)
     # However often a value comes makes no difference to a function of the set.
-    distinct = bool(call.distinct) and not isinstance(entry.form, OfSet)
+    distinct = bool(call.distinct) and not isinstance(form, OfSet)
     if distinct:
         _check_distinct(entry, call, args, catalog)
     order: tuple[SortKey, ...] = ()
-    if isinstance(entry.form, OfList):
+    if isinstance(form, OfList):
         order = tuple(
             sort_key(
                 _guarded(below.compile(key.expression), condition),
@@ -53,7 +54,7 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
             )
             for key in call.order
         )
-        if not (entry.form.default_order and not order) and not _decided(order, args, node):
+        if not (form.default_order and not order) and not _decided(order, args, node):
             construct = f"{info.name} over rows in no fixed order"
             raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
     return AggregateCall(

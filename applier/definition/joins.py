@@ -197,16 +197,17 @@ def outer_join(
     own: list[tree.Expression] = []
     both: list[Expr] = []
     for condition in on:
+        entries = {v.entry for v in tree.variables(condition)}
+        # A row that its own side rules out is nobody's partner: it need not come that far. PostgreSQL tests it there
+        # too, so it may raise there.
+        if not full and entries and entries <= right.entries:
+            own.append(condition)
+            continue
         compiled = compile_in(condition, product)
         if not total(compiled):
             hint = "compute the expression in a subquery of FROM"
             raise Refused(Reason.CONSTRUCT, "an outer join on a condition that may raise an error", hint=hint)
-        entries = {v.entry for v in tree.variables(condition)}
-        # A row that its own side rules out is nobody's partner: it need not come that far.
-        if not full and entries and entries <= right.entries:
-            own.append(condition)
-        else:
-            both.append(compiled)
+        both.append(compiled)
     right = right.filtered([compile_in(condition, right) for condition in own])
     equi, residual = split(both, len(fields(left.node)))
     return replace(product, node=OuterJoin(left.node, right.node, equi, residual, full))

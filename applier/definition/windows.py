@@ -227,7 +227,7 @@ class _Planner:
             call.function, call.type, call.collation, call.input_collation, call.args, (), (), (), call.filter, call.at
         )
         planned = plan_aggregate(plain, self._compiler, self._catalog, self._node)
-        form = AGGREGATES[planned.signature].form
+        form = AGGREGATES[planned.signature].form_of(planned.args)
         if isinstance(form, OfList):
             construct = f"the aggregate {planned.signature} over a window"
             hint = "group the rows instead, or use count, sum, avg, min or max"

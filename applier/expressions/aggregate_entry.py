@@ -71,6 +71,13 @@ class AggregateEntry:
     takes_distinct: bool = True
     collation: CollationNeed = CollationNeed.NONE
     within_group: bool = False
+    text_form: Form | None = None
+    """For numerics held as text."""
+
+    def form_of(self, args: tuple[Expr, ...]) -> Form:
+        """How it is computed over arguments in these carriers."""
+        as_text = any(arg.type.pg.name == "numeric" and arg.type.spark == "string" for arg in args)
+        return self.text_form if as_text and self.text_form is not None else self.form
 
 
 def plain(*sums: Sum, result: str) -> Additive:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet, Sum, plain
 from applier.expressions.datetimes import CARRIERS as DATETIMES
 from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier, literal_text
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
+from applier.expressions.numtext import check_numeric, has_known_scale, is_text, scale_known
 from applier.plan.expr import AggregateCall, Call, Const, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
@@ -42,7 +44,13 @@ _SUM = Additive(_sum_of, lambda _: "if({n} = 0, NULL, {0})")
 
 
 def _numeric_sum(args: tuple[Expr, ...]) -> str:
-    return decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
+    return "string" if is_text(args[0]) else decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
+
+
+def _over_values(function: str, *more: str) -> OfList:
+    """One of our functions over the list of the arguments; it does not ask for their order."""
+    arguments = ", ".join(["transform({list}, x -> x.a0)", *more])
+    return OfList(lambda _: f"{function}({arguments})", default_order=True)
 
 
 def _sums() -> Iterator[AggregateEntry]:
@@ -54,12 +62,16 @@ def _sums() -> Iterator[AggregateEntry]:
             fuzz=((name,),),
         )
     yield AggregateEntry(
-        signature="sum(numeric)", carrier=_numeric_sum, form=_SUM, fuzz=(("numeric(10,2)",), ("numeric(30,10)",))
+        signature="sum(numeric)",
+        carrier=_numeric_sum,
+        form=_SUM,
+        text_form=_over_values("pg_aggregates_numeric_sum"),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
     )
 
 
-def _same_decimal(args: tuple[Expr, ...]) -> str:
-    return decimal(*decimal_of(args[0]))
+def _same_numeric(args: tuple[Expr, ...]) -> str:
+    return "string" if is_text(args[0]) else decimal(*decimal_of(args[0]))
 
 
 def _extremes() -> Iterator[AggregateEntry]:
@@ -81,7 +93,11 @@ def _extremes() -> Iterator[AggregateEntry]:
                 collation=CollationNeed.ORDER,
             )
         yield AggregateEntry(
-            signature=f"{function}(numeric)", carrier=_same_decimal, form=OfSet(f"{function}({{0}})"), fuzz=_NUMERICS
+            signature=f"{function}(numeric)",
+            carrier=_same_numeric,
+            form=OfSet(f"{function}({{0}})"),
+            text_form=_over_values("pg_aggregates_numeric_extreme", "true" if function == "max" else "false"),
+            fuzz=(*_NUMERICS, ("numeric",)),
         )
 
 
@@ -229,6 +245,113 @@ def _ordered_sets() -> Iterator[AggregateEntry]:
         takes_distinct=False,
         within_group=True,
     )
+
+
+def _numeric_avg(args: tuple[Expr, ...]) -> str:
+    check_numeric(args)
+    return "string"
+
+
+def _quotient(call: AggregateCall) -> str:
+    # The display scale of the sum decides that of the average where it is the larger one.
+    function = "pg_numeric_div" if has_known_scale(call.args[0]) else "pg_numeric_div_by_value"
+    return f"if({{n}} = 0, NULL, {function}(CAST({{0}} AS string), CAST({{n}} AS string)))"
+
+
+def _averages() -> Iterator[AggregateEntry]:
+    for name, spark in INTEGERS.items():
+        total = Sum("bigint" if name != "int8" else decimal(MAX_DECIMAL_DIGITS, 0), "{0}")
+        yield AggregateEntry(
+            signature=f"avg({name})",
+            carrier=fixed_carrier([spark], "string"),
+            form=Additive(partial(_only, total), _quotient),
+            fuzz=((name,),),
+        )
+    yield AggregateEntry(
+        signature="avg(numeric)",
+        carrier=_numeric_avg,
+        form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
+        text_form=_over_values("pg_aggregates_numeric_avg"),
+        fuzz=(*_NUMERICS, ("numeric",)),
+    )
+
+
+def _only(total: Sum, call: AggregateCall) -> tuple[Sum, ...]:
+    return (total,)
+
+
+_SPREADS = {
+    "var_pop": "false, false",
+    "var_samp": "true, false",
+    "variance": "true, false",
+    "stddev_pop": "false, true",
+    "stddev_samp": "true, true",
+    "stddev": "true, true",
+}
+
+
+def _texts(function: str, more: str) -> OfList:
+    return OfList(
+        lambda call: f"{function}(transform({{list}}, x -> CAST(x.a0 AS string)), {more})", default_order=True
+    )
+
+
+def _spreads() -> Iterator[AggregateEntry]:
+    for function, which in _SPREADS.items():
+        exact = _texts("pg_aggregates_numeric_variance", which)
+        for name, spark in INTEGERS.items():
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], "string"),
+                form=exact,
+                fuzz=((name,),),
+            )
+        yield AggregateEntry(
+            signature=f"{function}(numeric)", carrier=_known_scale, form=exact, fuzz=(*_NUMERICS, ("numeric",))
+        )
+        yield AggregateEntry(
+            signature=f"{function}(float8)",
+            carrier=fixed_carrier(["double"], "double"),
+            form=_over_values("pg_aggregates_float8_variance", which),
+            fuzz=(("float8:near",),),
+        )
+
+
+def _known_scale(args: tuple[Expr, ...]) -> str:
+    check_numeric(args)
+    scale_known(args[0])
+    return "string"
+
+
+def _floats() -> Iterator[AggregateEntry]:
+    """PostgreSQL adds floats in the order it meets them, which is nobody's; here it is that of the values."""
+    for function, name, spark in (("sum", "float8", "double"), ("avg", "float8", "double"), ("sum", "float4", "float")):
+        yield AggregateEntry(
+            signature=f"{function}({name})",
+            carrier=fixed_carrier([spark], spark),
+            form=_over_values(f"pg_aggregates_{name}_{function}"),
+            fuzz=((f"{name}:near",),),
+        )
+    two = ("covar_pop", "covar_samp", "corr", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy")
+    for function in (*two, "regr_r2", "regr_slope", "regr_intercept"):
+        yield AggregateEntry(
+            signature=f"{function}(float8,float8)",
+            carrier=fixed_carrier(["double", "double"], "double"),
+            form=OfList(partial(_regression, function), default_order=True),
+            fuzz=(("float8:near", "float8:near"),),
+        )
+    yield AggregateEntry(
+        signature="regr_count(float8,float8)",
+        carrier=fixed_carrier(["double", "double"], "bigint"),
+        form=plain(result="{n}"),
+        fuzz=(("float8:near", "float8:near"),),
+        never_null=True,
+    )
+
+
+def _regression(function: str, call: AggregateCall) -> str:
+    sides = ", ".join(f"transform({{list}}, x -> x.a{i})" for i in range(2))
+    return f"pg_aggregates_regression('{function}', {sides})"
 
 
 ONLY_ROW = "only_row(any)"

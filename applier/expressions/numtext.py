@@ -43,6 +43,11 @@ def scale_known(arg: Expr) -> None:
         raise Unfit("a numeric whose number of decimal places differs between rows", hint=_SCALE_HINT)
 
 
+def has_known_scale(arg: Expr) -> bool:
+    """Whether the carrier's scale is the display scale PostgreSQL's value has."""
+    return _known(arg)
+
+
 def _known(arg: Expr) -> bool:
     if is_text(arg) or arg.type.pg.name != "numeric":
         return True

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from applier.expressions.aggregate_entry import Additive, OfList, OfSet
+from applier.expressions.aggregate_entry import Additive, Form, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.emit import spark_sql
 from applier.plan.expr import AggregateCall, Const, Expr, SortKey
@@ -50,8 +50,12 @@ def _looked_at(call: AggregateCall) -> list[Expr]:
     return [expr for expr in exprs if not isinstance(expr, Const)]
 
 
+def _form(call: AggregateCall) -> Form:
+    return AGGREGATES[call.signature].form_of(call.args)
+
+
 def _netted(node: Aggregate) -> bool:
-    return any(call.distinct or not isinstance(AGGREGATES[call.signature].form, Additive) for call in node.calls)
+    return any(call.distinct or not isinstance(_form(call), Additive) for call in node.calls)
 
 
 def _rows(node: Aggregate, source: str, weights: dict[str, str]) -> str:
@@ -80,7 +84,7 @@ class _Parts:
 
 
 def _parts(call: AggregateCall, number: int, values: _Values, side: str) -> _Parts:
-    form = AGGREGATES[call.signature].form
+    form = _form(call)
     name, weight, counted = f"{side}_{number}", f"{side}_w", _counted(call, values)
     args = [values.name(arg) for arg in call.args]
     match form:

@@ -81,16 +81,17 @@ class _Call:
         conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
         conditions += [f"{arg} IS NOT NULL" for arg in args] if entry.skips_null else []
         counted = " AND ".join(conditions) or "true"
-        match entry.form:
+        form = entry.form_of(call.args)
+        match form:
             case Additive():
                 n = _summed([f"count(if({counted}, 1, NULL)) {part}" for part in parts], "bigint")
                 sums = []
-                for one in entry.form.sums(call):
+                for one in form.sums(call):
                     value = f"if({counted}, CAST({one.text.format(*args)} AS {one.type}), NULL)"
                     sums.append(_summed([f"sum({value}) {part}" for part in parts], one.type))
-                return entry.form.result(call).format(*sums, n=n)
+                return form.result(call).format(*sums, n=n)
             case OfSet():
-                value = entry.form.text.format(f"if({counted}, {args[0]}, NULL)")
+                value = form.text.format(f"if({counted}, {args[0]}, NULL)")
                 texts = [f"{value} {part}" for part in parts]
                 if len(texts) < 2:
                     return texts[0] if texts else "NULL"

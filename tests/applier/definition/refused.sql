@@ -97,15 +97,6 @@ SELECT id FROM customer WITH CHECK OPTION;
 -- name: tablesample
 SELECT id FROM customer TABLESAMPLE SYSTEM (10);
 
--- name: avg
-SELECT avg(amount) FROM orders;
-
--- name: sum_float
-SELECT sum(score) FROM customer;
-
--- name: sum_unbounded
-SELECT sum(wealth) FROM customer;
-
 -- name: string_agg
 SELECT string_agg(name, ',') FROM customer;
 
@@ -276,3 +267,9 @@ SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') 
 
 -- name: regexp_in_from
 SELECT c.id, m FROM customer c, regexp_split_to_table(c.name, 'a') m;
+
+-- name: count_distinct_of_unbounded
+SELECT count(DISTINCT wealth) FROM customer;
+
+-- name: json_agg
+SELECT json_agg(id) FROM customer;

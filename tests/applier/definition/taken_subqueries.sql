@@ -75,3 +75,28 @@ SELECT id, (id, region) IN (SELECT customer_id, event FROM log) AS a FROM custom
 SELECT id FROM customer c
 WHERE id IN (SELECT o.customer_id FROM orders o
     WHERE o.quantity >= (SELECT sum(l.units) FROM line l WHERE l.order_id = o.id));
+
+-- name: averages
+SELECT customer_id, avg(amount) AS a, avg(quantity) AS b, avg(id) AS c, avg(DISTINCT quantity) AS d,
+    avg(amount) FILTER (WHERE state = 'open') AS e
+FROM orders
+GROUP BY customer_id;
+
+-- name: average_arithmetic
+SELECT customer_id, round(avg(amount), 2) AS a, avg(amount) * 2 AS b, 0.5 * avg(quantity) + 1 AS c
+FROM orders
+GROUP BY customer_id
+HAVING avg(amount) > 0 OR avg(amount) IS NULL;
+
+-- name: deviations
+SELECT customer_id, stddev(amount) AS a, variance(quantity) AS b, stddev_pop(id) AS c, var_pop(amount) AS d
+FROM orders
+GROUP BY customer_id;
+
+-- name: unbounded_numerics
+SELECT sum(wealth) AS a, avg(wealth) AS b, max(wealth) AS c, count(wealth) AS d, var_samp(wealth) AS e FROM customer;
+
+-- name: floats_summed
+SELECT region, sum(score) AS a, avg(score) AS b, max(score) AS c, stddev(score) AS d, corr(score, id) AS e
+FROM customer
+GROUP BY region;

@@ -116,6 +116,8 @@ def _edges(type_name: str) -> list[str]:
             ]  # fmt: skip
         case "int2:year":
             return [str(y) for y in (1, 4, 100, 1582, 1900, 1970, 1999, 2000, 2024, 2023, 9999)]
+        case "float8:near" | "float4:near":
+            return ["NaN", "Infinity", "-Infinity", "0", "-0", "1", "-1", "0.1", "-2.5", "3.3333", "100000"]
         case "float8:small":
             return ["0", "0.5", "-0.5", "1.5", "2", "-3", "0.1", "59.9999995", "12.345678", "7", "1e-7"]
         case "float8:epoch":
@@ -294,6 +296,8 @@ def random_value(type_name: str, random: Random) -> str:
             return _middle_date(random)
         case "timestamp:middle" | "timestamptz:middle":
             return f"{_middle_date(random)} {_random_clock(random)}"
+        case "float8:near" | "float4:near":
+            return repr(round(random.uniform(-100, 100), random.randrange(7)))
         case "float8:small":
             return repr(round(random.uniform(-100, 100), random.randrange(7)))
         case "float8:epoch":
