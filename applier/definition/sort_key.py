@@ -12,8 +12,8 @@ from applier.plan.order import SortKey
 
 _DIRECTIONS = {"<": False, ">": True}
 _SORTED_CARRIERS = (
-    "boolean", "smallint", "int", "bigint", "decimal", "double", "date", "timestamp", "timestamp_ntz", "string",
-    "binary",
+    "boolean", "smallint", "int", "bigint", "decimal", "float", "double", "date", "timestamp", "timestamp_ntz",
+    "string", "binary",
 )  # fmt: skip
 
 

@@ -272,7 +272,7 @@ def _averages() -> Iterator[AggregateEntry]:
         carrier=_numeric_avg,
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=_over_values("pg_aggregates_numeric_avg"),
-        fuzz=(*_NUMERICS, ("numeric",)),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(4,4)",), ("numeric",)),
     )
 
 
@@ -377,7 +377,20 @@ def _subqueries() -> Iterator[AggregateEntry]:
 COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
 """count(*)."""
 
-_FAMILIES = (_subqueries, _ordered_sets, _counts, _sums, _extremes, _truths, _bits, _strings, _arrays)
+_FAMILIES = (
+    _averages,
+    _spreads,
+    _floats,
+    _subqueries,
+    _ordered_sets,
+    _counts,
+    _sums,
+    _extremes,
+    _truths,
+    _bits,
+    _strings,
+    _arrays,
+)
 
 AGGREGATES: dict[str, AggregateEntry] = {}
 for _family in _FAMILIES:
