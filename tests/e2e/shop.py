@@ -28,6 +28,14 @@ STREAM_TABLES = {
     " WHERE EXISTS (SELECT 1 FROM visits v WHERE v.customer = o.customer AND v.seconds > 0)",
     "unvisited": "SELECT id, customer FROM orders"
     " WHERE customer NOT IN (SELECT customer FROM visits WHERE page = '/buy')",
+    "best_orders": "SELECT id, amount FROM orders ORDER BY amount DESC NULLS LAST, id LIMIT 5",
+    "places": "SELECT id, customer, row_number() OVER (PARTITION BY customer ORDER BY amount, id) AS place FROM orders",
+    "latest": "SELECT DISTINCT ON (customer) customer, id, amount FROM orders ORDER BY customer, id DESC",
+    "extremes": "SELECT customer, min(amount) AS least, max(amount) AS most, count(DISTINCT quantity) AS kinds"
+    " FROM orders GROUP BY customer",
+    "silent": "SELECT customer FROM orders EXCEPT SELECT customer FROM visits",
+    "above": "SELECT id, amount FROM orders WHERE amount >= (SELECT max(amount) FROM orders WHERE quantity = 1)",
+    "of_big": "SELECT customer, count(*) AS n FROM big_orders GROUP BY customer",
     "all_notes": "SELECT customer, note FROM orders UNION ALL SELECT customer, page FROM visits",
 }
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 from psycopg import errors
 
 from applier.check import check
-from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -23,12 +21,6 @@ CHAIN = {
     "rich_and_busy": "SELECT r.account, r.total, b.n FROM rich r JOIN busy b ON b.account = r.account",
     "summary": "SELECT count(*) AS accounts, sum(total) AS total FROM rich_and_busy",
 }
-
-
-@pytest.fixture
-def db(stack: Stack) -> Iterator[Connection]:
-    with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
-        yield connection
 
 
 def test_a_diamond_of_stream_tables(db: Connection) -> None:

@@ -13,6 +13,7 @@ from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 
 
+@pytest.mark.usefixtures("db")
 def test_a_difference_ends_the_demo_with_an_error(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = demo.watch
     checks_before: list[Checked] = []

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from psycopg import errors
 
 from applier.check import check
-from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-def db(stack: Stack) -> Iterator[Connection]:
-    with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
-        yield connection
 
 
 def create(db: Connection, name: str, query: str) -> None:
