@@ -23,7 +23,7 @@ def diagnose(error: KafkaError, doing: str) -> TopicError:
     if error.code() in _FENCED or "fenced" in said.lower():
         return Fenced(
             f"another instance took over while {doing}: {said}",
-            hint="only one instance may write for a slot; if none should run here, leave this one stopped",
+            hint="only one instance writes for a slot; this one stands by until the other ends",
         )
     if error.code() in _OVERSIZE:
         return OversizeMessage(

@@ -72,3 +72,25 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
     assert consumer.metric("pg_trickle_cdc_spill_bytes") == 0 == consumer.metric("pg_trickle_cdc_ring_frames")
     log = consumer.log.read_text()
     assert log.count("go to disk") == 1 and log.count("kept on disk were handed on") == 1
+
+
+def test_stopped_while_the_broker_is_away(make_consumer: MakeConsumer, db: Connection, kafka: KafkaBroker) -> None:
+    """What was spilled is gone with the process, and comes again from the slot."""
+    consumer = make_consumer(ring_buffer_sources="public.hot", ring_buffer_slots=1_000)
+    db.execute(SCHEMA)
+    consumer.start()
+    db.execute("INSERT INTO hot VALUES (0, 'first')")
+    until(lambda: consumer.metric("pg_trickle_cdc_hot_sources") == 1, "hot")
+    kafka.stop()
+    try:
+        for first in range(1, 20_000, 1_000):
+            db.execute(f"INSERT INTO hot SELECT g, 'v' FROM generate_series({first}, {first + 999}) g".encode())
+        until(lambda: consumer.metric("pg_trickle_cdc_spill_bytes") > 0, "spilled")
+        began = time.monotonic()
+        assert consumer.stop() == 0
+        print(f"ended in {time.monotonic() - began:.1f} s")
+    finally:
+        kafka.start()
+    consumer.start()
+    content = check(consumer, ["public.hot"])
+    assert len(content.rows["public.hot"]) == 20_001
