@@ -33,6 +33,25 @@ Window functions, and subqueries in `ON` are refused today.
 """
 
 
+HELD = """## How values are held, and where functions run
+
+| PostgreSQL | held as | computed by |
+|---|---|---|
+| `int2`, `int4`, `int8`, `bool` | Spark's own types | Spark; casts from text and `gcd`, `lcm` in Java |
+| `float4`, `float8` | Spark's own types | comparisons in Spark; arithmetic with PostgreSQL's range errors, and texts, in Java |
+| `numeric(p,s)` up to 38 digits | `DECIMAL(p,s)` | `+ - * %`, rounding and comparisons in Spark while 38 digits surely suffice |
+| other `numeric`, quotients, NaN, infinities | PostgreSQL's text | Java |
+| `text`, `varchar`, `char(n)` (trimmed) | `STRING` | Spark; case, padding, `LIKE` with a computed pattern and regular expressions in Java |
+| `date`, `timestamp`, `timestamptz` | Spark's own types, years 1 to 9999 | comparisons in Spark, all else in Java |
+| `interval`, `time`, `jsonb`, arrays | PostgreSQL's text | Java; `time` is compared in Spark |
+| enums, `uuid` | PostgreSQL's text | equality and the order of `uuid` in Spark, the order of enums in Java |
+| every other type | PostgreSQL's text | passes through |
+
+Java means the functions of `applier/jvm`, called by Spark directly, also from the code it generates; no row leaves the
+JVM. Functions that look at the session (`timestamptz::date`, `date::text`) are computed in UTC and with ISO dates.
+"""
+
+
 def _collation(entry: Entry) -> str:
     match entry.collation:
         case CollationNeed.NONE:
@@ -48,7 +67,7 @@ def _collation(entry: Entry) -> str:
 def page() -> str:
     """The whole page."""
     aggregates = ", ".join(f"`{name.replace('()', '(*)')}`" for name in AGGREGATES)
-    lines = [HEAD, "## Aggregates\n", aggregates, "\n## Functions and operators\n"]
+    lines = [HEAD, HELD, "## Aggregates\n", aggregates, "\n## Functions and operators\n"]
     lines.append("By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests.\n")
     lines += ["| function | raises | collation |", "|---|---|---|"]
     for signature, entry in sorted(ENTRIES.items()):
