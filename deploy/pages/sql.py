@@ -38,10 +38,10 @@ HELD = """## How values are held, and where functions run
 | PostgreSQL | held as | computed by |
 |---|---|---|
 | `int2`, `int4`, `int8`, `bool` | Spark's own types | Spark; casts from text and `gcd`, `lcm` in Java |
-| `float4`, `float8` | Spark's own types | comparisons in Spark; arithmetic with PostgreSQL's range errors, and texts, in Java |
-| `numeric(p,s)` up to 38 digits | `DECIMAL(p,s)` | `+ - * %`, rounding and comparisons in Spark while 38 digits surely suffice |
+| `float4`, `float8` | Spark's own types | comparisons in Spark; arithmetic (range errors) and texts in Java |
+| `numeric(p,s)` up to 38 digits | `DECIMAL(p,s)` | `+ - * %`, rounding, comparisons: Spark while 38 digits suffice |
 | other `numeric`, quotients, NaN, infinities | PostgreSQL's text | Java |
-| `text`, `varchar`, `char(n)` (trimmed) | `STRING` | Spark; case, padding, `LIKE` with a computed pattern and regular expressions in Java |
+| `text`, `varchar`, `char(n)` (trimmed) | `STRING` | Spark; case, padding, regular expressions in Java |
 | `date`, `timestamp`, `timestamptz` | Spark's own types, years 1 to 9999 | comparisons in Spark, all else in Java |
 | `interval`, `time`, `jsonb`, arrays | PostgreSQL's text | Java; `time` is compared in Spark |
 | enums, `uuid` | PostgreSQL's text | equality and the order of `uuid` in Spark, the order of enums in Java |
