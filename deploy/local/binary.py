@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import process
-from deploy.local.process import Child, StackError
+from deploy.local.process import StackError
 
 STOP_LIMIT_S = 90.0
 """A binary finishes the window or transaction in hand, and Spark takes its time to go down."""
@@ -48,7 +48,7 @@ CDC = Program("cdc", "pg-trickle-cdc", "cdc_consumer.cli")
 APPLIER = Program("applier", "pg-trickle-applier", "applier.cli")
 
 
-class Binary:
+class Binary(process.Keeper):
     """`<program> run`, restarted at will on the same metrics port."""
 
     def __init__(self, program: Program, log: Path, *, metrics_port: int) -> None:
@@ -56,22 +56,11 @@ class Binary:
         self.log = log
         self.settings: dict[str, str] = {}
         self.metrics_port = metrics_port
-        self._child: Child | None = None
 
     @property
     def metrics(self) -> str:
         """URL of the metrics page."""
         return f"http://127.0.0.1:{self.metrics_port}/metrics"
-
-    @property
-    def pid(self) -> int:
-        """0 when it does not run."""
-        return self._child.pid if self.running and self._child else 0
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is alive."""
-        return self._child is not None and self._child.poll() is None
 
     @property
     def exit_code(self) -> int | None:
@@ -113,17 +102,9 @@ class Binary:
         """SIGTERM, and patience."""
         self._end((signal.SIGTERM, STOP_LIMIT_S))
 
-    def kill(self) -> None:
-        """kill -9."""
-        self._end()
-
     def _environment(self) -> dict[str, str]:
         own: Mapping[str, str] = {
             "PG_TRICKLE_METRICS_HOST": "127.0.0.1",
             "PG_TRICKLE_METRICS_PORT": str(self.metrics_port),
         }
         return {**os.environ, **self.settings, **own}
-
-    def _end(self, *signals: tuple[signal.Signals, float]) -> None:
-        if self._child is not None:
-            process.stop(self._child, *signals)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from applier.jars import JarSet, ensure, find_java
 from deploy.local import process
-from deploy.local.process import Child, StackError
+from deploy.local.process import StackError
 
 BROKER_JARS = JarSet("broker", Path(__file__).with_name("broker.jars.lock"))
 """Apart from Spark's: the broker brings a newer kafka-clients."""
@@ -57,13 +57,12 @@ log.cleaner.dedupe.buffer.size=8388608
 """
 
 
-class Kafka:
+class Kafka(process.Keeper):
     """A broker that dies with this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "kafka.log"
-        self._child: Child | None = None
         self._broker_port = 0
         self._controller_port = 0
 
@@ -71,16 +70,6 @@ class Kafka:
     def bootstrap(self) -> str:
         """host:port for clients."""
         return f"127.0.0.1:{self._broker_port}"
-
-    @property
-    def pid(self) -> int:
-        """The broker's, 0 when it does not run."""
-        return self._child.pid if self.running and self._child else 0
-
-    @property
-    def running(self) -> bool:
-        """Whether the broker is alive."""
-        return self._child is not None and self._child.poll() is None
 
     def start(self) -> None:
         """Format the storage if there is none, start, and return when the broker answers."""
@@ -101,10 +90,6 @@ class Kafka:
     def stop(self) -> None:
         """Flush and close every log."""
         self._end((signal.SIGTERM, 30.0))
-
-    def kill(self) -> None:
-        """kill -9; the next start checks the last segments."""
-        self._end()
 
     def restart(self, immediate: bool = False) -> None:
         """Stop (or kill) and start on the same data."""
@@ -163,8 +148,3 @@ class Kafka:
             return bool(client.list_topics(timeout=5).brokers)
         except KafkaException:
             return False
-
-    def _end(self, *signals: tuple[signal.Signals, float]) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            process.stop(child, *signals)

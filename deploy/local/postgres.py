@@ -22,7 +22,7 @@ import psycopg
 
 from applier.jars import cache_folder
 from deploy.local import process
-from deploy.local.process import Child, StackError, User
+from deploy.local.process import StackError, User
 
 DEFAULT_MAJOR = 18
 
@@ -53,7 +53,7 @@ ORPHANS_LIMIT_S = 10.0
 """Backends notice within a moment that their postmaster was killed, unless they are deep in a computation."""
 
 
-class Postgres:
+class Postgres(process.Keeper):
     """A server that dies with this process."""
 
     def __init__(self, folder: Path, *, major: int = DEFAULT_MAJOR, durable: bool = True) -> None:
@@ -65,7 +65,6 @@ class Postgres:
         self.major = major
         self._settings = _SETTINGS if durable else _SETTINGS | _NOT_DURABLE
         self._durable = durable
-        self._child: Child | None = None
         self._port = 0
         self._password = ""
         self._bin = Path()
@@ -78,16 +77,6 @@ class Postgres:
     def url_of(self, database: str) -> str:
         """The superuser's libpq URL of a database."""
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/{quote(database, safe='')}"
-
-    @property
-    def pid(self) -> int:
-        """The postmaster's, 0 when it does not run."""
-        return self._child.pid if self.running and self._child else 0
-
-    @property
-    def running(self) -> bool:
-        """Whether the postmaster is alive."""
-        return self._child is not None and self._child.poll() is None
 
     def bin(self, name: str) -> Path:
         """A program of this version: psql, pg_dump, pgbench, pg_recvlogical, …"""
@@ -126,10 +115,6 @@ class Postgres:
     def crash(self) -> None:
         """Immediate shutdown; the next start recovers from the log."""
         self._end((signal.SIGQUIT, 10.0))
-
-    def kill(self) -> None:
-        """kill -9 of the postmaster."""
-        self._end()
 
     def restart(self, immediate: bool = False) -> None:
         """Stop (or crash) and start on the same data."""
@@ -191,11 +176,6 @@ class Postgres:
         except psycopg.OperationalError:
             return False
         return True
-
-    def _end(self, *signals: tuple[signal.Signals, float]) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            process.stop(child, *signals)
 
 
 def programs(major: int, user: User | None) -> Path:

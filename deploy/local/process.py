@@ -68,6 +68,30 @@ class Child(subprocess.Popen[bytes]):
             return "\n".join(log.read().splitlines()[-lines:])
 
 
+class Keeper:
+    """Keeps at most one child; `start` of whoever inherits sets it."""
+
+    _child: Child | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """0 when it does not run."""
+        return self._child.pid if self.running and self._child else 0
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end()
+
+    def _end(self, *signals: tuple[signal.Signals, float]) -> None:
+        if self._child is not None:
+            stop(self._child, *signals)
+
+
 def spawn(
     command: Sequence[str | Path],
     *,
