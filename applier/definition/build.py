@@ -17,7 +17,7 @@ from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.flatten import Flattener, whole_row
-from applier.definition.grouping import Grouped, aggregates, distinct, group
+from applier.definition.grouping import Grouped, GroupedBySets, aggregates, by_sets, distinct, group
 from applier.definition.joins import (
     Frame,
     Leaning,
@@ -155,7 +155,9 @@ class _Builder:
             calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates(e)]
             frame = self._answered(frame, [*(key for key, _ in keys), *calls], levels)
             grouped = group(keys, above, having, self._compiler(frame), frame.node, catalog=self._catalog)
-            below = self._above(frame, grouped, above, having, levels=levels)
+            parts = [*above, *(() if having is None else (having,))]
+            sets = by_sets(grouped, query, parts) if query.grouping_sets else grouped
+            below = self._above(frame, sets, above, having, levels=levels)
         else:
             frame = self._answered(frame, [*targets, *windowed], levels)
             below = frame.node, self._scope(frame)
@@ -197,7 +199,7 @@ class _Builder:
     def _above(
         self,
         frame: Frame,
-        grouped: Grouped,
+        grouped: Grouped | GroupedBySets,
         targets: Sequence[tree.Expression],
         having: tree.Expression | None,
         *,

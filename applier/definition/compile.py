@@ -68,6 +68,8 @@ class Compiler:
             case tree.WindowOf():
                 hint = "compute it in a subquery of FROM"
                 raise Refused(Reason.CONSTRUCT, "a window function here", hint=hint, token=expression.at)
+            case tree.GroupingOf():
+                raise Refused(Reason.CONSTRUCT, "GROUPING() here", hint="use it beside GROUP BY", token=expression.at)
             case tree.Subquery():
                 hint = "put it into the select list, WHERE or HAVING, or join the subquery in FROM"
                 raise Refused(Reason.CONSTRUCT, "a subquery here", hint=hint, token=expression.at)

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 
 from applier.definition import query_tree, tree
 from applier.definition.aggregates import plan_aggregate
+from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Unfit
-from applier.plan.expr import AggregateCall, Col, Expr
-from applier.plan.nodes import Aggregate, Field, Node
+from applier.plan.expr import AggregateCall, Col, Const, Expr, ValueType
+from applier.plan.nodes import Aggregate, Field, Node, Project, UnionAll
+from shared_schema.pg_types import PgType
 
+_INT4 = ValueType.of_column(PgType(23, -1, "int4", "integer"))
 _EQUALITY = {
     "int2": "int2eq(int2,int2)",
     "int4": "int4eq(int4,int4)",
@@ -89,6 +92,71 @@ def group(
         tuple(calls),
         tuple(plan_aggregate(c, below, catalog, node) for c in calls),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedBySets:
+    """The keys and aggregates of GROUPING SETS: one Aggregate per set, NULL for the keys that are not in it."""
+
+    whole: Grouped
+    references: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+    asked: tuple[tree.GroupingOf, ...]
+
+    def node(self, below: Node) -> Node:
+        """The Aggregates over the node below, one after the other."""
+        return UnionAll(tuple(self._one(below, frozenset(keys)) for keys in self.sets))
+
+    def _one(self, below: Node, keys: frozenset[int]) -> Node:
+        chosen = [i for i, reference in enumerate(self.references) if reference in keys]
+        planned = self.whole.planned_keys
+        calls = tuple(dict.fromkeys(self.whole.planned_calls))
+        grouped = Aggregate(below, tuple(planned[i] for i in chosen), calls)
+        shown = columns(grouped)
+        exprs: list[Expr] = [
+            shown[chosen.index(i)] if i in chosen else Const(None, key.type) for i, key in enumerate(planned)
+        ]
+        exprs += shown[len(chosen) :]
+        exprs += [Const(_mask(call, keys), _INT4) for call in self.asked]
+        return Project(grouped, tuple(exprs))
+
+    def scope(self, output: tuple[Field, ...]) -> Scope:
+        """What expressions above the node stand for."""
+        known = self.whole.scope(output)
+        first = len(output) - len(self.asked)
+
+        def find(expression: tree.Expression) -> Expr | None:
+            if isinstance(expression, tree.GroupingOf):
+                place = first + self.asked.index(expression)
+                return Col(place, output[place].type, output[place].nullable)
+            return known(expression)
+
+        return find
+
+
+def _mask(call: tree.GroupingOf, keys: frozenset[int]) -> int:
+    """A bit per key, the last one the lowest: 1 where the rows are not grouped by it."""
+    mask = 0
+    for reference in call.references:
+        mask = mask * 2 + (reference not in keys)
+    return mask
+
+
+def by_sets(grouped: Grouped, query: query_tree.Query, above: Sequence[tree.Expression]) -> GroupedBySets:
+    """The same keys and aggregates, once per grouping set."""
+    references = tuple(item.reference for item in query.groups)
+    if len(references) != len(grouped.keys):
+        hint = "group by the column too"
+        raise Refused(Reason.CONSTRUCT, "a column beside GROUPING SETS that is no key of theirs", hint=hint)
+    asked = tuple(dict.fromkeys(call for e in above for call in _groupings(e)))
+    return GroupedBySets(grouped, references, query.grouping_sets, asked)
+
+
+def _groupings(expression: tree.Expression) -> Iterator[tree.GroupingOf]:
+    if isinstance(expression, tree.GroupingOf):
+        yield expression
+    for argument in tree.arguments(expression):
+        yield from _groupings(argument)
 
 
 def distinct(

@@ -86,7 +86,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "returningNewAlias": _only("<>", since=18),
         "returningList": _only("<>"),
         "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
-        "groupingSets": _only("<>", means="GROUPING SETS, CUBE or ROLLUP", hint="make one stream table per grouping"),
         "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
@@ -219,6 +218,11 @@ SPARE: dict[str, dict[str, Spare]] = {
         "list_end": _any(since=18),
         "location": _any(),
     },
+    "GROUPINGSET": {"location": _any()},
+    "GROUPINGFUNC": {
+        "cols": _any(),
+        "agglevelsup": _only("0", means="GROUPING() of an outer query", hint="compute it in a subquery in FROM"),
+    },
     "AGGREF": {
         "aggtranstype": _any(),
         "aggargtypes": _any(),
@@ -234,7 +238,6 @@ SPARE: dict[str, dict[str, Spare]] = {
 }
 
 UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
-    "GROUPINGFUNC": ("GROUPING()", "make one stream table per grouping"),
     "ARRAYCOERCEEXPR": ("a cast of an array", "store the column in the type you need"),
     "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),

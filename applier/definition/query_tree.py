@@ -220,6 +220,8 @@ class Query:
     recursive: frozenset[str]
     """The members of WITH that read themselves."""
     has_aggregates: bool
+    grouping_sets: tuple[tuple[int, ...], ...] = ()
+    """GROUPING SETS, ROLLUP and CUBE written out: the references of the keys of each; none for a plain GROUP BY."""
     union: SetOperation | None = None
     partners: tuple[Partners, ...] = ()
     distinct_on: bool = False
@@ -230,7 +232,7 @@ class Query:
     @property
     def aggregates(self) -> bool:
         """Whether rows are grouped: HAVING alone makes one group of all rows."""
-        return self.has_aggregates or bool(self.groups) or self.having is not None
+        return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
 
 
 def expressions(query: Query) -> Iterator[Expression]:

@@ -78,6 +78,9 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return _window_function(fields, major)
         case "PARAM":
             return _subquery_column(fields)
+        case "GROUPINGFUNC":
+            _expressions(fields, "args", major)
+            return tree.GroupingOf(fields.integers("refs"), fields.location())
         case "SUBLINK":
             return _subquery(fields, major)
         case "ARRAYEXPR":

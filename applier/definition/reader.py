@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from applier.definition import query_tree, tree
 from applier.definition.fields import Fields, unknown
+from applier.definition.grouping_sets import grouping_sets
 from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
 from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
@@ -51,7 +52,6 @@ def _query(node: Node, major: int) -> query_tree.Query:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
     operations = fields.optional("setOperations")
     union = None if operations is None else _union(operations, major)
-    fields.harmless("groupingSets")
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     members = [_member(n, major) for n in fields.nodes("cteList")]
@@ -63,6 +63,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         where=where,
         targets=tuple(_target(n, major) for n in fields.nodes("targetList")),
         groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
+        grouping_sets=grouping_sets(fields.nodes("groupingSets"), major),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
         members={name: member for name, member, _ in members},

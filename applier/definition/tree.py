@@ -280,6 +280,14 @@ class WindowOf:
     at: int | None = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupingOf:
+    """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
+
+    references: tuple[int, ...]
+    at: int | None = field(compare=False)
+
+
 class Asked(Enum):
     """What an expression asks of a subquery; the values are SubLinkType's."""
 
@@ -328,6 +336,7 @@ Expression = (
     | RowOrder
     | Collated
     | AggregateOf
+    | GroupingOf
     | WindowOf
     | Subquery
 )
@@ -336,7 +345,7 @@ Expression = (
 def arguments(expression: Expression) -> tuple[Expression, ...]:
     """The direct sub-expressions."""
     match expression:
-        case Var() | Constant() | CaseSubject():
+        case Var() | Constant() | CaseSubject() | GroupingOf():
             return ()
         case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args):
             return args
@@ -373,7 +382,7 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
 def rebuild(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """The same expression with every direct sub-expression changed."""
     match expression:
-        case Var() | Constant() | CaseSubject():
+        case Var() | Constant() | CaseSubject() | GroupingOf():
             return expression
         case Apply() | Connected() | FirstNotNull() | Extreme():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))

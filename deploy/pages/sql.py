@@ -23,6 +23,7 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `WHERE`, `HAVING` | three-valued, as in SQL |
 | `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY`, `op ALL (SELECT …)` | anywhere in `SELECT`, `WHERE` and `HAVING` |
 | `(SELECT …)` as a value | connected to the query around it by its own `WHERE`; more than one row is an error |
+| `GROUPING SETS`, `ROLLUP`, `CUBE`, `GROUPING()` | up to 64 sets, each a grouping of its own |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |

@@ -16,6 +16,7 @@ def _load(name: str) -> dict[str, str]:
 TAKEN = (
     _load("taken.sql")
     | _load("taken_subqueries.sql")
+    | _load("taken_groups.sql")
     | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
 )
 REFUSED = _load("refused.sql")

@@ -49,9 +49,6 @@ SELECT id, sum(score) OVER (ORDER BY id) FROM customer;
 -- name: window_by_jsonb
 SELECT id, count(*) OVER (PARTITION BY notes) FROM customer;
 
--- name: rollup
-SELECT region, count(*) FROM customer GROUP BY ROLLUP (region);
-
 -- name: in_of_on
 SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
 
@@ -273,3 +270,9 @@ SELECT count(DISTINCT wealth) FROM customer;
 
 -- name: json_agg
 SELECT json_agg(id) FROM customer;
+
+-- name: cube_of_seven
+SELECT count(*) FROM customer GROUP BY CUBE (id, name, code, region, vip, born, credit);
+
+-- name: rollup_beside_a_key
+SELECT id, name, count(*) AS n FROM customer GROUP BY GROUPING SETS ((id), (id, region));
