@@ -16,6 +16,9 @@ MakeConsumer = Callable[..., Consumer]
 MODES = pytest.mark.parametrize("mode", ["log", "sidecar", "remote"], indirect=True)
 """For tests of what all modes promise."""
 
+LOG_AND_TABLES = pytest.mark.parametrize("mode", ["log", "remote"], indirect=True)
+"""Where sidecar, the same sink on another address, would show nothing new."""
+
 
 @pytest.fixture
 def mode(request: pytest.FixtureRequest) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from tests.cdc_consumer.conftest import MODES, MakeConsumer
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, connect, until
 from tests.cdc_consumer.topic_reader import Content, position
 from tests.cdc_consumer.writers import writing
@@ -27,7 +27,7 @@ def schema_changes(content: Content) -> list[dict[str, Any]]:
     return [r for r in content.control if r["kind"] == "schema"]
 
 
-@MODES
+@LOG_AND_TABLES
 def test_messages_in_order_with_the_rows(consumer: Consumer, db: Connection) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE t")
     consumer.start()
@@ -59,7 +59,7 @@ def test_messages_in_order_with_the_rows(consumer: Consumer, db: Connection) -> 
     assert len({stamp(r) for r in content.control}) == len(content.control)
 
 
-@MODES
+@LOG_AND_TABLES
 def test_every_kind_of_change_is_announced_before_its_first_row(consumer: Consumer, db: Connection) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a int, b text); ALTER PUBLICATION pg_trickle ADD TABLE t")
     consumer.start()
@@ -179,7 +179,7 @@ def printed(value: object) -> str | None:
             return json.dumps(value)
 
 
-@MODES
+@LOG_AND_TABLES
 def test_the_last_message_before_a_crash_comes_once(consumer: Consumer, db: Connection) -> None:
     """The frontier stands exactly at it, so the server would send it again if that were all we said."""
     consumer.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cdc_consumer.conftest import MODES, MakeConsumer
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, flushed_message, refused, until
 from tests.cdc_consumer.topic_reader import open_reader, position, wait_for_frontier
 
@@ -86,7 +86,7 @@ def test_publications_may_not_change_in_the_middle(make_consumer: MakeConsumer, 
     assert "written in part" in refused(consumer)
 
 
-@MODES
+@LOG_AND_TABLES
 def test_memory_does_not_grow_with_a_commit(consumer: Consumer, db: Connection) -> None:
     db.execute("CREATE TABLE big (id int PRIMARY KEY, v int, t text); ALTER PUBLICATION pg_trickle ADD TABLE big")
     consumer.start()

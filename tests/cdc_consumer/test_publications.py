@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.cdc_consumer.conftest import MODES, MakeConsumer
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, refused, table_now, until
 from tests.cdc_consumer.topic_reader import replay
 
@@ -34,7 +34,7 @@ def test_tables_in_schema_and_another_publication(make_consumer: MakeConsumer, d
     assert set(content.rows) == {"a.t", "b.t", "c.t", "a.later"}
 
 
-@MODES
+@LOG_AND_TABLES
 def test_generated_columns_when_published(consumer: Consumer, db: Connection) -> None:
     if db.info.server_version < 180000:
         pytest.skip("PostgreSQL publishes generated columns from 18 on")
@@ -54,7 +54,7 @@ def test_generated_columns_when_published(consumer: Consumer, db: Connection) ->
     assert list(replay(rows)) == [("3", "6", "copied")]
 
 
-@MODES
+@LOG_AND_TABLES
 def test_truncate_of_several_tables(consumer: Consumer, db: Connection) -> None:
     db.execute(
         """
@@ -78,7 +78,7 @@ def test_truncate_of_several_tables(consumer: Consumer, db: Connection) -> None:
     assert replay(by_stamp(content.rows["public.parent"])) == {("1",): 1}
 
 
-@MODES
+@LOG_AND_TABLES
 def test_replica_identities(consumer: Consumer, db: Connection) -> None:
     big = "repeat('toast', 2000)"
     for name, identity in {

@@ -17,7 +17,7 @@ from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.avro import codec
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import quote_identifier
-from tests.cdc_consumer.conftest import MODES
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MODES
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, table_now, until
 from tests.cdc_consumer.topic_reader import replay
 
@@ -140,7 +140,7 @@ def test_every_value_copied_and_streamed(consumer: Consumer, db: Connection) -> 
     assert len({row.columns for row in rows}) == 1
 
 
-@MODES
+@LOG_AND_TABLES
 def test_random_rows_of_every_type(consumer: Consumer, db: Connection) -> None:
     """Rows with a value in most columns, changed in some: copied, streamed, updated under a full identity."""
     pick = random.Random(20)
@@ -234,7 +234,7 @@ def test_generated_encoders_give_the_references_bytes(database: str, db: Connect
     assert taken > 3 * odd > 0
 
 
-@MODES
+@LOG_AND_TABLES
 def test_hostile_names(consumer: Consumer, db: Connection) -> None:
     names = [
         'quo"te',
