@@ -94,6 +94,10 @@ def to_json(arg: Expr, sql: str) -> str:
         return f"pg_json_of_number({output(arg, sql)})"
     if name in ("text", "unknown", "varchar", "bpchar", "uuid", "time", "date"):
         return f"pg_json_of_text({output(arg, sql)})"
+    element = name.removeprefix("_")
+    if name.startswith("_") and element in (*_NUMBERS, "text", "varchar", "bool", "uuid", "jsonb"):
+        kind = element if element in (*_NUMBERS, "bool", "jsonb") else "text"
+        return f"pg_json_of_array('{kind}', {sql})"
     raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to text")
 
 
@@ -125,7 +129,7 @@ def _array(call: Call, args: Sequence[str]) -> str:
 def _building() -> Iterator[Entry]:
     values: Fuzz = (
         ("int4",), ("numeric",), ("numeric(10,2)",), ("text",), ("bool",), ("date",), ("jsonb",), ("uuid",),
-        ("float8",), ("char(6)",),
+        ("float8",), ("char(6)",), ("int4[]",), ("text[]",), ("numeric[]",), ("bool[]",),
     )  # fmt: skip
     yield Entry(
         "to_jsonb(anyelement)", _jsonable, lambda call, args: to_json(call.args[0], args[0]), values, session=True

@@ -82,9 +82,14 @@ public final class Floats {
         return a > 0 ? 1 : (a < 0 ? -1 : 0);
     }
 
-    /** A whole base to a whole power that surely fits: every mathematics library gives the one exact result. */
+    /** A whole base to a whole power: where it fits into 53 bits, every mathematics library gives the same. */
     public static double whole_power(double a, double b) {
-        return new BigDecimal(a).pow((int) b).doubleValue();
+        BigInteger found = new BigDecimal(a).toBigInteger().pow((int) b);
+        if (found.bitLength() > 53) {
+            throw new PgError("nothing; but the last digit of a power of more than 53 bits depends on its library: "
+                + "cast the base to numeric");
+        }
+        return found.doubleValue();
     }
 
     public static long to_int(double a, double low, double high) {

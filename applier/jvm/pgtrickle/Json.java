@@ -210,6 +210,22 @@ public final class Json {
         return text(out);
     }
 
+    /** An array of SQL as one of JSON. */
+    public static UTF8String of_array(UTF8String type, UTF8String array) {
+        ArrayList in = Arrays.parse(array);
+        ArrayList out = new ArrayList();
+        String t = type.toString();
+        for (int i = 0; i < in.size(); i++) {
+            String e = (String) in.get(i);
+            if (e == null) out.add(JsonTree.NULL);
+            else if (t.equals("bool")) out.add(Boolean.valueOf(e.equals("t")));
+            else if (t.equals("jsonb")) out.add(JsonTree.parse(e));
+            else if (t.equals("text") || e.endsWith("Infinity") || e.endsWith("NaN")) out.add(e);
+            else out.add(Num.parse(e));
+        }
+        return text(out);
+    }
+
     public static UTF8String strip_nulls(UTF8String json) {
         return text(stripped(tree(json)));
     }
