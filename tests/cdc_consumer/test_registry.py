@@ -14,6 +14,7 @@ import fastavro
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from applier.trace.schemas import SchemaReader
 from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
 from cdc_consumer.sinks.registry import SchemaRegistry
 from shared_schema.avro import header_fingerprint, registry_header
@@ -84,17 +85,22 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def read_with_registry(consumer: Consumer, topic: str) -> list[dict[str, Any]]:
-    reader, records = open_reader(consumer.bootstrap), []
+def values(consumer: Consumer, topic: str) -> Iterator[bytes]:
+    reader = open_reader(consumer.bootstrap)
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     while (message := reader.poll(5.0)) is not None and message.error() is None:
-        value = message.value()
-        assert value is not None and value[:1] == b"\0"
+        yield message.value() or b""
+    reader.close()
+
+
+def read_with_registry(consumer: Consumer, topic: str) -> list[dict[str, Any]]:
+    records = []
+    for value in values(consumer, topic):
+        assert value[:1] == b"\0"
         schema = fastavro.parse_schema(json.loads(Registry.schemas[int.from_bytes(value[1:5], "big")]))
         body = io.BytesIO(value[5:])
         records.append(fastavro.schemaless_reader(body, schema, None))
         assert body.read() == b""
-    reader.close()
     return records  # type: ignore[return-value]
 
 
@@ -112,6 +118,12 @@ def test_rows_in_the_registrys_wire_format(make_consumer: MakeConsumer, db: Conn
     assert [r["op"] for r in records] == ["I", "D", "I", "I", "T", "I"]
     assert [r["row"] and r["row"]["id"] for r in records] == [1, 1, 1, 2, None, 3]
     assert records[0]["row"]["d"] == "infinity" and records[3]["row"]["more"] == "x"
+    # The applier finds the same schemas on the schemas topic, by the same numbers.
+    schemas = SchemaReader(consumer.prefix, {"bootstrap.servers": consumer.bootstrap})
+    decoded = [schemas.codec(value).decode(value) for value in values(consumer, topic)]
+    schemas.close()
+    assert [row.op.value for row in decoded] == [r["op"] for r in records]
+    assert [row.values and row.values[0] for row in decoded] == [1, 1, 1, 2, None, 3]
     assert list(Registry.subjects) == [f"{topic}-value"] and len(Registry.subjects[f"{topic}-value"]) == 2
 
 
