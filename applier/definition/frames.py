@@ -53,7 +53,7 @@ def frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: 
     start, end = _sized(mode, offsets, order)
     found = Frame(mode, Bound(ends[0], start), Bound(ends[1], end), without_current)
     if _empty(found):
-        raise Refused(Reason.FRAME, "a window frame that ends before it begins", hint="swap its ends")
+        raise Refused(Reason.FRAME, "a frame of ROWS, RANGE or GROUPS that ends before it begins", hint="swap its ends")
     return found
 
 
@@ -72,7 +72,7 @@ def _offset(expression: tree.Expression | None, catalog: Catalog) -> Const | Non
         (compiled,) = compiled.args
     if isinstance(compiled, Const) and compiled.value is not None:
         return compiled
-    raise Refused(Reason.FRAME, "a window frame of computed size", hint="write the number itself")
+    raise Refused(Reason.FRAME, "a frame of ROWS, RANGE or GROUPS of computed size", hint="write the number itself")
 
 
 def _sized(mode: FrameMode, offsets: list[Const | None], order: tuple[SortKey, ...]) -> list[Const | None]:
@@ -80,7 +80,9 @@ def _sized(mode: FrameMode, offsets: list[Const | None], order: tuple[SortKey, .
     given = [o for o in offsets if o is not None]
     counted = mode is not FrameMode.RANGE
     if counted and any(not isinstance(o.value, int) or not 0 <= o.value <= _MOST_ROWS for o in given):
-        raise Refused(Reason.FRAME, "a window frame of that many rows", hint="write a number from 0 to 2147483647")
+        raise Refused(
+            Reason.FRAME, "a frame of ROWS or GROUPS of that size", hint="write a number from 0 to 2147483647"
+        )
     if counted or not given:
         return offsets
     if order[0].expr.type.spark in ("date", "timestamp_ntz"):

@@ -28,7 +28,9 @@ _LEXEME = re.compile(
 )
 _MOVING_WORDS = re.compile(r"(?<![a-z])(?:now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _NAMED = re.compile(r"the (?:window )?(?:function|aggregate|operator) (?P<name>[^\s(]+)")
-_KEYWORD = re.compile(r"\b[A-Z]{2,}\b")
+_KEYWORD = re.compile(r"\b[A-Z][A-Z_]+\b")
+_QUALIFIED = re.compile(r"\b\w+(?:\.\w+)+\b")
+_LEADING = re.compile(r"(?P<name>\w+) (?:of|over|by) ")
 _NEAR = datetime.timedelta(days=3)
 """'tomorrow' is at most two days from now in any time zone."""
 
@@ -63,8 +65,8 @@ def lexemes(query: str) -> Iterator[tuple[Kind, str, int]]:
 
 def find_unique(query: str, construct: str) -> Place | None:
     """Where a construct stands, if the word it is known by occurs exactly once in the text."""
-    named = _NAMED.search(construct)
-    candidates = [named["name"]] if named else _KEYWORD.findall(construct)
+    named = _NAMED.search(construct) or _LEADING.match(construct)
+    candidates = [named["name"]] if named else [*_QUALIFIED.findall(construct), *_KEYWORD.findall(construct)]
     spots: dict[str, list[int]] = {}
     for kind, text, offset in lexemes(query):
         if kind in (Kind.WORD, Kind.OPERATOR):
