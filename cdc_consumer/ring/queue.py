@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
 
 from cdc_consumer.ring.segments import Segments
 
@@ -28,12 +27,13 @@ class Bounds:
 
 
 class FrameQueue:
-    """Frames received and not yet handed on."""
+    """Frames received and not yet handed on, in the chunks they were received in."""
 
     def __init__(self, bounds: Bounds, segments: Segments) -> None:
         self._bounds = bounds
         self._segments = segments
-        self._memory: deque[bytes] = deque()
+        self._memory: deque[list[bytes]] = deque()
+        self._frames = 0
         self._memory_bytes = 0
         self._rest: list[bytes] = []
         self.disk_error: OSError | None = None
@@ -41,7 +41,7 @@ class FrameQueue:
 
     def __len__(self) -> int:
         """Frames in memory."""
-        return len(self._memory) + len(self._rest)
+        return self._frames + len(self._rest)
 
     def __bool__(self) -> bool:
         return bool(self._memory or self._rest or self._segments.bytes)
@@ -62,8 +62,7 @@ class FrameQueue:
     def put(self, frames: list[bytes]) -> int:
         """Keep a chunk -> bytes written to disk for it."""
         if not self._segments.bytes and not self._rest and self._fits():
-            self._memory.extend(frames)
-            self._memory_bytes += sum(map(len, frames))
+            self._remember(frames)
             return 0
         try:
             return self._segments.append(frames)
@@ -73,27 +72,30 @@ class FrameQueue:
             return 0
 
     def take(self, limit: int) -> list[bytes]:
-        """Up to `limit` frames, the oldest first."""
+        """Up to `limit` frames, the oldest first: a chunk, or a part of it."""
         if not self._memory:
             frames = self._segments.take()
             if not frames:
                 frames, self._rest, self.disk_error = self._rest, [], None
-            self._memory.extend(frames)
-            self._memory_bytes = sum(map(len, frames))
-        if limit >= len(self._memory):
-            taken = list(self._memory)
-            self._memory.clear()
-            self._memory_bytes = 0
-            return taken
-        taken = list(islice(self._memory, limit))
-        for frame in taken:
-            self._memory.popleft()
-            self._memory_bytes -= len(frame)
-        return taken
+            if not frames:
+                return []
+            self._remember(frames)
+        chunk = self._memory.popleft()
+        if len(chunk) > limit:
+            self._memory.appendleft(chunk[limit:])
+            chunk = chunk[:limit]
+        self._frames -= len(chunk)
+        self._memory_bytes -= sum(map(len, chunk))
+        return chunk
 
     def close(self) -> None:
         """Forget everything."""
         self._segments.close()
 
+    def _remember(self, frames: list[bytes]) -> None:
+        self._memory.append(frames)
+        self._frames += len(frames)
+        self._memory_bytes += sum(map(len, frames))
+
     def _fits(self) -> bool:
-        return len(self._memory) < self._bounds.slots and self._memory_bytes < self._bounds.memory_bytes
+        return self._frames < self._bounds.slots and self._memory_bytes < self._bounds.memory_bytes
