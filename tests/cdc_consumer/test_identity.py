@@ -59,6 +59,12 @@ class OwnServer:
         self.server.stop()
         action()
         self.server.start()
+        # It answers readers before its recovery has ended.
+        until(self._writable, "recovery has ended")
+
+    def _writable(self) -> bool:
+        with connect(self.server.url) as db:
+            return db.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, check=True, timeout=60)
