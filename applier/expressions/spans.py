@@ -154,7 +154,7 @@ def _times() -> Iterator[Entry]:
     for signature, carriers, result, form, fuzz in (
         ("time_mi_time(time,time)", [_TEXT, _TEXT], _TEXT, "pg_dates_time_diff({0}, {1})", ("time", "time")),
         ("time(timestamp)", ["timestamp_ntz"], _TEXT, f"pg_dates_time_of({micros(0)})", ("timestamp",)),
-        ("time(interval)", [_TEXT], _TEXT, "pg_intervals_to_time({0})", ("interval",)),
+        ("time(interval)", [_TEXT], _TEXT, "pg_intervals_to_time({0})", ("interval:small",)),
         ("interval(time)", [_TEXT], _TEXT, "pg_dates_time_interval({0})", ("time",)),
         (
             "datetime_pl(date,time)", ["date", _TEXT], "timestamp_ntz",

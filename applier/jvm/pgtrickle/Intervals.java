@@ -77,7 +77,10 @@ public final class Intervals {
 
     /** A time of day from the interval's clock. */
     public static UTF8String to_time(UTF8String a) {
-        return UTF8String.fromString(Dates.clock(Math.floorMod(span(a).micros, Span.DAY)));
+        long micros = span(a).micros;
+        // Here releases before 17 overflow into times that do not exist.
+        if (micros < Long.MIN_VALUE + 2 * Span.DAY) throw Span.outOfRange();
+        return UTF8String.fromString(Dates.clock(Math.floorMod(micros, Span.DAY)));
     }
 
     /** The value of a field in units of 10^-scale of it. */
