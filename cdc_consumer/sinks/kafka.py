@@ -66,8 +66,9 @@ class TopicOutlet:
         self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
     ) -> None:
         self.write = partial(publisher.write, channel)
+        self._publisher = publisher
         self._topics = topics
-        self._topic = channel.topic
+        self._channel = channel
         self._codec = codec
         self._header = header
 
@@ -84,9 +85,13 @@ class TopicOutlet:
         key = None if row.values is None else self._codec.encode_key(row.values)
         self.write(key, self._header + self._codec.encode_body(row))
 
+    def empty(self, row: ChangeRow) -> None:
+        """Into every partition, with one stamp: so the next progress names them all, and none is read late."""
+        self._publisher.write_everywhere(self._channel, self._header + self._codec.encode_body(row))
+
     def used(self) -> bool:
         """Whether the topic ever held a record."""
-        return self._topics.used(self._topic)
+        return self._topics.used(self._channel.topic)
 
 
 class Publisher:
@@ -157,9 +162,18 @@ class Publisher:
 
     def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
         """Add an encoded row to the open Kafka transaction, opening one if needed."""
-        held, partition = channel.held, 0
+        partition = 0
         if channel.partitions > 1 and key:
             partition = zlib.crc32(key) % channel.partitions
+        self._write(channel, partition, key, value)
+
+    def write_everywhere(self, channel: Channel, value: bytes) -> None:
+        """Add an encoded row without a key to every partition of the topic."""
+        for partition in range(channel.partitions):
+            self._write(channel, partition, None, value)
+
+    def _write(self, channel: Channel, partition: int, key: bytes | None, value: bytes) -> None:
+        held = channel.held
         if not held:
             self._begin()
             self._held.append(channel)

@@ -98,6 +98,10 @@ class BufferOutlet:
         """A T row; every other row was taken by an encoder."""
         self.write(*self._form.row(row))
 
+    def empty(self, row: ChangeRow) -> None:
+        """A T row like any other: a table has one order."""
+        self.append(row)
+
     def used(self) -> bool:
         """Whether the buffer table, or what was consumed from it, ever held a row."""
         return self._sink.used(self._layout.schema)

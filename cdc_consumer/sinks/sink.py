@@ -63,6 +63,9 @@ class Outlet(Protocol):
     def append(self, row: ChangeRow) -> None:
         """Add a row that no encoder took."""
 
+    def empty(self, row: ChangeRow) -> None:
+        """Add the T row before a new copy, where every reader of what is here meets it."""
+
     def used(self) -> bool:
         """Whether rows were ever written here; asked before the first row goes there."""
 

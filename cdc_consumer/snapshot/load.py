@@ -50,7 +50,7 @@ class Loader:
         outlet = self._sink.outlet(table.schema)
         now_us = time.time_ns() // 1000
         if outlet.used():
-            outlet.append(ChangeRow(Op.TRUNCATE, Stamp(stamp, 0), NO_XID, now_us, None, snapshot=True))
+            outlet.empty(ChangeRow(Op.TRUNCATE, Stamp(stamp, 0), NO_XID, now_us, None, snapshot=True))
         encode, write = outlet.copier(stamp, now_us).encode, outlet.write
         parts = parts_of(export.reader, table)
         chunks = chunks_of(table, parts, self._settings.copy_chunk_pages)

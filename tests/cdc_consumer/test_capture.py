@@ -183,3 +183,21 @@ def test_several_publications(make_consumer: MakeConsumer, db: Connection) -> No
     db.execute("UPDATE early SET v = 2; UPDATE late SET v = 2")
     content = check(consumer, ["public.early", "public.late"])
     assert len(content.captures) == 2
+
+
+def test_a_new_copy_empties_every_partition(make_consumer: MakeConsumer, db: Connection) -> None:
+    """A reader that is behind in one of them must not take the old rows for new ones."""
+    consumer = make_consumer(topic_partitions=3)
+    db.execute(TABLE.format("early").encode())
+    add(db, "early")
+    consumer.start()
+    consumer.caught_up()
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE early")
+    add(db, "early")
+    until(lambda: len(consumer.caught_up().captures) == 2, "captured again")
+    content = check(consumer, ["public.early"])
+    copies = [row for row in content.rows["public.early"] if row.op == "T" and row.snapshot]
+    assert {row.partition for row in copies} == {0, 1, 2}
+    assert len({(row.lsn, row.seq) for row in copies}) == 1
+    named = content.progress[-1]["end_offsets"]
+    assert [set(map(int, partitions)) for partitions in named.values()] == [{0, 1, 2}]

@@ -274,7 +274,8 @@ def _matching(state: Counter[Image], row: Row) -> Image:
 
 def check_order(rows: list[Row]) -> None:
     """Per partition stamps only grow, no stamp twice, and an UPDATE's halves are neighbours."""
-    stamps = [(row.lsn, row.seq) for row in rows]
+    # A copy begins with one T row in every partition.
+    stamps = [(row.lsn, row.seq, row.partition if row.op == "T" and row.snapshot else 0) for row in rows]
     assert len(set(stamps)) == len(stamps), "a change row is on the topic twice"
     for partition in {row.partition for row in rows}:
         own = [(row.lsn, row.seq) for row in rows if row.partition == partition]
