@@ -29,8 +29,17 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
 | `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
+| window functions | `ROWS`, `RANGE` and `GROUPS` frames; partitions a change touches are computed anew |
+| `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must decide; a tie at the border suspends |
+| `VALUES`, no `FROM`, `generate_series`, `unnest`, `LATERAL` | lateral subqueries that can be written as joins |
+| `WITH`, also `RECURSIVE` | recursion is computed anew at both ends of a window |
+| stream tables in `FROM` | read as their queries, so that all stand at one frontier |
 
-Window functions, and subqueries in `ON` are refused today.
+`EXPLAIN` for stream tables is `pg-trickle-applier explain --query "…"`. Subqueries in `ON` are refused.
+
+Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
+meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`
+or `max` of a group, negative zero is shown as zero.
 """
 
 

@@ -127,8 +127,8 @@ def _expected(connection: psycopg.Connection[Any], definition: Definition) -> li
 
 
 def _close(value: Any) -> Any:
-    """PostgreSQL adds floats up in the order it meets them, so their last digits are nobody's."""
-    return ("float", f"{value:.12e}") if isinstance(value, float) and value == value else by_value(value)
+    """PostgreSQL adds floats up in the order it meets them, so their last digits are nobody's; zero has no sign."""
+    return ("float", f"{value + 0.0:.12e}") if isinstance(value, float) and value == value else by_value(value)
 
 
 def _multiset(rows: list[Row]) -> Counter[Row]:
