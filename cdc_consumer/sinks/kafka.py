@@ -162,18 +162,9 @@ class Publisher:
 
     def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
         """Add an encoded row to the open Kafka transaction, opening one if needed."""
-        partition = 0
+        held, partition = channel.held, 0
         if channel.partitions > 1 and key:
             partition = zlib.crc32(key) % channel.partitions
-        self._write(channel, partition, key, value)
-
-    def write_everywhere(self, channel: Channel, value: bytes) -> None:
-        """Add an encoded row without a key to every partition of the topic."""
-        for partition in range(channel.partitions):
-            self._write(channel, partition, None, value)
-
-    def _write(self, channel: Channel, partition: int, key: bytes | None, value: bytes) -> None:
-        held = channel.held
         if not held:
             self._begin()
             self._held.append(channel)
@@ -185,6 +176,17 @@ class Publisher:
                 # Nothing was taken: wait for room, or say what is wrong.
                 self._produce(channel.topic, row[1], row[0], partition)
         held[partition] = key, value
+
+    def write_everywhere(self, channel: Channel, value: bytes) -> None:
+        """Add an encoded row without a key to every partition of the topic, behind what is held back there."""
+        self._begin()
+        for partition in range(channel.partitions):
+            if (row := channel.held.get(partition)) is not None:
+                self._produce(channel.topic, row[1], row[0], partition)
+                # Reported on twice is harmless; the second place is the later one.
+                channel.held[partition] = None, value
+            else:
+                self._produce(channel.topic, value, None, partition)
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
         """End the transaction with its captures and its progress record; returns when it is committed.
