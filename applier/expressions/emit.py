@@ -7,26 +7,12 @@ must run in ANSI mode, without losing decimal digits, in UTC (see applier.sessio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.literals import literal
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Col, Const, Expr, Logic, NullTest, Widen
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-
-def column_name(ordinal: int) -> str:
-    """The name of the input's column at an ordinal."""
-    return f"c{ordinal}"
-
-
-def emit(expr: Expr, column: Callable[[int], str] = column_name) -> Column:
-    """The expression as a Spark column; `column` names the input's columns."""
-    from pyspark.sql import functions
-
-    return functions.expr(spark_sql(expr, column))
+from applier.zset import column_name
 
 
 def spark_sql(expr: Expr, column: Callable[[int], str] = column_name) -> str:

@@ -18,12 +18,11 @@ from pyspark.sql import SparkSession
 
 from applier.definition import Definition, DefinitionError, define
 from applier.definition.refusal import Refused
-from applier.expressions.emit import emit
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Project, Scan, fields, walk
 from tests.applier.definition.snapshots import LoadedInputs, weighted
-from tests.applier.expressions.frames import Row, collect, exact, fetch, frame
+from tests.applier.expressions.frames import Row, collect, emit, exact, fetch, frame
 from tests.corpus.data import tables
 from tests.corpus.queries import FOLDER
 

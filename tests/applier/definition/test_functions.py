@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from applier.definition import Refused, define
 from applier.definition.define import Written
-from applier.expressions.emit import emit
 from applier.plan.nodes import Project, fields
-from tests.applier.expressions.frames import collect, exact, fetch, frame
+from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 
 SCHEMA = """
 CREATE TABLE t (a int, b text);

@@ -12,9 +12,10 @@ from typing import Any, LiteralString
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
-from applier.plan.expr import ValueType
+from applier.expressions.emit import spark_sql
+from applier.plan.expr import Expr, ValueType
 from shared_schema.pg_types import Carrier
 
 Row = tuple[Any, ...]
@@ -32,6 +33,11 @@ _ARROW = {
     "binary": pa.binary(),
     "string": pa.string(),
 }
+
+
+def emit(expr: Expr) -> Column:
+    """The expression as a Spark column over a frame with the columns c0..cn-1."""
+    return functions.expr(spark_sql(expr))
 
 
 def arrow_type(spark: str) -> Any:

@@ -27,10 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.definition import define
 from applier.definition.refusal import Refused
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.emit import emit, spark_sql
+from applier.expressions.emit import spark_sql
 from applier.expressions.entry import CollationNeed, Entry, Fixed, template
 from applier.plan.nodes import Node, Project, Scan, fields
-from tests.applier.expressions.frames import collect, exact, fetch, frame
+from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value
 
 RANDOM_ROWS = int(os.environ.get("FUZZ_ROWS", "150"))
