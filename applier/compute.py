@@ -6,13 +6,13 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from applier.apply.net_delta import net_rows
 from applier.errors import CalculationError, Infrastructure
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
 from applier.stream_table import StreamTable, TableDelta
 from applier.trace.traces import WindowInputs
+from applier.zset import net
 
 
 def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> TableDelta | None:
@@ -22,7 +22,7 @@ def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> Ta
         text = delta(root, inputs) if window.old else snapshot(root, Side.AFTER, inputs)
         if text is None:
             return None
-        return TableDelta(window, net_rows(spark.sql(text).toArrow(), len(table.columns)))
+        return TableDelta(window, net(spark.sql(text).toArrow()))
     except Py4JNetworkError as error:
         raise Infrastructure("the Spark driver is gone") from error
     except (PySparkException, Py4JJavaError) as error:

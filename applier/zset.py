@@ -1,10 +1,13 @@
-"""Z-sets as Spark SQL text: rows c0..cn-1 with an integer weight. The few words every operator is written with.
+"""Z-sets, as Spark SQL text and in Arrow: rows c0..cn-1 with an integer weight. The few words all else is written with.
 
 A table is the Z-set whose weights count its rows; a delta has negative weights for what leaves. An operator maps SELECT
 texts to a SELECT text, so a whole plan is parsed and analysed by Spark once, however deep it is.
 """
 
 from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 WEIGHT = "__w"
 
@@ -29,3 +32,18 @@ def plus(*terms: str | None) -> str | None:
     """A + B + …; a term that is None is proven empty, and so is a sum of such terms."""
     given = [term for term in terms if term is not None]
     return " UNION ALL ".join(given) if given else None
+
+
+def net(rows: pa.Table) -> pa.Table:
+    """Σ weights per distinct row, zeros dropped.
+
+    Every column of the result is nullable: what Spark proves never null depends on the query that made the rows, and
+    deltas of one stream table come from several.
+    """
+    rows = rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
+    if not rows.num_rows:
+        return rows
+    names = [name for name in rows.column_names if name != WEIGHT]
+    summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
+    summed = summed.rename_columns([*names, WEIGHT])
+    return summed.filter(pc.not_equal(summed[WEIGHT], 0))

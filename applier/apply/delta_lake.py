@@ -19,11 +19,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from applier import metrics
-from applier.apply.net_delta import Row, identity, net_rows, row_tuples
+from applier.apply.net_delta import Row, identity, row_tuples
 from applier.delta_files import tidy
 from applier.errors import TargetDiverged
 from applier.stream_table import StreamTable, TableDelta
-from applier.zset import WEIGHT, column_name, column_names
+from applier.zset import WEIGHT, column_name, column_names, net
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.topics import escape_name
 
@@ -106,7 +106,7 @@ class DeltaSink:
 
     def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
         window = Window(deltas[0].window.old, deltas[-1].window.new)
-        rows = net_rows(pa.concat_tables([d.rows for d in deltas], promote_options="default"), len(table.columns))
+        rows = net(pa.concat_tables([d.rows for d in deltas], promote_options="default"))
         if not window.old:
             self._fill(table, rows, window.new)
         elif rows.num_rows:

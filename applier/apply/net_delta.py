@@ -1,7 +1,4 @@
-"""Z-set rows of one window -> the net difference, and what it does to each identified row. Pure, on Arrow.
-
-Σ weights per distinct row, zeros dropped; then, where rows have a key, at most one action per key.
-"""
+"""The net difference of one window -> what it does to each row: at most one action per key. Pure, on Arrow."""
 
 from __future__ import annotations
 
@@ -12,9 +9,6 @@ from enum import Enum
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-
-from applier.zset import WEIGHT, column_names
 
 Row = tuple[Any, ...]
 
@@ -34,23 +28,6 @@ class RowChange:
     action: Action
     old: Row | None
     new: Row | None
-
-
-def net_rows(rows: pa.Table, width: int) -> pa.Table:
-    """Σ weights per distinct row, zeros dropped.
-
-    Every column of the result is nullable: what Spark proves never null depends on the query that made the rows, and
-    deltas of one stream table come from several.
-    """
-    names = column_names(width)
-    rows = rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
-    if not rows.num_rows:
-        return rows
-    if not names:
-        raise AssertionError("a stream table has at least one column")
-    summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
-    summed = summed.rename_columns([*names, WEIGHT])
-    return summed.filter(pc.not_equal(summed[WEIGHT], 0))
 
 
 def row_tuples(rows: pa.Table) -> Iterator[Row]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.expr import ValueType
+from applier.plan.nodes import Scan
 from applier.trace.columns import TraceColumn, captured_columns
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN, SEQ, STAMPED, Losses, RowFitter, to_arrow, trace_schema
@@ -92,8 +93,11 @@ class Trace:
         """The first capture: at no earlier frontier is anything known of the relation."""
         return min((span.since for column in self.columns for span in column.spans), default=self.captured_at)
 
-    def column_of(self, name: str, kind: ValueType) -> int | None:
-        """The ordinal of the column that a query means; the newest of several of that name."""
+    def places(self, scan: Scan) -> list[int | None]:
+        """The ordinals of the columns a scan reads, the newest of several of a name; None for one not held."""
+        return [self._place(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
+
+    def _place(self, name: str, kind: ValueType) -> int | None:
         found = [i for i, column in enumerate(self.columns) if column.is_read_as(name, kind)]
         return found[-1] if found else None
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
@@ -17,7 +16,7 @@ from applier.trace.columns import TraceColumn
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
 from applier.trace.trace import Parts, Trace, create_view, drop_view
-from applier.zset import WEIGHT, column_name, column_names, select
+from applier.zset import WEIGHT, column_name, column_names, net, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import Column, TableId
@@ -77,18 +76,22 @@ class Traces:
     def reason(self, scan: Scan) -> SourceChanged:
         """Why it does not, for a scan that is neither known nor coming."""
         found = zip(scan.columns, self._columns(self._traces[scan.table], scan), strict=True)
-        name, column = next(((n, c) for n, c in found if c is None or not c.open), (scan.columns[0], None))
-        if column is not None and column.reason is not None:
-            return column.reason
+        for name, column in found:
+            if column is not None and column.reason is not None:
+                return column.reason
+            if column is None:
+                return SourceChanged(
+                    f"column {name} of {scan.table} is not what it was when the stream table was filled",
+                    hint="drop and create the stream table",
+                )
         return SourceChanged(
-            f"column {name} of {scan.table} is not what it was when the stream table was filled",
+            f"{scan.table} was captured anew after the stream table was last refreshed",
             hint="drop and create the stream table",
         )
 
     @staticmethod
     def _columns(trace: Trace, scan: Scan) -> list[TraceColumn | None]:
-        places = [trace.column_of(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
-        return [None if place is None else trace.columns[place] for place in places]
+        return [None if place is None else trace.columns[place] for place in trace.places(scan)]
 
     def changed(self, tables: Iterable[TableId], window: Window) -> bool:
         """Whether any of the relations has a change row in the window; no Spark is asked."""
@@ -108,6 +111,8 @@ class WindowInputs:
         self._traces = traces
         self._parts: dict[TableId, Parts] = {}
         self._views: dict[tuple[TableId, str], str] = {}
+        self._nets: dict[tuple[TableId, tuple[int, ...]], str | None] = {}
+        """Views of net deltas by the columns they have, which may have any names; None for an empty one."""
         self._fixpoints: dict[str, str] = {}
         self._lock = threading.RLock()
 
@@ -115,7 +120,7 @@ class WindowInputs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for view in (*self._views.values(), *self._fixpoints.values()):
+        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values()):
             drop_view(self._spark, view)
 
     @property
@@ -132,23 +137,18 @@ class WindowInputs:
         rows = self._of(scan.table).delta
         if rows.num_rows > SMALL_WINDOW_ROWS:
             return self._select(scan, self._view(scan.table, "delta", rows))
-        net = self._net(scan, rows)
-        if not net.num_rows:
-            return None
-        name = " ".join(scan.columns)
+        key = scan.table, tuple(self._places(scan))
         with self._lock:
-            if (scan.table, name) not in self._views:
-                self._views[scan.table, name] = create_view(self._spark.createDataFrame(net, self._ddl(scan)))
-            return f"SELECT * FROM {self._views[scan.table, name]}"
+            if key not in self._nets:
+                netted = self._net(scan, rows)
+                frame = self._spark.createDataFrame(netted, self._ddl(scan)) if netted.num_rows else None
+                self._nets[key] = None if frame is None else create_view(frame)
+            view = self._nets[key]
+        return None if view is None else f"SELECT * FROM {view}"
 
     def _net(self, scan: Scan, rows: pa.Table) -> pa.Table:
-        """Σ weights per distinct row of the scan's columns, zeros dropped."""
-        names = column_names(len(scan.columns))
         read = rows.select([*(column_name(place) for place in self._places(scan)), WEIGHT])
-        read = read.rename_columns([*names, WEIGHT])
-        summed = read.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
-        summed = summed.rename_columns([*names, WEIGHT])
-        return summed.filter(pc.and_kleene(pc.is_valid(summed[WEIGHT]), pc.not_equal(summed[WEIGHT], 0)))
+        return net(read.rename_columns([*column_names(len(scan.columns)), WEIGHT]))
 
     def _ddl(self, scan: Scan) -> str:
         columns = self._trace(scan.table).columns
@@ -197,7 +197,7 @@ class WindowInputs:
 
     def _places(self, scan: Scan) -> list[int]:
         trace = self._trace(scan.table)
-        places = [trace.column_of(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
+        places = trace.places(scan)
         if None in places:
             raise AssertionError(f"{scan.table} is read before its columns are known")
         return [place for place in places if place is not None]

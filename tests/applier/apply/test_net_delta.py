@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.apply.net_delta import Action, keyed_changes, net_rows, row_tuples
-from applier.zset import WEIGHT
+from applier.apply.net_delta import Action, keyed_changes, row_tuples
+from applier.zset import WEIGHT, net
 
 
 def zset(rows: list[tuple[int | None, str | None, int]]) -> pa.Table:
@@ -34,7 +34,7 @@ def test_netting_sums_weights_per_row(given_rows: list[tuple[int | None, str | N
     expected: Counter[tuple[int | None, str | None]] = Counter()
     for a, b, w in given_rows:
         expected[a, b] += w
-    got = {(a, b): w for a, b, w in row_tuples(net_rows(zset(given_rows), 2))}
+    got = {(a, b): w for a, b, w in row_tuples(net(zset(given_rows)))}
     assert got == {row: w for row, w in expected.items() if w}
 
 
@@ -48,7 +48,7 @@ def test_every_carrier_can_be_netted() -> None:
         "c5": pa.array([1.5] * 2, pa.float64()),
         WEIGHT: pa.array([1, 1], pa.int64()),
     }
-    assert [row[-1] for row in row_tuples(net_rows(pa.table(columns), 6))] == [2]
+    assert [row[-1] for row in row_tuples(net(pa.table(columns)))] == [2]
 
 
 def test_one_action_per_key_deletions_first() -> None:

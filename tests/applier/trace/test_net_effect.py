@@ -9,15 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.compute import compute
+from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.stream_table import StreamTable
 from applier.trace import traces
+from applier.trace.inbox import Arrival
+from applier.trace.trace import Trace
 from applier.trace.traces import Traces
-from shared_schema.change_row import Op
+from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType
-from shared_schema.table_schema import Column, TableId
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 from tests.applier.trace.test_trace import INT, SCHEMA, captured, change
 
 WINDOW = Window(Lsn(15), Lsn(30))
@@ -74,3 +77,24 @@ def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.
     monkeypatch.setattr(traces, "SMALL_WINDOW_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
     assert _computed(spark, SUM, rows, "large sum")[0] == {(3,): -1, (7,): 1}
+
+
+@pytest.mark.parametrize("names", [("delta", "v"), ("before", "v")])
+def test_columns_may_have_any_name(spark: SparkSession, names: tuple[str, str]) -> None:
+    """What is read of a window is told apart by the columns themselves, not by their names."""
+    columns = tuple(Column(name, INT) for name in names)
+    table = TableSchema(SCHEMA.table, 1, columns, (), ReplicaIdentity.FULL)
+    trace = Trace(spark, table.table)
+    trace.capture(columns, Lsn(1))
+
+    def row(op: Op, lsn: int, seq: int, *values: int) -> Arrival:
+        return Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), table)
+
+    trace.append([row(Op.INSERT, 10, 0, 1, 7), row(Op.INSERT, 20, 0, 2, 8)])
+    both = Scan(table.table, 1, names, (Field(INTEGER, True),) * 2, None)
+    with Traces(spark, [trace]).through(WINDOW) as inputs:
+        first = Scan(table.table, 1, names[:1], (Field(INTEGER, True),), None)
+        assert [tuple(r) for r in spark.sql(str(inputs.delta(first))).collect()] == [(2, 1)]
+        assert [tuple(r) for r in spark.sql(str(inputs.delta(both))).collect()] == [(2, 8, 1)]
+        found = spark.sql(inputs.snapshot(both, Side.AFTER)).collect()
+    assert sorted(tuple(r) for r in found) == [(1, 7, 1), (2, 8, 1)]

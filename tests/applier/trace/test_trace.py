@@ -173,3 +173,9 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
         assert inputs.delta(scan_of(("a", INT))) is None
         assert inputs.delta(everything) is not None
     assert not traces.knows(a_b, Lsn(41))
+
+
+def test_a_relation_captured_after_a_refresh_says_so_even_if_no_column_is_read(spark: SparkSession) -> None:
+    traces = Traces(spark, [captured(spark)])
+    assert not traces.knows(scan_of(), Lsn(1)) and traces.knows(scan_of(), Lsn(2))
+    assert "captured anew" in traces.reason(scan_of()).problem
