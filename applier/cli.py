@@ -52,14 +52,36 @@ def main() -> None:
 
 @main.command()
 @click.option("--database-url", help="Database to install into.")
+@click.option("--dry-run", is_flag=True, help="Try it, say what would be applied, and leave nothing.")
 @_reports_errors
-def install(database_url: str | None) -> None:
+def install(database_url: str | None, dry_run: bool) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
     from applier.install import install as install_catalog
 
     with _connection(load(ApplierSettings, database_url=database_url)) as connection:
-        applied = install_catalog(connection)
-    click.echo(f"installed: {', '.join(applied)}" if applied else "already up to date; functions renewed")
+        applied = install_catalog(connection, dry_run=dry_run)
+    said = "would install" if dry_run else "installed"
+    click.echo(f"{said}: {', '.join(applied)}" if applied else "already up to date; functions renewed")
+
+
+@main.command()
+@click.option("--database-url", help="Database to remove it from.")
+@click.option("--drop-stream-tables", is_flag=True, help="Drop the stream tables too.")
+@click.option("--keep-stream-tables", is_flag=True, help="Leave the stream tables as plain tables.")
+@_reports_errors
+def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
+    """Remove schema pgtrickle and the publication. Topics, Delta folders and the replication slot stay."""
+    from applier.install import uninstall as uninstall_catalog
+
+    if drop_stream_tables and keep_stream_tables:
+        raise TrickleError("stream tables cannot be both dropped and kept", hint="choose one of the two flags")
+    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+        removed = uninstall_catalog(
+            connection, drop_stream_tables=drop_stream_tables, keep_stream_tables=keep_stream_tables
+        )
+    click.echo(f"removed: {', '.join(removed)}" if removed else "schema pgtrickle is not installed")
+    if removed:
+        click.echo("the replication slot stays: pg-trickle-cdc drop-slot")
 
 
 @main.command()

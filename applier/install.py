@@ -7,6 +7,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 import psycopg
+from psycopg import sql
 
 from applier.errors import InstallError
 
@@ -15,45 +16,148 @@ log = logging.getLogger(__name__)
 LOCK_KEY = 0x7067_7472
 """Advisory lock so that two installers take turns."""
 
+Connection = psycopg.Connection[tuple[object, ...]]
+Cursor = psycopg.Cursor[tuple[object, ...]]
+
 
 def _sql_files(folder: str) -> list[Traversable]:
     root = resources.files("shared_schema.catalog").joinpath(folder)
     return sorted((f for f in root.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
 
 
-def install(connection: psycopg.Connection[tuple[object, ...]]) -> list[str]:
-    """Bring schema `pgtrickle` to this version in one transaction; return what was applied."""
-    applied: list[str] = []
+def migrations() -> dict[int, Traversable]:
+    """By version, in order."""
+    found: dict[int, Traversable] = {}
+    for file in _sql_files("migrations"):
+        version = int(file.name.split("_", 1)[0])
+        if version in found:
+            raise InstallError(f"two migrations have version {version}: {found[version].name}, {file.name}")
+        found[version] = file
+    return found
+
+
+def install(connection: Connection, *, dry_run: bool = False) -> list[str]:
+    """Bring schema `pgtrickle` to this version in one transaction; return what was applied.
+
+    A dry run does all of it and takes it back: what it returns would really have worked.
+    """
     try:
-        with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-            cursor.execute("CREATE SCHEMA IF NOT EXISTS pgtrickle")
-            cursor.execute(
-                "CREATE TABLE IF NOT EXISTS pgtrickle.pgt_schema_version"
-                " (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-            )
-            done = {
-                int(str(row[0]))
-                for row in cursor.execute("SELECT version FROM pgtrickle.pgt_schema_version").fetchall()
-            }
-            migrations = {int(f.name.split("_", 1)[0]): f for f in _sql_files("migrations")}
-            if unknown := done - migrations.keys():
-                raise InstallError(
-                    f"the catalog is at version {max(unknown)}, newer than this program knows",
-                    hint="upgrade pg-trickle-applier",
-                )
-            for version, file in migrations.items():
-                if version not in done:
-                    cursor.execute(file.read_bytes())
-                    cursor.execute(
-                        "INSERT INTO pgtrickle.pgt_schema_version (version, name) VALUES (%s, %s)", (version, file.name)
-                    )
-                    applied.append(file.name)
-            for file in _sql_files("api"):
-                cursor.execute(file.read_bytes())
+        with connection.transaction(force_rollback=dry_run), connection.cursor() as cursor:
+            return _install(cursor)
     except psycopg.errors.InsufficientPrivilege as error:
         raise InstallError(
             f"the role may not install the catalog: {error.diag.message_primary}",
-            hint="run it once as the database's owner",
+            hint="run it as a role with CREATE on the database, or as the one that owns schema pgtrickle",
         ) from error
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise InstallError(
+            f"an older function cannot be replaced: {error.diag.message_detail}",
+            hint="drop what uses it and create that again afterwards",
+        ) from error
+
+
+def _install(cursor: Cursor) -> list[str]:
+    cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+    # Not IF NOT EXISTS: that wants the right to create it also when it is there.
+    if cursor.execute("SELECT to_regnamespace('pgtrickle') IS NULL").fetchone() == (True,):
+        cursor.execute("CREATE SCHEMA pgtrickle")
+    cursor.execute(
+        "CREATE TABLE IF NOT EXISTS pgtrickle.pgt_schema_version"
+        " (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    rows = cursor.execute("SELECT version FROM pgtrickle.pgt_schema_version").fetchall()
+    done = {int(str(row[0])) for row in rows}
+    known = migrations()
+    if unknown := done - known.keys():
+        raise InstallError(
+            f"the catalog is at version {max(unknown)}, newer than this program knows",
+            hint="upgrade pg-trickle-applier",
+        )
+    applied: list[str] = []
+    for version, file in known.items():
+        if version not in done:
+            cursor.execute(file.read_bytes())
+            cursor.execute(
+                "INSERT INTO pgtrickle.pgt_schema_version (version, name) VALUES (%s, %s)", (version, file.name)
+            )
+            applied.append(file.name)
+    _renew_functions(cursor)
     return applied
+
+
+_FUNCTIONS = (
+    "SELECT oid::regprocedure::text, pg_get_function_result(oid) FROM pg_proc"
+    " WHERE pronamespace = 'pgtrickle'::regnamespace"
+)
+
+
+def _renew_functions(cursor: Cursor) -> None:
+    """Replace every function in place, so that grants stay; those this version has not in that form go first."""
+    before = set(cursor.execute(_FUNCTIONS).fetchall())
+    # What this version has is known by making it, with nothing in the way, and taking that back.
+    with cursor.connection.transaction(force_rollback=True):
+        for signature, _ in before:
+            cursor.execute(f"DROP FUNCTION IF EXISTS {signature} CASCADE".encode())
+        _load_functions(cursor)
+        wanted = set(cursor.execute(_FUNCTIONS).fetchall())
+    for signature, _ in sorted(before - wanted, key=str):
+        cursor.execute(f"DROP FUNCTION {signature}".encode())
+    _load_functions(cursor)
+
+
+def _load_functions(cursor: Cursor) -> None:
+    for file in _sql_files("api"):
+        cursor.execute(file.read_bytes())
+
+
+_USERS = """
+SELECT DISTINCT v.oid::regclass::text
+FROM pg_depend d
+JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+JOIN pg_class v ON v.oid = w.ev_class AND v.relnamespace <> 'pgtrickle'::regnamespace
+LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+WHERE coalesce(c.relnamespace, p.pronamespace) = 'pgtrickle'::regnamespace ORDER BY 1
+"""
+
+
+def uninstall(
+    connection: Connection, *, drop_stream_tables: bool = False, keep_stream_tables: bool = False
+) -> list[str]:
+    """Remove schema `pgtrickle` and the publication in one transaction; return what went, nothing when none was there.
+
+    Stream tables must be dropped with it or kept as plain tables, and the caller says which. The replication slot and
+    the sources' REPLICA IDENTITY stay.
+    """
+    removed: list[str] = []
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+        if cursor.execute("SELECT to_regclass('pgtrickle.pgt_stream_tables') IS NULL").fetchone() == (True,):
+            return removed
+        if users := [str(row[0]) for row in cursor.execute(_USERS).fetchall()]:
+            raise InstallError(f"{', '.join(users)} read schema pgtrickle", hint="drop them first")
+        running = cursor.execute(
+            "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'applier_running'"
+        ).fetchone()
+        if running == ("OK",):
+            raise InstallError("an applier keeps the stream tables", hint="stop pg-trickle-applier first")
+        tables = cursor.execute(
+            "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables"
+        ).fetchall()
+        names = [str(row[0]) for row in tables]
+        if names and not (drop_stream_tables or keep_stream_tables):
+            raise InstallError(
+                f"there are stream tables: {', '.join(names)}",
+                hint="choose --drop-stream-tables or --keep-stream-tables (they stay as plain tables)",
+            )
+        publication = cursor.execute("SELECT pgtrickle._setting('publication')").fetchone()
+        if drop_stream_tables:
+            for name in names:
+                cursor.execute(f"DROP TABLE IF EXISTS {name}".encode())
+                removed.append(f"stream table {name}")
+        cursor.execute("DROP SCHEMA pgtrickle CASCADE")
+        removed.append("schema pgtrickle")
+        if publication and isinstance(publication[0], str):
+            cursor.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication[0])))
+            removed.append(f"publication {publication[0]}")
+    return removed

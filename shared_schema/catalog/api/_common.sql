@@ -22,6 +22,14 @@ BEGIN
     RETURN total;
 END $$;
 
+-- The schemas of a search path that exist and may be used, first to last.
+CREATE OR REPLACE FUNCTION pgtrickle._schemas(caller_path text) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('search_path', caller_path, true);
+    RETURN pg_catalog.current_schemas(false);
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle._stream_table(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -32,9 +40,7 @@ BEGIN
     IF cardinality(parts) = 2 THEN
         SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = parts[1] AND s.pgt_name = parts[2];
     ELSE
-        PERFORM set_config('search_path', caller_path, true);
-        path := current_schemas(false);
-        PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
+        path := pgtrickle._schemas(caller_path);
         SELECT * INTO st FROM pgtrickle.pgt_stream_tables s
         WHERE s.pgt_schema = ANY (path) AND s.pgt_name = parts[1]
         ORDER BY array_position(path, s.pgt_schema) LIMIT 1;

@@ -6,9 +6,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     parts text[] := parse_ident(name);
 BEGIN
-    PERFORM set_config('search_path', caller_path, true);
     CASE cardinality(parts)
-        WHEN 1 THEN schema_name := current_schema(); table_name := parts[1];
+        WHEN 1 THEN schema_name := (pgtrickle._schemas(caller_path))[1]; table_name := parts[1];
         WHEN 2 THEN schema_name := parts[1]; table_name := parts[2];
         ELSE RAISE EXCEPTION 'stream table name % has too many parts', name
             USING HINT = 'Write name or schema.name.', ERRCODE = 'invalid_name';
@@ -98,31 +97,52 @@ SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
         WHERE p.oid >= 16384 HAVING count(*) > 0), '') || pg_get_viewdef(view_oid)
 $$;
 
+-- A query as the caller sees it -> a temporary view of it. PostgreSQL itself judges: a cursor takes one statement only,
+-- and opening it demands the right to read everything the query names. Nothing is run.
+CREATE OR REPLACE FUNCTION pgtrickle._analyse(query text, caller_path text) RETURNS oid
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    view_name  text := 'pgt_analysed_' || replace(gen_random_uuid()::text, '-', '');
+    statement  text := format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
+    probe      refcursor;
+BEGIN
+    IF query IS NULL THEN
+        RAISE EXCEPTION 'a stream table needs a query' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    -- From here until it is set back, nothing but the query may be looked up.
+    PERFORM set_config('search_path', caller_path, true);
+    BEGIN
+        OPEN probe FOR EXECUTE query;
+    EXCEPTION WHEN invalid_cursor_definition THEN
+        RAISE EXCEPTION 'the query is not one SELECT' USING HINT = 'Write one SELECT without more statements.',
+            ERRCODE = 'syntax_error';
+    END;
+    CLOSE probe;
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    RETURN format('pg_temp.%I', view_name)::regclass::oid;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle._create_stream_table(
     name text, query text, schedule text, refresh_mode text, caller_path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     target     record;
-    view_name  text := 'pgt_analysed_' || replace(gen_random_uuid()::text, '-', '');
     view_oid   oid;
-    canonical  text;
     new_id     bigint;
     source     record;
 BEGIN
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     PERFORM pgtrickle._check_schedule(schedule);
     PERFORM pgtrickle._check_refresh_mode(refresh_mode);
-    PERFORM set_config('search_path', caller_path, true);
-    EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
-    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
-    view_oid := format('pg_temp.%I', view_name)::regclass::oid;
-    canonical := pgtrickle._canonical(view_oid);
-    EXECUTE format('CREATE TABLE %I.%I AS TABLE pg_temp.%I WITH NO DATA',
-                   target.schema_name, target.table_name, view_name);
+    view_oid := pgtrickle._analyse(query, caller_path);
+    EXECUTE format('CREATE TABLE %I.%I AS TABLE %s WITH NO DATA',
+                   target.schema_name, target.table_name, view_oid::regclass);
     INSERT INTO pgtrickle.pgt_stream_tables
-        (pgt_relid, pgt_schema, pgt_name, original_query, defining_query, schedule, refresh_mode, status)
+        (pgt_relid, pgt_schema, pgt_name, original_query, defining_query, search_path, schedule, refresh_mode, status)
     VALUES (format('%I.%I', target.schema_name, target.table_name)::regclass, target.schema_name, target.table_name,
-            query, canonical, _create_stream_table.schedule, upper(_create_stream_table.refresh_mode), 'INITIALIZING')
+            query, pgtrickle._canonical(view_oid), caller_path, _create_stream_table.schedule,
+            upper(_create_stream_table.refresh_mode), 'INITIALIZING')
     RETURNING pgt_id INTO new_id;
     FOR source IN
         SELECT s.relid, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = s.relid) AS is_stream_table
@@ -135,18 +155,17 @@ BEGIN
         SELECT new_id, c.oid, n.nspname, c.relname, CASE WHEN source.is_stream_table THEN 'STREAM_TABLE' ELSE 'TABLE' END
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source.relid;
     END LOOP;
-    EXECUTE format('DROP VIEW pg_temp.%I', view_name);
+    EXECUTE format('DROP VIEW %s', view_oid::regclass);
     -- In the log right behind the publication's change: the consumer takes the tables in, the applier looks again.
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || new_id);
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
-    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS void
-LANGUAGE plpgsql AS $$
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Not pinned itself: only here is the caller's search_path still to be seen.
-    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode,
-                                           pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';
@@ -211,14 +230,12 @@ BEGIN
     PERFORM pgtrickle._drop_one(st.pgt_id);
 END $$;
 
--- With one argument less in the first version of the catalog.
-DROP FUNCTION IF EXISTS pgtrickle.drop_stream_table(text);
-DROP FUNCTION IF EXISTS pgtrickle._drop_stream_table(text, text);
-
-CREATE OR REPLACE FUNCTION pgtrickle.drop_stream_table(name text, cascade boolean DEFAULT false) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.drop_stream_table(
+    name text, cascade boolean DEFAULT false,
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgtrickle._drop_stream_table(name, cascade, pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._drop_stream_table(name, cascade, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.drop_stream_table IS
     'Drop a stream table, with cascade also those that read it. Its sources stay published.';

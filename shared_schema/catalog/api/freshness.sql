@@ -51,18 +51,20 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.wait_for(name text, lsn pg_lsn DEFAULT NULL, timeout interval DEFAULT '60 s')
-RETURNS pg_lsn LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.wait_for(
+    name text, lsn pg_lsn DEFAULT NULL, timeout interval DEFAULT '60 s',
+    search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS pg_lsn LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN pgtrickle._wait_for(name, lsn, timeout, pg_catalog.current_setting('search_path'));
+    RETURN pgtrickle._wait_for(name, lsn, timeout, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.wait_for IS
     'Return the stream table''s frontier once it includes everything committed before lsn (default: before this call).';
 
-CREATE OR REPLACE FUNCTION pgtrickle.refresh_stream_table(name text) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_stream_table(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10),
-                                pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10), search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.refresh_stream_table IS 'Return when the stream table is fresh as of this call.';

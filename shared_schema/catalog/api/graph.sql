@@ -10,10 +10,12 @@ BEGIN
                  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = st.pgt_id ORDER BY 1;
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.list_sources(name text) RETURNS TABLE (source text, source_type text)
-LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.list_sources(
+    name text,
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS TABLE (source text, source_type text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM pgtrickle._list_sources(name, pg_catalog.current_setting('search_path'));
+    RETURN QUERY SELECT * FROM pgtrickle._list_sources(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.list_sources IS 'The tables and stream tables that a stream table reads.';
 

@@ -83,22 +83,24 @@ BEGIN
     RETURN (SELECT clock_timestamp() - f.data_timestamp FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = st.pgt_id);
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.get_staleness(name text) RETURNS double precision
-LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.get_staleness(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS double precision
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN pg_catalog.date_part('epoch', pgtrickle._staleness(name, pg_catalog.current_setting('search_path')));
+    RETURN pg_catalog.date_part('epoch', pgtrickle._staleness(name, search_path));
 END $$;
 COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Seconds since the moment the stream table shows; NULL before it is filled.';
 
-CREATE OR REPLACE FUNCTION pgtrickle.refresh_if_stale(name text, max_age interval DEFAULT '5 minutes') RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.refresh_if_stale(
+    name text, max_age interval DEFAULT '5 minutes',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    caller_path text := pg_catalog.current_setting('search_path');
 BEGIN
-    IF pgtrickle._staleness(name, caller_path) OPERATOR(pg_catalog.<=) max_age THEN
+    IF pgtrickle._staleness(name, search_path) OPERATOR(pg_catalog.<=) max_age THEN
         RETURN false;
     END IF;
-    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10), caller_path);
+    PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10), search_path);
     RETURN true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.refresh_if_stale IS

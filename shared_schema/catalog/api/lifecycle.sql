@@ -8,7 +8,6 @@ DECLARE
 BEGIN
     -- Where it would be made, not where a name of that kind would be found.
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
-    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s
     WHERE s.pgt_schema = target.schema_name AND s.pgt_name = target.table_name;
     RETURN st;
@@ -25,17 +24,17 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table_if_not_exists(
-    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS boolean
-LANGUAGE plpgsql AS $$
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    caller_path text := pg_catalog.current_setting('search_path');
-    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, caller_path);
+    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, search_path);
 BEGIN
     IF st.pgt_id IS NOT NULL THEN
         RAISE NOTICE 'stream table % exists already, skipping', name;
         RETURN false;
     END IF;
-    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, caller_path);
+    PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
     RETURN true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
@@ -45,35 +44,31 @@ COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
 CREATE OR REPLACE FUNCTION pgtrickle._canonical_query(query text, caller_path text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    view_name  text := 'pgt_analysed_' || replace(gen_random_uuid()::text, '-', '');
-    canonical  text;
+    view_oid   oid := pgtrickle._analyse(query, caller_path);
+    canonical  text := pgtrickle._canonical(view_oid);
 BEGIN
-    PERFORM set_config('search_path', caller_path, true);
-    EXECUTE format('CREATE TEMPORARY VIEW %I AS %s', view_name, query);
-    PERFORM set_config('search_path', 'pg_catalog, pg_temp', true);
-    canonical := pgtrickle._canonical(format('pg_temp.%I', view_name)::regclass::oid);
-    EXECUTE format('DROP VIEW pg_temp.%I', view_name);
+    EXECUTE format('DROP VIEW %s', view_oid::regclass);
     RETURN canonical;
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.create_or_replace_stream_table(
-    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO') RETURNS text
-LANGUAGE plpgsql AS $$
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    caller_path text := pg_catalog.current_setting('search_path');
-    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, caller_path);
+    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, search_path);
 BEGIN
     IF st.pgt_id IS NULL THEN
-        PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, caller_path);
+        PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
         RETURN 'created';
-    ELSIF pgtrickle._canonical_query(query, caller_path) OPERATOR(pg_catalog.<>) st.defining_query THEN
+    ELSIF pgtrickle._canonical_query(query, search_path) OPERATOR(pg_catalog.<>) st.defining_query THEN
         RAISE EXCEPTION 'stream table % has another query', name
             USING HINT = 'Drop it and create it again; replacing a query in place is not available.',
                   ERRCODE = 'feature_not_supported';
     ELSIF ROW (st.schedule, st.refresh_mode) OPERATOR(pg_catalog.=) ROW (schedule, pg_catalog.upper(refresh_mode)) THEN
         RETURN 'no-op';
     END IF;
-    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, caller_path);
+    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, search_path);
     RETURN 'config';
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
@@ -90,22 +85,24 @@ BEGIN
     END IF;
     UPDATE pgtrickle.pgt_stream_tables s
     SET schedule = coalesce(new_schedule, s.schedule),
-        refresh_mode = coalesce(pgtrickle._check_refresh_mode(new_refresh_mode), s.refresh_mode)
+        refresh_mode = CASE WHEN new_refresh_mode IS NULL THEN s.refresh_mode
+                            ELSE pgtrickle._check_refresh_mode(new_refresh_mode) END
     WHERE s.pgt_id = st.pgt_id;
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
-    name text, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql AS $$
+    name text, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.alter_stream_table IS 'Change how a stream table is kept; what is not named stays.';
 
-CREATE OR REPLACE FUNCTION pgtrickle.bulk_create(definitions jsonb) RETURNS jsonb
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.bulk_create(
+    definitions jsonb, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    caller_path text := pg_catalog.current_setting('search_path');
     wanted      jsonb;
     made        jsonb := '[]';
 BEGIN
@@ -113,9 +110,7 @@ BEGIN
         PERFORM pgtrickle._create_stream_table(
             pg_catalog.jsonb_extract_path_text(wanted, 'name'), pg_catalog.jsonb_extract_path_text(wanted, 'query'),
             coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'schedule'), '1s'),
-            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'refresh_mode'), 'AUTO'), caller_path);
-        -- The next one may read it, so its name must be found again.
-        PERFORM pg_catalog.set_config('search_path', caller_path, true);
+            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'refresh_mode'), 'AUTO'), search_path);
         made := made OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(
             'name', pg_catalog.jsonb_extract_path_text(wanted, 'name'), 'status', 'created');
     END LOOP;
@@ -133,17 +128,19 @@ BEGIN
                               'schedule', st.schedule, 'refresh_mode', st.refresh_mode);
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.stream_table_spec(name text) RETURNS jsonb
-LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.stream_table_spec(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN pgtrickle._spec(name, pg_catalog.current_setting('search_path'));
+    RETURN pgtrickle._spec(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.stream_table_spec IS 'The definition as JSON, in the form that bulk_create takes.';
 
-CREATE OR REPLACE FUNCTION pgtrickle.export_definition(name text) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.export_definition(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    spec jsonb := pgtrickle._spec(name, pg_catalog.current_setting('search_path'));
+    spec jsonb := pgtrickle._spec(name, search_path);
 BEGIN
     RETURN pg_catalog.format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L);',
         pg_catalog.jsonb_extract_path_text(spec, 'name'), pg_catalog.jsonb_extract_path_text(spec, 'query'),

@@ -21,10 +21,11 @@ BEGIN
     UPDATE pgtrickle.pgt_stream_tables s SET status = 'PAUSED' WHERE s.pgt_id = st.pgt_id;
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.pause_stream_table(name text) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.pause_stream_table(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgtrickle._pause_stream_table(name, pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._pause_stream_table(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.pause_stream_table IS
     'Refresh the stream table no more until resume_stream_table. Its rows stay as they are at its frontier.';
@@ -49,10 +50,11 @@ BEGIN
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'resume ' || st.pgt_id);
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.resume_stream_table(name text) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.resume_stream_table(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgtrickle._resume_stream_table(name, pg_catalog.current_setting('search_path'));
+    PERFORM pgtrickle._resume_stream_table(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.resume_stream_table IS
     'Put a paused or suspended stream table back into service; it goes on from its frontier. Nothing is lost meanwhile.';

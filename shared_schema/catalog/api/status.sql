@@ -32,8 +32,11 @@ BEGIN
                  ORDER BY h.refresh_id DESC LIMIT n;
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle.get_refresh_history(name text, n integer DEFAULT 20)
-RETURNS SETOF pgtrickle.pgt_refresh_history LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION pgtrickle.get_refresh_history(
+    name text, n integer DEFAULT 20, search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS SETOF pgtrickle.pgt_refresh_history LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM pgtrickle._get_refresh_history(name, n, pg_catalog.current_setting('search_path'));
+    RETURN QUERY SELECT * FROM pgtrickle._get_refresh_history(name, n, search_path);
 END $$;
+COMMENT ON FUNCTION pgtrickle.get_refresh_history IS 'The newest refreshes of one stream table.';
+COMMENT ON FUNCTION pgtrickle.pgt_status IS 'Every stream table: its status, its frontier and how old its rows are.';

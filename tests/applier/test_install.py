@@ -1,0 +1,198 @@
+"""Installing, upgrading and removing the catalog, by whom it may be done, and that names are only ever names."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import errors, sql
+
+from applier.cli import main
+from applier.errors import InstallError
+from applier.install import install, uninstall
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+def one(db: Connection, query: str, *arguments: object) -> object:
+    row = db.execute(query.encode(), arguments or None).fetchone()
+    return row[0] if row else None
+
+
+def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(db: Connection, database: str) -> None:
+    run = CliRunner().invoke(main, ["install", "--dry-run", "--database-url", database])
+    assert run.exit_code == 0 and run.output.startswith("would install: 0001_catalog.sql, ")
+    assert one(db, "SELECT to_regnamespace('pgtrickle')") is None
+    run = CliRunner().invoke(main, ["install", "--database-url", database])
+    assert run.output.startswith("installed: 0001_catalog.sql, ")
+    run = CliRunner().invoke(main, ["install", "--database-url", database])
+    assert run.output == "already up to date; functions renewed\n"
+
+
+def test_functions_of_an_older_version_go_with_the_upgrade(db: Connection) -> None:
+    install(db)
+    db.execute("CREATE FUNCTION pgtrickle.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
+    db.execute("CREATE FUNCTION public.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
+    assert install(db) == []
+    assert one(db, "SELECT count(*) FROM pg_proc WHERE proname = 'drop_stream_table'") == 2
+    db.execute("CREATE FUNCTION pgtrickle.old() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    db.execute("CREATE VIEW uses_old AS SELECT pgtrickle.old()")
+    with pytest.raises(InstallError, match="uses_old"):
+        install(db)
+
+
+def test_removing_asks_what_becomes_of_the_stream_tables(db: Connection, database: str) -> None:
+    assert uninstall(db) == []
+    install(db)
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    db.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT id FROM t')")
+    db.execute("CREATE VIEW watches AS SELECT * FROM pgtrickle.pgt_status()")
+    with pytest.raises(InstallError, match="watches"):
+        uninstall(db, keep_stream_tables=True)
+    db.execute("DROP VIEW watches")
+    run = CliRunner().invoke(main, ["uninstall", "--database-url", database])
+    assert run.exit_code == 1 and "public.st" in run.output and "--keep-stream-tables" in run.output
+    assert "schema pgtrickle" in uninstall(db, keep_stream_tables=True)
+    assert one(db, "SELECT to_regclass('st')") == "st"
+    assert one(db, "SELECT count(*) FROM pg_publication WHERE pubname = 'pg_trickle'") == 0
+    install(db)
+    db.execute("SELECT pgtrickle.create_stream_table('st2', 'SELECT id FROM t')")
+    assert "stream table public.st2" in uninstall(db, drop_stream_tables=True)
+    assert one(db, "SELECT to_regclass('st2')") is None
+
+
+def test_every_function_pins_its_search_path_and_every_public_one_says_what_it_does(db: Connection) -> None:
+    install(db)
+    of_ours = "FROM pg_proc WHERE pronamespace = 'pgtrickle'::regnamespace"
+    count = one(db, f"SELECT count(*) {of_ours}")
+    assert isinstance(count, int) and count > 40
+    pinned = "coalesce(proconfig::text, '') LIKE '%\"search_path=pg_catalog, pg_temp\"%'"
+    assert db.execute(f"SELECT oid::regprocedure::text {of_ours} AND NOT {pinned}".encode()).fetchall() == []
+    silent = f"SELECT proname {of_ours} AND proname NOT LIKE '\\_%' AND obj_description(oid, 'pg_proc') IS NULL"
+    assert db.execute(silent.encode()).fetchall() == []
+    assert db.execute(f"SELECT proname {of_ours} AND prosecdef".encode()).fetchall() == []
+
+
+def test_what_a_caller_puts_before_the_system_is_not_called(db: Connection) -> None:
+    install(db)
+    db.execute("CREATE TABLE public.t (id int PRIMARY KEY); CREATE SCHEMA evil")
+    for signature in ("format(text, variadic text[])", "parse_ident(text)", "upper(text)", "quote_literal(text)"):
+        db.execute(
+            f"CREATE FUNCTION evil.{signature} RETURNS text LANGUAGE plpgsql AS"
+            " $$BEGIN RAISE EXCEPTION 'called'; END$$".encode()
+        )
+    db.execute(
+        "CREATE FUNCTION evil.never(text, text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$"
+    )
+    db.execute("CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.never)")
+    db.execute("SET search_path = evil, public, pg_catalog")
+    db.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT id FROM t')")
+    stored = "SELECT pgt_schema, search_path FROM pgtrickle.pgt_stream_tables"
+    assert db.execute(stored.encode()).fetchall() == [("evil", "evil, public, pg_catalog")]
+    db.execute("SELECT pgtrickle.alter_stream_table('st', schedule => '5s')")
+    db.execute("SELECT * FROM pgtrickle.list_sources('st'), pgtrickle.pgt_status(), pgtrickle.health_check()")
+    db.execute("SELECT pgtrickle.drop_stream_table('st')")
+
+
+HOSTILE = ("x'); DROP TABLE prey; --", 'q"uo"te', "$$; SELECT 1/0; $$", "%I %L %s", "Ünï code", "a.b", "back\\slash")
+
+
+def test_a_name_is_never_more_than_a_name(db: Connection) -> None:
+    install(db)
+    db.execute("CREATE TABLE prey (id int PRIMARY KEY)")
+    for n, name in enumerate(HOSTILE):
+        schema = HOSTILE[(n + 1) % len(HOSTILE)]
+        table, own = sql.Identifier(schema, "src" + name), sql.Identifier(schema, name)
+        db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        db.execute(sql.SQL("CREATE TABLE {} ({} int PRIMARY KEY)").format(table, sql.Identifier(name)))
+        query = sql.SQL("SELECT {} FROM {}").format(sql.Identifier(name), table).as_string(db)
+        quoted = own.as_string(db)
+        db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (quoted, query))
+        db.execute("SELECT pgtrickle.create_stream_table_if_not_exists(%s, %s)", (quoted, query))
+        assert one(db, "SELECT pgtrickle.create_or_replace_stream_table(%s, %s)", quoted, query) == "no-op"
+        assert one(db, "SELECT source FROM pgtrickle.list_sources(%s)", quoted) == table.as_string(db)
+        for call in ("alter_stream_table(%s, schedule => '2s')", "pause_stream_table(%s)", "resume_stream_table(%s)"):
+            db.execute(f"SELECT pgtrickle.{call}".encode(), (quoted,))
+        definition = one(db, "SELECT pgtrickle.export_definition(%s)", quoted)
+        db.execute("SELECT pgtrickle.drop_stream_table(%s)", (quoted,))
+        db.execute(str(definition).encode())
+        # The bare text is a name that does not exist, or no name at all; never a command.
+        for call in ("drop_stream_table(%s)", "pause_stream_table(%s)", "stream_table_spec(%s)", "wait_for(%s)"):
+            with pytest.raises((errors.UndefinedTable, errors.InvalidParameterValue)):
+                db.execute(f"SELECT pgtrickle.{call}".encode(), ("nope" + name,))
+    drawn = str(one(db, "SELECT pgtrickle.explain_dag()"))
+    assert drawn.count("-->") == len(HOSTILE)
+    db.execute("SELECT * FROM pgtrickle.dependency_tree(), pgtrickle.wal_source_status(), pgtrickle.pgt_status()")
+    assert one(db, "SELECT to_regclass('prey')") == "prey"
+
+
+def test_a_query_is_one_select_of_what_the_caller_may_read(db: Connection) -> None:
+    install(db)
+    db.execute("CREATE TABLE prey (id int PRIMARY KEY); INSERT INTO prey VALUES (1)")
+    for query in ("SELECT id FROM prey; DELETE FROM prey", "DELETE FROM prey RETURNING id", "TRUNCATE prey", ""):
+        with pytest.raises(errors.SyntaxError):
+            db.execute("SELECT pgtrickle.create_stream_table('st', %s)", (query,))
+    assert one(db, "SELECT count(*) FROM prey") == 1
+    assert one(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == 0
+
+
+@pytest.fixture
+def roles(db: Connection) -> Iterator[dict[str, str]]:
+    """The role set of docs/roles.md, under names of this test."""
+    suffix = secrets.token_hex(4)
+    names = {role: f"{role}_{suffix}" for role in ("trickle_owner", "trickle_applier", "trickle_reader")}
+    owner, applier, reader = (sql.Identifier(name) for name in names.values())
+    db.execute(sql.SQL("CREATE ROLE {}").format(owner))
+    db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' IN ROLE {}").format(applier, owner))
+    db.execute(sql.SQL("ALTER ROLE {} SET role = {}").format(applier, owner))
+    db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(reader))
+    db.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(sql.Identifier(db.info.dbname), owner))
+    yield names
+    db.execute("RESET ROLE")
+    for role in (reader, applier, owner):
+        db.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
+        db.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, database: str, roles: dict[str, str]) -> None:
+    def as_role(role: str) -> Connection:
+        url = urlsplit(database)
+        host = f"{url.hostname or ''}:{url.port}" if url.port else url.hostname or ""
+        return psycopg.connect(urlunsplit(url._replace(netloc=f"{roles[role]}:x@{host}")), autocommit=True)
+
+    db.execute(sql.SQL("CREATE SCHEMA app AUTHORIZATION {}").format(sql.Identifier(roles["trickle_owner"])))
+    db.execute("CREATE TABLE public.secret (id int PRIMARY KEY)")
+    with as_role("trickle_applier") as connection:
+        connection.execute("SET search_path = app")
+        install(connection)
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
+        connection.execute("SELECT pgtrickle.create_stream_table('big', 'SELECT id FROM orders WHERE amount > 1')")
+        connection.execute("SELECT * FROM pgtrickle.health_check(), pgtrickle.wal_source_status()")
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("SELECT pgtrickle.create_stream_table('leak', 'SELECT id FROM public.secret')")
+        reader = sql.Identifier(roles["trickle_reader"])
+        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA pgtrickle, app TO {}").format(reader))
+        connection.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA pgtrickle TO {}").format(reader))
+        connection.execute(sql.SQL("GRANT SELECT ON app.big TO {}").format(reader))
+    with as_role("trickle_reader") as connection:
+        connection.execute("SELECT * FROM app.big, pgtrickle.pgt_status()")
+        assert one(connection, "SELECT count(*) FROM pgtrickle.health_check()") == 5
+        for statement in (
+            "SELECT pgtrickle.drop_stream_table('app.big')",
+            "SELECT pgtrickle.pause_stream_table('app.big')",
+            "SELECT pgtrickle.alter_stream_table('app.big', schedule => '9s')",
+            "SELECT pgtrickle.create_stream_table('pg_temp.mine', 'SELECT id FROM app.big')",
+            "SELECT id FROM app.orders",
+        ):
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
