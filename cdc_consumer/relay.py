@@ -144,9 +144,13 @@ class Relay:
 
     def _decode(self, frames: list[bytes]) -> None:
         started, metrics = time.perf_counter(), self._ports.metrics
-        for frame in frames:
-            if not (has_kind(frame, ROW_KINDS) and self._rows.take(frame)):
+        at, take = 0, self._rows.take
+        while at < len(frames):
+            frame = frames[at]
+            taken = take(frames, at) if has_kind(frame, ROW_KINDS) else 0
+            if not taken:
                 self._take(frame)
+            at += taken or 1
         self._batch.rows += self._rows.written()
         self._batch.began_at = self._batch.began_at or time.monotonic()
         metrics.messages.inc(len(frames))

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cdc_consumer.change_rows.generate import ODD
+from cdc_consumer.change_rows.conversions import ODD
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, RowMessage
 from cdc_consumer.routes import Route, Routes
-from cdc_consumer.sinks.sink import RowEncoder, Sink
+from cdc_consumer.sinks.sink import Outlet, RowEncoder, Sink
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.control import ControlRecord, LogMessage
 from shared_schema.progress import Part
 
 _RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
+_INSERT = ord("I")
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Lane:
     """One relation in the open transaction, and how many rows it has written since the last count."""
 
     route: Route
+    outlet: Outlet
     write: Callable[[bytes | None, bytes], None]
     encoder: RowEncoder
     inserts: int = 0
@@ -72,32 +74,44 @@ class Rows:
         self._count()
         self._lanes.clear()
 
-    def take(self, frame: bytes) -> bool:
-        """A frame with a row message; False when its message must be decoded and given to `split`."""
-        transaction = self.transaction
+    def take(self, frames: list[bytes], first: int) -> int:
+        """Frame `first` has a row message -> how many frames from there on were taken.
+
+        0 when its message must be decoded and given to `split`.
+        """
+        transaction, frame = self.transaction, frames[first]
         if transaction is None:
             self._check_dropping()
-            return True
+            return 1
         lane = self._lanes.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
         if lane is None:
-            return False
+            return 0
+        inserts, ordinal = lane.encoder.inserts, transaction.ordinal
+        if frame[PAYLOAD_AT] == _INSERT and (rows := inserts(frames, first, PAYLOAD_AT, ordinal)):
+            lane.outlet.write_all(rows)
+            lane.inserts += len(rows)
+            transaction.ordinal += len(rows)
+            return len(rows)
+        return self._take_one(lane, frame, transaction)
+
+    def _take_one(self, lane: Lane, frame: bytes, transaction: Transaction) -> int:
         try:
             rows = lane.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
         except ODD:
-            return False
+            return 0
         lane.write(rows[0], rows[1])
         if len(rows) == 4:
             lane.write(rows[2], rows[3])
             lane.inserts += 1
             lane.deletes += 1
             transaction.ordinal += 2
-            return True
-        if frame[PAYLOAD_AT] == 0x49:  # I
+            return 1
+        if frame[PAYLOAD_AT] == _INSERT:
             lane.inserts += 1
         else:
             lane.deletes += 1
         transaction.ordinal += 1
-        return True
+        return 1
 
     def split(self, message: RowMessage) -> None:
         """A decoded row message."""
@@ -144,7 +158,7 @@ class Rows:
         if route is None:
             return None
         encoder = route.outlet.encoder(route.reader, transaction.begin)
-        lane = self._lanes[relid] = Lane(route, route.outlet.write, encoder)
+        lane = self._lanes[relid] = Lane(route, route.outlet, route.outlet.write, encoder)
         return lane
 
     def _find(self, relid: int, transaction: Transaction) -> Route | None:

@@ -142,6 +142,10 @@ class BufferEncoder:
         self._reader = reader
         self._transaction = Transaction(begin)
 
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+        """None: rows are taken one by one."""
+        return []
+
     def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
         """The row message that begins at `at` -> its rows."""
         message = decode(frame[at:])

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from cdc_consumer.change_rows.avro_bytes import long
+from cdc_consumer.change_rows.conversions import ODD, convert, in_two_pieces, names
 from cdc_consumer.change_rows.encode import number
-from cdc_consumer.change_rows.generate import ODD, One, convert, in_two_pieces, indent, names
+from cdc_consumer.change_rows.generate import One, indent
 from cdc_consumer.change_rows.values import RowParser
 from shared_schema.avro import ChangeCodec
 from shared_schema.change_row import ChangeRow, Op, Stamp
@@ -89,7 +90,7 @@ def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], On
         lines += [f"b=a[{i}]", f"if b is None: {null}", "else:", *indent(taken)]
     key = f"J(({pieces([columns.index(name) for name in schema.key])}))" if schema.key else "None"
     lines.append(f"return {key},J((head,seq,tail,{pieces(list(range(len(kinds))))}))")
-    space = names(schema, frozenset()) | {"BT": {b"t": b"\x02\x01", b"f": b"\x02\x00"}}
+    space = names(schema, frozenset())
     source = "\n".join(["def copied(a,head,seq,tail):", *indent(lines)])
     exec(compile(source, f"<generated for copies of relation {schema.relid}>", "exec"), space)  # noqa: S102
     made: Callable[[Fields, bytes, bytes, bytes], One] = space["copied"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cdc_consumer.change_rows.avro_bytes import ENDS, PAIRS, long, varint
-from cdc_consumer.change_rows.generate import Functions, OddRow, One, Two, functions
+from cdc_consumer.change_rows.conversions import OddRow
+from cdc_consumer.change_rows.generate import Functions, One, Two, functions
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 
@@ -16,7 +17,7 @@ _INSERTED, _DELETED = b"\x00", b"\x02"
 class TransactionEncoder:
     """Holds what is the same in all rows of the relation in the transaction."""
 
-    __slots__ = ("_deleted", "_functions", "_inserted", "_new", "_old", "_tail", "_xid_time")
+    __slots__ = ("_deleted", "_functions", "_insert", "_inserted", "_new", "_old", "_tail", "_xid_time")
 
     def __init__(self, table: TableReader, header: bytes, begin: Begin) -> None:
         self._functions: Functions = functions(table.schema, table.identity)
@@ -28,6 +29,11 @@ class TransactionEncoder:
         self._tail = self._xid_time + b"\0\0\0\x02"
         width = table.width.to_bytes(2, "big")
         self._new, self._old = b"N" + width, b"O" + width
+        self._insert = b"I" + table.schema.relid.to_bytes(4, "big") + self._new
+
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+        """The INSERTs that follow each other from frame `first` on, up to an odd one -> key and value of each."""
+        return self._functions.inserts(frames, first, at, self._insert, self._inserted, ordinal, self._tail)
 
     def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""

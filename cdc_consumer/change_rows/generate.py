@@ -7,28 +7,17 @@ bytes are the same by definition. The source is made of ordinals and numbers alo
 
 from __future__ import annotations
 
-import binascii
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
 
-from cdc_consumer.change_rows import avro_bytes
-from shared_schema.change_row import pack_columns
-from shared_schema.pg_types import Carrier, PgType
+from cdc_consumer.change_rows.conversions import Text, convert, in_two_pieces, names
+from shared_schema.pg_types import Carrier
 from shared_schema.table_schema import TableSchema
 
 SEGMENT = 5
 """Columns compared at once between the images of an UPDATE."""
 
-
-class OddRow(ValueError):
-    """A row that only the table-driven way can read, or refuse."""
-
-
-ODD = (ValueError, LookupError, OverflowError, struct.error)
-"""What generated functions raise for odd rows."""
 
 One = tuple[bytes | None, bytes]
 """(message key, message value)"""
@@ -39,6 +28,8 @@ Two = tuple[bytes | None, bytes, bytes | None, bytes]
 class Functions:
     """`(frame, position of the tuple's marker, ...)`; heads end before the number, tails begin behind it."""
 
+    inserts: Callable[[list[bytes], int, int, bytes, bytes, int, bytes], list[One]]
+    """(frames, index of the first, where messages begin, and how, head, first number, tail): a run of INSERTs."""
     whole: Callable[[bytes, int, bytes, bytes, bytes, bytes], One]
     """(…, marker, head, number, tail): an INSERT, or a DELETE with a full image."""
     delete_key: Callable[[bytes, int, bytes, bytes, bytes], One]
@@ -53,116 +44,10 @@ def functions(schema: TableSchema, identity: frozenset[int]) -> Functions:
     """Compile a relation's functions; the server repeats its descriptions, so they are kept."""
     writer = _Writer(schema, identity)
     space = names(schema, identity)
-    source = "\n".join([*writer.whole(), *writer.delete_key(), *writer.update_key(), *writer.update_full()])
+    written = writer.whole(), writer.inserts(), writer.delete_key(), writer.update_key(), writer.update_full()
+    source = "\n".join(line for lines in written for line in lines)
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
-    return Functions(space["whole"], space["delete_key"], space["update_key"], space["update_full"])
-
-
-def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
-    """What generated code can refer to."""
-    width = len(schema.columns)
-
-    def mask(ordinals: frozenset[int]) -> bytes:
-        return avro_bytes.column_bytes(pack_columns(ordinals, width))
-
-    def changed(bits: int) -> bytes:
-        return avro_bytes.column_bytes(bits.to_bytes((width + 7) // 8, "little")) + b"\0\0\x02"
-
-    others = frozenset(range(width)) - identity
-    partial = mask(others) if others else b"\0"
-    return {
-        "Odd": OddRow,
-        "H": struct.Struct(">BI").unpack_from,
-        "U": struct.Struct(">I").unpack_from,
-        "J": b"".join,
-        "N0": avro_bytes.NULL,
-        "E": b"",
-        "BO": avro_bytes.BOOLEANS.get,
-        "SM": avro_bytes.SMALL,
-        "CP": avro_bytes.COLUMN_PAIRS,
-        "PA": avro_bytes.PAIRS,
-        "EN": avro_bytes.ENDS,
-        "HI": avro_bytes.HIGH,
-        "DA": avro_bytes.DATES,
-        "DY": avro_bytes.DAYS,
-        "MI": avro_bytes.MINUTES,
-        "SE": avro_bytes.SECONDS,
-        "FR": avro_bytes.FRACTION,
-        "CL": avro_bytes.column_long,
-        "F4": struct.Struct("<f").pack,
-        "F8": struct.Struct("<d").pack,
-        "UH": binascii.unhexlify,
-        "NEW": b"N" + struct.pack(">H", width),
-        "OLD": b"O" + struct.pack(">H", width),
-        "KEY": b"K" + struct.pack(">H", width),
-        # changed_cols, partial, snapshot, and the branch of the row
-        "CH": avro_bytes.Cache(changed),
-        "CHANGED_D": mask(others) + partial + b"\0\x02",
-        "CHANGED_I": mask(others) + b"\0\0\x02",
-        "DELETED": b"\0" + partial + b"\0\x02",
-    }
-
-
-def _long(target: str, value: str) -> str:
-    """Union branch 1 with an int or long."""
-    middle = f"CP[{value}<<1&16383]+EN[{value}>>13]"
-    return f"{target}=SM[{value}] if -8192<={value}<8192 else {middle} if 0<{value}<134217728 else CL({value})"
-
-
-def convert(i: int, kind: PgType) -> list[str]:
-    """Text in b[q:p], its length in l -> x, and y where the value is two pieces."""
-    match kind.carrier:
-        case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
-            return ["v=int(b[q:p])", _long(f"x{i}", "v")]
-        case Carrier.FLOAT:
-            return [f"x{i}=b'\\x02'+F4(float(b[q:p]))"]
-        case Carrier.DOUBLE:
-            return [f"x{i}=b'\\x02'+F8(float(b[q:p]))"]
-        case Carrier.DECIMAL:
-            return _decimal(i, kind)
-        case Carrier.DATE:
-            return [f"x{i}=DA[b[q:p]]"]
-        case Carrier.TIMESTAMP:
-            return ["if b[p-3:p]!=b'+00': raise Odd", *_timestamp(i, 3)]
-        case Carrier.TIMESTAMP_NTZ:
-            return _timestamp(i, 0)
-        case Carrier.BINARY:
-            return [
-                "if b[q:q+2]!=b'\\\\x': raise Odd",
-                f"y{i}=UH(b[q+2:p])",
-                f"l=len(y{i})",
-                f"x{i}=SM[l] if l<8192 else CL(l)",
-            ]
-        case Carrier.TEXT:
-            # Text that is not UTF-8 must be refused, not passed on.
-            return [f"x{i}=SM[l] if l<8192 else CL(l)", f"y{i}=b[q:p]", f"y{i}.isascii() or y{i}.decode()"]
-        case Carrier.BOOLEAN:
-            raise AssertionError("booleans are whole columns")
-
-
-def _decimal(i: int, kind: PgType) -> list[str]:
-    precision, scale = kind.precision_scale or (0, 0)
-    point = [f"if b[p-{scale + 1}]!=46: raise Odd", f"v=int(b[q:p-{scale + 1}]+b[p-{scale}:p])"]
-    too_long = [f"if not -1{'0' * precision}<v<1{'0' * precision}: raise Odd"] if precision else []
-    return [
-        *(point if scale else ["v=int(b[q:p])"]),
-        *too_long,
-        "l=(v.bit_length()>>3)+1",
-        f"x{i}=SM[l]",
-        f"y{i}=v.to_bytes(l,'big',signed=True)",
-    ]
-
-
-def _timestamp(i: int, suffix: int) -> list[str]:
-    end = f"p-{suffix}" if suffix else "p"
-    return [
-        "v=DY[b[q:q+10]]+MI[b[q+10:q+16]]+SE[b[q+16:q+19]]",
-        f"if l!={19 + suffix}:",
-        "  if b[q+19]!=46: raise Odd",
-        f"  v+=int(b[q+20:{end}])*FR[l-{20 + suffix}]",
-        "z=v<<1",
-        f"x{i}=CP[z&16383]+PA[z>>14&16383]+HI[z>>28] if v>134217728 else CL(v)",
-    ]
+    return Functions(*(space[field.name] for field in fields(Functions)))
 
 
 class _Writer:
@@ -181,6 +66,38 @@ class _Writer:
             "def whole(b,p,mark,head,seq,tail):",
             *indent(["if b[p:p+3]!=mark: raise Odd", "p+=3", *self._tuple(), f"return {self._key_of()},{value}"]),
         ]
+
+    def inserts(self) -> list[str]:
+        """A run of rows, most of which have neither a NULL nor a long value: all columns are cut apart in one call.
+
+        Values are text and hold no NUL byte, so `t` and three of them can only begin a column of less than 256 bytes:
+        as many as there are columns means that there is nothing else.
+        """
+        value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
+        body = [
+            "if b[at:to]!=mark or b[0]!=119: break",
+            "seq=EN[o<<1] if o<8192 else PA[o<<1&16383]+EN[o>>13] if o<134217728 else VI(o<<1)",
+            "o+=1",
+            "c=b[to:].split(T)",
+            f"if len(c)!={self._width + 1} or c[0]:",
+            "  add(whole(b,at+5,NEW,head,seq,tail))",
+            "  continue",
+            f"{','.join(['_', *(f'c{i}' for i in range(self._width))])},=c",
+            *(line for i in range(self._width) for line in self._cut_column(i)),
+            f"add(({self._key_of()},{value}))",
+        ]
+        loop = ["for i in range(i,len(frames)):", "  b=frames[i]", *indent(body)]
+        return [
+            "def inserts(frames,i,at,mark,head,o,tail):",
+            *indent(["to=at+8", "out=[]", "add=out.append", "try:", *indent(loop), "except ODD: pass", "return out"]),
+        ]
+
+    def _cut_column(self, i: int) -> list[str]:
+        """The last byte of its length, then the value."""
+        kind = self._types[i]
+        if kind.carrier is Carrier.BOOLEAN:
+            return [f"x{i}=BC[c{i}]"]
+        return [f"p=len(c{i}); l=p-1", f"if c{i}[0]!=l: raise Odd", *convert(i, kind, Text(f"c{i}", "1"))]
 
     def delete_key(self) -> list[str]:
         value = f"J((head,seq,xt,DELETED,{self._identity_pieces()}))"
@@ -264,11 +181,6 @@ class _Writer:
         if len(self._key) == 1 and known and not self._two(known[0]):
             return f"x{known[0]}"
         return f"J(({''.join(self._pieces([i]) if i in known else 'N0,' for i in self._key)}))"
-
-
-def in_two_pieces(kind: PgType) -> bool:
-    """Whether a value is a length (or branch) in x and its bytes in y."""
-    return kind.carrier in (Carrier.TEXT, Carrier.BINARY, Carrier.DECIMAL)
 
 
 def indent(lines: list[str], by: int = 2) -> list[str]:

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cdc_consumer.change_rows.copied import CopyEncoder
 from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.generate import One
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import OversizeMessage, TopicError
 from cdc_consumer.pgoutput.messages import Begin
@@ -66,6 +67,7 @@ class TopicOutlet:
         self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
     ) -> None:
         self.write = partial(publisher.write, channel)
+        self.write_all = partial(publisher.write_all, channel)
         self._publisher = publisher
         self._topics = topics
         self._channel = channel
@@ -176,6 +178,24 @@ class Publisher:
                 # Nothing was taken: wait for room, or say what is wrong.
                 self._produce(channel.topic, row[1], row[0], partition)
         held[partition] = key, value
+
+    def write_all(self, channel: Channel, rows: list[One]) -> None:
+        """The same for several: the loop that every INSERT of a busy table goes through."""
+        if channel.partitions > 1:
+            for key, value in rows:
+                self.write(channel, key, value)
+            return
+        produce, topic = self._producer.produce, channel.topic
+        *rows, last = [channel.held[0], *rows] if channel.held else rows
+        if not channel.held:
+            self._begin()
+            self._held.append(channel)
+        for key, value in rows:
+            try:
+                produce(topic, value, key, 0, self._delivered if len(value) >= REPORTED_BYTES else None)
+            except (BufferError, KafkaException):
+                self._produce(topic, value, key, 0)
+        channel.held[0] = last
 
     def write_everywhere(self, channel: Channel, value: bytes) -> None:
         """Add an encoded row without a key to every partition of the topic, behind what is held back there."""

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import sql
 
 from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, BufferCopier, BufferEncoder, Layout, RowForm, TextReader
+from cdc_consumer.change_rows.generate import One
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
@@ -85,6 +86,11 @@ class BufferOutlet:
         (self._text if key is None else self._binary).append(value)
         self._bytes += len(value)
         self._sink.hold(self, len(value), full=self._bytes >= COPY_BYTES)
+
+    def write_all(self, rows: list[One]) -> None:
+        """Keep several."""
+        for key, value in rows:
+            self.write(key, value)
 
     def encoder(self, reader: TableReader, begin: Begin) -> BufferEncoder:
         """PostgreSQL's text, moved."""

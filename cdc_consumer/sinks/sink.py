@@ -36,6 +36,12 @@ class StoredState:
 class RowEncoder(Protocol):
     """Row messages of one relation in one transaction -> what `Outlet.write` takes."""
 
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+        """INSERTs of the relation that follow each other from frame `first` on, messages beginning `at` -> their rows.
+
+        As many as it likes to take at once; none says nothing about the first.
+        """
+
     def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
 
@@ -53,6 +59,9 @@ class Outlet(Protocol):
     @property
     def write(self) -> Callable[[bytes | None, bytes], None]:
         """Add an encoded row, opening a transaction if needed; an attribute because it is called for every row."""
+
+    def write_all(self, rows: list[One]) -> None:
+        """Add several."""
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
         """For the rows of one transaction."""

@@ -123,14 +123,14 @@ class ReplicationSession:
 
     def _take(self, limit: int) -> list[bytes]:
         frames: list[bytes] = []
-        room = RECEIVE_MAX_BYTES
+        room, add, next_frame = RECEIVE_MAX_BYTES, frames.append, self._conn.get_copy_data
         try:
             with self._lock:
                 while len(frames) < limit and room > 0:
-                    size, data = self._conn.get_copy_data(1)
+                    size, data = next_frame(1)
                     if size > 0:
                         room -= size
-                        frames.append(bytes(data))
+                        add(bytes(data))
                     elif size == 0:
                         if not self._readable.poll(0):
                             break

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from cdc_consumer.change_rows.conversions import ODD
 from cdc_consumer.change_rows.encode import TransactionEncoder
-from cdc_consumer.change_rows.generate import ODD
 from cdc_consumer.change_rows.split import TableReader, Transaction
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import Begin, Delete, Insert, Relation, Update

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_consumer.change_rows.conversions import ODD
 from cdc_consumer.change_rows.encode import TransactionEncoder
-from cdc_consumer.change_rows.generate import ODD
+from cdc_consumer.change_rows.generate import One
 from cdc_consumer.change_rows.split import TableReader, Transaction
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
@@ -180,6 +181,11 @@ def generated(message: bytes, reader: TableReader, ordinal: int) -> list[bytes |
     return list(encoder.encode(FRAME + message, len(FRAME), ordinal))
 
 
+def run_of(messages: list[bytes], reader: TableReader, ordinal: int) -> list[One]:
+    encoder = TransactionEncoder(reader, codec(reader.schema).header, BEGIN)
+    return encoder.inserts([b"k" + bytes(17), *(FRAME + message for message in messages)], 1, len(FRAME), ordinal)
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_the_bytes_are_the_references_or_there_are_none(data: st.DataObject) -> None:
@@ -204,6 +210,38 @@ def test_ordinary_rows_are_taken(data: st.DataObject) -> None:
         return
     content = message_bytes(message)
     assert generated(content, reader, 3) == reference(content, reader, 3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_run_of_inserts_gives_the_references_bytes(data: st.DataObject) -> None:
+    reader = data.draw(tables())
+    run = [message_bytes(Insert(5, data.draw(fields(reader, odd=True, toast=True)))) for _ in range(4)]
+    ordinal = data.draw(st.sampled_from([0, 8190, 134_217_726]))
+    for number, found in enumerate(run_of(run, reader, ordinal)):
+        assert list(found) == reference(run[number], reader, ordinal + number)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_run_takes_all_ordinary_inserts_and_nothing_else(data: st.DataObject) -> None:
+    reader = data.draw(tables())
+    inserts = [message_bytes(Insert(5, data.draw(fields(reader)))) for _ in range(data.draw(st.integers(1, 3)))]
+    others = message_bytes(Insert(6, ())), message_bytes(Delete(5, OldImage((), True)))
+    other = data.draw(st.sampled_from(others))
+    assert len(run_of([*inserts, other, inserts[0]], reader, 0)) == len(inserts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_damaged_message_ends_a_run(data: st.DataObject) -> None:
+    reader = data.draw(tables())
+    sound = message_bytes(Insert(5, data.draw(fields(reader))))
+    at = data.draw(st.integers(0, len(sound) - 1))
+    damaged = sound[:at] + bytes([data.draw(st.integers(0, 255))]) + sound[at + 1 :]
+    found = run_of([sound, damaged], reader, 0)[1:]
+    for row in found:
+        assert list(row) == reference(damaged, reader, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.display)
@@ -246,6 +284,13 @@ def test_a_damaged_message_is_not_taken(data: st.DataObject) -> None:
         return
     with contextlib.suppress(*ODD):
         assert generated(damaged, reader, 0) == expected
+
+
+def test_a_column_too_many_ends_a_run() -> None:
+    reader = table([plain("int4"), plain("text")], (0,), ReplicaIdentity.FULL)
+    sound = message_bytes(Insert(5, (b"1", b"a")))
+    for damaged in (sound[:8] + b"n" + sound[8:], sound + b"n"):
+        assert not run_of([damaged], reader, 0)
 
 
 def test_a_wide_and_an_empty_table() -> None:

@@ -1,0 +1,191 @@
+"""The parts of generated encoders: source lines that turn one value's text into its Avro bytes, and what they refer to.
+
+Ordinary values only: whatever the lines do not know raises one of `ODD`. They are made of ordinals and numbers alone,
+never of names.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_consumer.change_rows import avro_bytes
+from shared_schema.change_row import pack_columns
+from shared_schema.pg_types import Carrier, PgType
+from shared_schema.table_schema import TableSchema
+
+
+class OddRow(ValueError):
+    """A row that only the table-driven way can read, or refuse."""
+
+
+ODD = (ValueError, LookupError, OverflowError, struct.error)
+"""What generated functions raise for odd rows."""
+
+
+def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
+    """What generated code can refer to."""
+    width = len(schema.columns)
+
+    def mask(ordinals: frozenset[int]) -> bytes:
+        return avro_bytes.column_bytes(pack_columns(ordinals, width))
+
+    def changed(bits: int) -> bytes:
+        return avro_bytes.column_bytes(bits.to_bytes((width + 7) // 8, "little")) + b"\0\0\x02"
+
+    others = frozenset(range(width)) - identity
+    partial = mask(others) if others else b"\0"
+    return {
+        "Odd": OddRow,
+        "ODD": ODD,
+        "H": struct.Struct(">BI").unpack_from,
+        "U": struct.Struct(">I").unpack_from,
+        "J": b"".join,
+        "N0": avro_bytes.NULL,
+        "E": b"",
+        "BO": avro_bytes.BOOLEANS.get,
+        "BC": {column[4:]: branch for column, branch in avro_bytes.BOOLEANS.items()},
+        "BT": {column[5:]: branch for column, branch in avro_bytes.BOOLEANS.items()},
+        "SM": avro_bytes.SMALL,
+        "CP": avro_bytes.COLUMN_PAIRS,
+        "PA": avro_bytes.PAIRS,
+        "EN": avro_bytes.ENDS,
+        "HI": avro_bytes.HIGH,
+        "DA": avro_bytes.DATES,
+        "DY": avro_bytes.DAYS,
+        "MI": avro_bytes.MINUTES,
+        "SE": avro_bytes.SECONDS,
+        "FR": avro_bytes.FRACTION,
+        "CL": avro_bytes.column_long,
+        "VI": avro_bytes.varint,
+        "F4": struct.Struct("<f").pack,
+        "F8": struct.Struct("<d").pack,
+        "UH": binascii.unhexlify,
+        "T": b"t\0\0\0",
+        "NEW": b"N" + struct.pack(">H", width),
+        "OLD": b"O" + struct.pack(">H", width),
+        "KEY": b"K" + struct.pack(">H", width),
+        # changed_cols, partial, snapshot, and the branch of the row
+        "CH": avro_bytes.Cache(changed),
+        "CHANGED_D": mask(others) + partial + b"\0\x02",
+        "CHANGED_I": mask(others) + b"\0\0\x02",
+        "DELETED": b"\0" + partial + b"\0\x02",
+    }
+
+
+def _long(target: str, value: str) -> str:
+    """Union branch 1 with an int or long."""
+    small, middle = (
+        f"SM[{value}] if -8192<={value}<8192",
+        f"CP[{value}<<1&16383]+EN[{value}>>13] if 0<{value}<134217728",
+    )
+    large = f"CP[{value}<<1&16383]+PA[{value}>>13&16383]+EN[{value}>>27] if 0<{value}<2199023255552"
+    return f"{target}={small} else {middle} else {large} else CL({value})"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How generated code refers to a value's text: from `first` (a name or a number) to `end` in `name`."""
+
+    name: str = "b"
+    first: str = "q"
+    end: str = "p"
+
+    @property
+    def all(self) -> str:
+        """The value."""
+        return f"{self.name}[{self.first}:{self.end}]"
+
+    def at(self, offset: int) -> str:
+        """A place in it, counted from its start."""
+        return (
+            str(int(self.first) + offset)
+            if self.first.isdigit()
+            else f"{self.first}+{offset}"
+            if offset
+            else self.first
+        )
+
+    def part(self, start: int, stop: int) -> str:
+        """A piece of it, counted from its start."""
+        return f"{self.name}[{self.at(start)}:{self.at(stop)}]"
+
+    def to_end(self, start: int, cut: int = 0) -> str:
+        """The rest of it, without its last bytes."""
+        return f"{self.name}[{self.at(start)}:{f'{self.end}-{cut}' if cut else self.end}]"
+
+    def byte_before_end(self, distance: int) -> str:
+        """One byte."""
+        return f"{self.name}[{self.end}-{distance}]"
+
+    def last(self, length: int) -> str:
+        """The last bytes."""
+        return f"{self.name}[{self.end}-{length}:{self.end}]"
+
+
+STREAMED = Text()
+
+
+def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
+    """A value's text, its length in l -> x, and y where the value is two pieces."""
+    match kind.carrier:
+        case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
+            return [f"v=int({text.all})", _long(f"x{i}", "v")]
+        case Carrier.FLOAT:
+            return [f"x{i}=b'\\x02'+F4(float({text.all}))"]
+        case Carrier.DOUBLE:
+            return [f"x{i}=b'\\x02'+F8(float({text.all}))"]
+        case Carrier.DECIMAL:
+            return _decimal(i, kind, text)
+        case Carrier.DATE:
+            return [f"x{i}=DA[{text.all}]"]
+        case Carrier.TIMESTAMP:
+            return [f"if {text.last(3)}!=b'+00': raise Odd", *_timestamp(i, 3, text)]
+        case Carrier.TIMESTAMP_NTZ:
+            return _timestamp(i, 0, text)
+        case Carrier.BINARY:
+            return [
+                f"if {text.part(0, 2)}!=b'\\\\x': raise Odd",
+                f"y{i}=UH({text.to_end(2)})",
+                f"l=len(y{i})",
+                f"x{i}=SM[l] if l<8192 else CL(l)",
+            ]
+        case Carrier.TEXT:
+            # Text that is not UTF-8 must be refused, not passed on.
+            return [f"x{i}=SM[l] if l<8192 else CL(l)", f"y{i}={text.all}", f"y{i}.isascii() or y{i}.decode()"]
+        case Carrier.BOOLEAN:
+            raise AssertionError("booleans are whole columns")
+
+
+def _decimal(i: int, kind: PgType, text: Text) -> list[str]:
+    precision, scale = kind.precision_scale or (0, 0)
+    point = [
+        f"if {text.byte_before_end(scale + 1)}!=46: raise Odd",
+        f"v=int({text.to_end(0, scale + 1)}+{text.last(scale)})",
+    ]
+    too_long = [f"if not -1{'0' * precision}<v<1{'0' * precision}: raise Odd"] if precision else []
+    return [
+        *(point if scale else [f"v=int({text.all})"]),
+        *too_long,
+        "l=(v.bit_length()>>3)+1",
+        f"x{i}=SM[l]",
+        f"y{i}=v.to_bytes(l,'big',signed=True)",
+    ]
+
+
+def _timestamp(i: int, suffix: int, text: Text) -> list[str]:
+    return [
+        f"v=DY[{text.part(0, 10)}]+MI[{text.part(10, 16)}]+SE[{text.part(16, 19)}]",
+        f"if l!={19 + suffix}:",
+        f"  if {text.name}[{text.at(19)}]!=46: raise Odd",
+        f"  v+=int({text.to_end(20, suffix)})*FR[l-{20 + suffix}]",
+        "z=v<<1",
+        f"x{i}=CP[z&16383]+PA[z>>14&16383]+HI[z>>28] if v>134217728 else CL(v)",
+    ]
+
+
+def in_two_pieces(kind: PgType) -> bool:
+    """Whether a value is a length (or branch) in x and its bytes in y."""
+    return kind.carrier in (Carrier.TEXT, Carrier.BINARY, Carrier.DECIMAL)
