@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
 from applier import metrics
+from applier.apply.contents import Contents
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.compute import compute
@@ -63,6 +65,8 @@ class Engine:
     """Of the relations the defined stream tables read, as they were when last looked at."""
     _asked: set[tuple[int, int]] = field(default_factory=set)
     """Stream table and source: captures asked for because a column was missing."""
+    _partial: set[int] = field(default_factory=set)
+    """Stream tables whose last progressive window was cut off by a crash."""
     _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
     _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,6 +94,7 @@ class Engine:
         """Definitions as stored now; a new one is understood here or suspended."""
         rows = self.registry.stream_tables()
         self._forget_dropped({row.pgt_id for row in rows})
+        self._partial = {row.pgt_id for row in rows if row.partial}
         in_service = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
         self._notice_changed_sources()
         tables = []
@@ -158,15 +163,32 @@ class Engine:
         """Give the topic and Delta what they missed when the last run ended."""
         if table.id in self.caught_up:
             return
-        if (publisher := self.current_publisher()) and (
-            missed := self._missed(table, "topic", publisher.frontier(table), at)
-        ):
-            self.unpublished.append((table, missed))
-        if self.delta_sink and (missed := self._missed(table, "delta", self.delta_sink.frontier(table), at)):
-            self.delta_sink.add(table, missed)
+        missed: dict[Lsn, list[TableDelta]] = {}
+        for sink, durable in self.durable(table).items():
+            since = self._since(table, sink, durable, at)
+            if since not in missed:
+                missed[since] = self._missed(table, since, at)
+            for delta in missed[since]:
+                self._hand_on(table, delta, (sink,))
         self.caught_up.add(table.id)
 
-    def _missed(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> TableDelta | None:
+    def durable(self, table: StreamTable) -> dict[str, Lsn]:
+        """Up to where each sink behind PostgreSQL has the stream table."""
+        frontiers: dict[str, Lsn] = {}
+        if publisher := self.current_publisher():
+            frontiers["topic"] = publisher.frontier(table)
+        if self.delta_sink:
+            frontiers["delta"] = self.delta_sink.frontier(table)
+        return frontiers
+
+    def _hand_on(self, table: StreamTable, delta: TableDelta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+        if "topic" in sinks and self.open_publisher:
+            self.unpublished.append((table, delta))
+        if "delta" in sinks and self.delta_sink:
+            self.delta_sink.add(table, delta)
+
+    def _since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:
+        """From where a sink misses something; it may be up to date."""
         if durable > at:
             raise AnotherApplier(
                 f"the {sink} sink of {table} stands at {durable}, beyond PostgreSQL's {at}",
@@ -175,11 +197,21 @@ class Engine:
         # Nothing changed between a sink's last commit and the checkpoint that recorded it.
         recorded = self.manifest.sinks.get(str(table.id), {}).get(sink)
         since = max(durable, self.manifest.frontier) if recorded == str(durable) and durable else durable
+        if since < at:
+            log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
+        return since
+
+    def _missed(self, table: StreamTable, since: Lsn, at: Lsn) -> list[TableDelta]:
+        """What happened in between: what was kept because it cannot be computed again, then what can."""
         if since >= at:
-            return None
-        log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
+            return []
+        kept = self.postgres.owed(table, since) if since else []
+        since = max([since, *(delta.window.new for delta in kept)])
+        if since >= at:
+            return kept
         with self.traces.through(Window(since, at)) as inputs:
-            return compute(self.spark, table, inputs)
+            last = compute(self.spark, table, inputs)
+        return [*kept, last] if last is not None else kept
 
     def compute(self, work: Sequence[tuple[StreamTable, Window]]) -> Iterator[Outcome]:
         """Independent stream tables side by side: planning is most of a small query's time, and it uses one core."""
@@ -187,7 +219,7 @@ class Engine:
 
     def _compute(self, work: tuple[StreamTable, Window]) -> Outcome:
         table, window = work
-        if window.old and not self.traces.changed(table.sources, window):
+        if window.old and table.id not in self._partial and not self.traces.changed(table.sources, window):
             return None
         with self._inputs_lock:
             if window not in self._inputs:
@@ -195,29 +227,60 @@ class Engine:
             inputs = self._inputs[window]
         try:
             with metrics.COMPUTE_SECONDS.time():
-                return compute(self.spark, table, inputs)
+                delta = compute(self.spark, table, inputs)
+                return self._with_whole(table, delta, window) if table.id in self._partial else delta
         except TrickleError as error:
             if error.retryable:
                 raise
             return error
 
+    def _with_whole(self, table: StreamTable, delta: TableDelta | None, window: Window) -> TableDelta:
+        """A progressive window was cut off by a crash: PostgreSQL is to be compared with the whole content."""
+        log.warning("stream table is compared with its whole content", extra={"table": str(table)})
+        with self.traces.through(Window(ORIGIN, window.new)) as everything:
+            content = compute(self.spark, table, everything)
+        if content is None:
+            raise AssertionError("a snapshot is never proven empty")
+        rows = delta.rows if delta is not None else content.rows.slice(0, 0)
+        return TableDelta(window, rows, content.rows)
+
+    def replace(
+        self, table: StreamTable, window: Window, contents: Contents, as_of: datetime, reason: str = "replace"
+    ) -> TableDelta:
+        """Make the stream table hold `contents` as of the window's end; only rows that differ reach any of the sinks.
+
+        The window begins at the stream table's frontier and must end after it. What differs is returned, and kept until
+        every sink has it: neither another query nor a full refresh can be computed again from a window.
+        """
+        waiting = [d for t, d in self.unpublished if t.id == table.id]
+        if self.delta_sink:
+            waiting += self.delta_sink.waiting(table.id)
+        durable = self.durable(table)
+        with self._asking_again(table.id):
+            delta = self.postgres.replace(
+                table,
+                contents,
+                window,
+                as_of,
+                reason,
+                also_owed=list({d.window: d for d in waiting}.values()),
+                settled=min(durable.values()) if durable else None,
+            )
+        self._hand_on(table, delta)
+        self.caught_up.add(table.id)
+        return delta
+
     def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
         """PostgreSQL first: from its commit on the delta is owed to the others."""
         started = time.monotonic()
-        try:
-            self.postgres.apply(table, delta, as_of, "fill" if delta.is_fill else "changes")
-        except Infrastructure:
-            # The commit may have arrived: the next tick asks the sinks themselves where they stand.
-            self._ask_again(table.id)
-            raise
+        reason = "repair" if delta.whole is not None else "fill" if delta.is_fill else "changes"
+        with self._asking_again(table.id):
+            self.postgres.apply(table, delta, as_of, reason)
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
-        metrics.ROWS_OUT.labels(str(table)).inc(delta.rows.num_rows)
-        if self.open_publisher:
-            self.unpublished.append((table, delta))
-        if self.delta_sink:
-            self.delta_sink.add(table, delta)
+        metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
+        self._hand_on(table, replace(delta, whole=None))
         self.caught_up.add(table.id)
-        extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.rows.num_rows}
+        extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
     def advance(self, unchanged: list[int], window: Window, as_of: datetime) -> None:
@@ -242,6 +305,15 @@ class Engine:
         if self.publisher is None and self.open_publisher is not None:
             self.publisher = self.open_publisher()
         return self.publisher
+
+    @contextmanager
+    def _asking_again(self, table_id: int) -> Iterator[None]:
+        """A commit that failed may have arrived: then the next tick asks the sinks themselves where they stand."""
+        try:
+            yield
+        except Infrastructure:
+            self._ask_again(table_id)
+            raise
 
     def _ask_again(self, table_id: int) -> None:
         self.caught_up.discard(table_id)

@@ -16,7 +16,6 @@ from applier import metrics
 from applier.engine import Engine
 from applier.errors import Infrastructure
 from applier.registry import Registry
-from applier.stream_table import StreamTable
 from applier.trace.store import Manifest, TraceStore
 from shared_schema.lsn import Lsn
 
@@ -97,7 +96,10 @@ class Maintenance:
         self.flush_delta()
         with self.tick_lock:
             frontier = self._lowest_frontier()
-            sinks = {str(t.id): self._durable(t) for t in self.engine.defined.values()}
+            sinks = {
+                str(t.id): {sink: str(at) for sink, at in self.engine.durable(t).items()}
+                for t in self.engine.defined.values()
+            }
         if frontier <= self.engine.manifest.frontier:
             return
         with self.engine.inbox_lock:
@@ -123,11 +125,3 @@ class Maintenance:
         # A stream table that is defined but waits for its turn has its frontier in PostgreSQL only.
         behind += [row.lsn for row in self.registry.stream_tables() if row.lsn and row.pgt_id in engine.defined]
         return min([engine.frontier, *behind])
-
-    def _durable(self, table: StreamTable) -> dict[str, str]:
-        sinks: dict[str, str] = {}
-        if publisher := self.engine.current_publisher():
-            sinks["topic"] = str(publisher.frontier(table))
-        if self.engine.delta_sink:
-            sinks["delta"] = str(self.engine.delta_sink.frontier(table))
-        return sinks

@@ -34,6 +34,8 @@ class Registered:
     created_at: datetime
     status: str
     frontier: str | None
+    partial: bool = False
+    """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
 
     @property
     def table(self) -> TableId:
@@ -92,7 +94,8 @@ class Registry:
             return cursor.execute(
                 "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
                 " s.defining_query, s.created_at, s.status,"
-                " f.frontier::text AS frontier FROM pgtrickle.pgt_stream_tables s"
+                " f.frontier::text AS frontier, s.partial_until IS NOT NULL AS partial"
+                " FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) ORDER BY s.pgt_id"
             ).fetchall()
 

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from applier import metrics
 from applier.apply.delta_lake import DeltaSink
-from applier.apply.postgres import PostgresSink
+from applier.apply.postgres import PostgresSink, writes_stream_tables
 from applier.database import Connection, Database
 from applier.definition.define import Written, define
 from applier.engine import Engine
@@ -146,7 +146,9 @@ class Applier:
             inbox_lock=self._inbox_lock,
             columns_of=schemas.columns,
             traces=Traces(spark, store.load(manifest)),
-            postgres=PostgresSink(self._database(), settings.pipeline_batch_size),
+            postgres=PostgresSink(
+                self._database(writes_stream_tables(settings.target_lock_timeout_ms)), settings.pipeline_batch_size
+            ),
             open_publisher=open_publisher if settings.publish_sink else None,
             delta_sink=DeltaSink(settings.delta_root) if settings.delta_sink else None,
             manifest=manifest,

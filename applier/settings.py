@@ -35,6 +35,12 @@ class ApplierSettings(SharedSettings):
     pipeline_batch_size: int = Field(
         default=4_096, ge=1, le=1_000_000, description="rows per COPY + MERGE batch of one window"
     )
+    target_lock_timeout_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=3_600_000,
+        description="how long to wait for a lock somebody holds on a stream table before it is suspended; 0 for ever",
+    )
     max_parallel_workers: int = Field(default=4, ge=1, le=64, description="stream tables computed at the same time")
     checkpoint_rows: int = Field(
         default=10_000,

@@ -48,6 +48,13 @@ class TableDelta:
 
     window: Window
     rows: pa.Table
+    whole: pa.Table | None = None
+    """The content at the window's end, where PostgreSQL holds neither that of its beginning nor that of its end."""
+
+    @property
+    def count(self) -> int:
+        """How many net rows."""
+        return int(self.rows.num_rows)
 
     @property
     def is_fill(self) -> bool:

@@ -67,7 +67,7 @@ def run_tick(ports: Ports) -> Lsn:
         match outcome:
             case TrickleError():
                 ports.suspend(registered, outcome)
-            case TableDelta() if outcome.is_fill or outcome.rows.num_rows:
+            case TableDelta() if outcome.is_fill or outcome.count or outcome.whole is not None:
                 _succeeds(ports, registered, partial(ports.write_back, table, outcome, as_of))
             case _:
                 unchanged.setdefault(registered.lsn, []).append(table.id)

@@ -47,3 +47,13 @@ def net(rows: pa.Table) -> pa.Table:
     summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
     summed = summed.rename_columns([*names, WEIGHT])
     return summed.filter(pc.not_equal(summed[WEIGHT], 0))
+
+
+def copies(rows: pa.Table, width: int) -> pa.Table:
+    """Each row with a positive weight as often as it says, without the weight."""
+    weights = rows[WEIGHT]
+    if rows.num_rows and (pc.min(weights).as_py(), pc.max(weights).as_py()) == (1, 1):
+        return rows.select(column_names(width))
+    counts = weights.to_pylist()
+    places = [place for place, n in enumerate(counts) for _ in range(max(0, n))]
+    return rows.select(column_names(width)).take(pa.array(places, pa.int64()))

@@ -23,7 +23,7 @@ from applier.apply.net_delta import Row, identity, row_tuples
 from applier.delta_files import tidy
 from applier.errors import TargetDiverged
 from applier.stream_table import StreamTable, TableDelta
-from applier.zset import WEIGHT, column_name, column_names, net
+from applier.zset import WEIGHT, column_name, column_names, copies, net
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.topics import escape_name
 
@@ -67,6 +67,11 @@ class DeltaSink:
         """Whether nothing is queued."""
         with self._lock:
             return not self._pending.get(table_id)
+
+    def waiting(self, table_id: int) -> list[TableDelta]:
+        """What is queued, oldest first."""
+        with self._lock:
+            return [delta for _, delta in self._pending.get(table_id, ())]
 
     def forget(self, table_id: int) -> None:
         """A stream table was dropped."""
@@ -117,7 +122,7 @@ class DeltaSink:
         log.debug("delta written", extra={"table": str(table), "frontier": str(window.new), "rows": rows.num_rows})
 
     def _fill(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
-        named = _copies(rows, len(table.columns)).rename_columns([c.name for c in table.columns])
+        named = copies(rows, len(table.columns)).rename_columns([c.name for c in table.columns])
         write_deltalake(
             self.path(table),
             named,
@@ -134,7 +139,7 @@ class DeltaSink:
         arriving = rows if table.key is not None else _with_final_counts(rows, held)
         if table.key is None and pc.min(arriving[WEIGHT]).as_py() < 0:
             raise _diverged(table)
-        acts = pa.concat_tables([_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(_copies(arriving, width), "I")])
+        acts = pa.concat_tables([_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(copies(arriving, width), "I")])
         removed = leaving.num_rows if table.key is not None else sum(held.values())
         added = acts.num_rows - leaving.num_rows
         names = [_quoted(column.name) for column in table.columns]
@@ -182,13 +187,6 @@ def _quoted(name: str) -> str:
 
 def _acting(rows: pa.Table, act: str) -> pa.Table:
     return rows.append_column(_ACT, pa.array([act] * rows.num_rows, pa.string()))
-
-
-def _copies(rows: pa.Table, width: int) -> pa.Table:
-    """Each row with a positive weight as often as it says."""
-    counts = rows[WEIGHT].to_pylist()
-    places = [place for place, n in enumerate(counts) for _ in range(max(0, n))]
-    return rows.select(column_names(width)).take(pa.array(places, pa.int64()))
 
 
 def _held(target: DeltaTable, rows: pa.Table, width: int) -> Counter[Row]:

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.zset import WEIGHT, column_name
 
 Row = tuple[Any, ...]
 
-
-class Action(Enum):
-    """What happens to one row of a keyed stream table."""
-
-    INSERT = "I"
-    UPDATE = "U"
-    DELETE = "D"
-
-
-@dataclass(frozen=True, slots=True)
-class RowChange:
-    """One action: the row before (None for INSERT) and after (None for DELETE)."""
-
-    action: Action
-    old: Row | None
-    new: Row | None
+ACT = "act"
+INSERT, UPDATE, DELETE = "I", "U", "D"
 
 
 def row_tuples(rows: pa.Table) -> Iterator[Row]:
@@ -41,18 +28,32 @@ def identity(row: Row) -> Row:
     return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row)
 
 
-def keyed_changes(rows: pa.Table, key: tuple[int, ...]) -> list[RowChange]:
-    """The net rows of a keyed stream table as one action per key, deletions first."""
-    old: dict[Row, Row] = {}
-    new: dict[Row, Row] = {}
-    for *values, weight in row_tuples(rows):
-        row = tuple(values)
-        side = new if weight > 0 else old
-        place = identity(tuple(row[i] for i in key))
-        if abs(weight) != 1 or place in side:
-            raise AssertionError("rows of a keyed result share a key")
-        side[place] = row
-    changes = [RowChange(Action.DELETE, row, None) for k, row in old.items() if k not in new]
-    changes += [RowChange(Action.UPDATE, row, new[k]) for k, row in old.items() if k in new]
-    changes += [RowChange(Action.INSERT, None, row) for k, row in new.items() if k not in old]
-    return changes
+def actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:
+    """The net rows of a keyed stream table -> one row per key with its action in ACT: deletions, updates, insertions.
+
+    Of an update it is the new row.
+    """
+    names = [column_name(i) for i in key]
+    place = pa.array(range(rows.num_rows), pa.int64())
+    arriving = pc.greater(rows[WEIGHT], 0)
+    sides = {"new": pc.if_else(arriving, place, None), "old": pc.if_else(arriving, None, place)}
+    # Without key columns there is one row, and one group.
+    grouped = {name: rows[name] for name in names} or {"one": pa.nulls(rows.num_rows)}
+    found = (
+        pa.table({**{f"k{i}": column for i, column in enumerate(grouped.values())}, **sides})
+        .group_by([f"k{i}" for i in range(len(grouped))], use_threads=False)
+        .aggregate([("new", "max"), ("old", "max"), ("new", "count"), ("old", "count")])
+    )
+    most = [pc.max(column).as_py() or 0 for column in (found["new_count"], found["old_count"], pc.abs(rows[WEIGHT]))]
+    if max(most) > 1:
+        raise AssertionError("rows of a keyed result share a key")
+    new, old = found["new_max"], found["old_max"]
+    parts = [
+        (DELETE, old.filter(pc.is_null(new))),
+        (UPDATE, new.filter(pc.and_(pc.is_valid(new), pc.is_valid(old)))),
+        (INSERT, new.filter(pc.is_null(old))),
+    ]
+    values = rows.drop_columns([WEIGHT])
+    return pa.concat_tables(
+        values.take(places).append_column(ACT, pa.repeat(pa.scalar(act), len(places))) for act, places in parts
+    )

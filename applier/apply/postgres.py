@@ -1,155 +1,226 @@
-"""The PostgreSQL sink: a window's net delta and the stream table's frontier in one transaction."""
+"""The PostgreSQL sink: a window's net delta and the stream table's frontier in one transaction.
+
+Progressive stream tables are the exception they ask for: each batch is a transaction, and until the last one the
+catalog says that the rows are those of no frontier. A crash in between is mended by comparing the table with its
+whole content (`TableDelta.whole`), which needs no memory of how far it got.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any
 
 import psycopg
 from psycopg import errors, sql
 
-from applier.apply import merge_sql
-from applier.apply.net_delta import Action, keyed_changes, row_tuples
-from applier.database import Database
-from applier.errors import Infrastructure, TargetDiverged, TargetError
+from applier.apply import merge_sql, refused
+from applier.apply.ahead import ahead
+from applier.apply.batches import ByCount, ByKey, Fill, Way, cut
+from applier.apply.contents import Contents, difference
+from applier.apply.owed import owe, owed, settle
+from applier.database import Connection, Database
+from applier.errors import TargetDiverged
 from applier.plan.nodes import fields
 from applier.registry import Refresh, move_frontier, record_refresh
 from applier.stream_table import StreamTable, TableDelta
+from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
-def _batches(rows: Sequence[Any] | Iterator[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(rows)
-    while batch := list(islice(iterator, size)):
-        yield batch
+def writes_stream_tables(lock_timeout_ms: int) -> Callable[[Connection], None]:
+    """What a connection that writes stream tables is told first: whose it is, and how long to wait for a lock."""
+
+    def prepare(connection: Connection) -> None:
+        connection.execute(
+            "SELECT set_config('pg_trickle.applier', 'on', false), set_config('lock_timeout', %s, false)",
+            (str(lock_timeout_ms),),
+        )
+
+    return prepare
 
 
 class PostgresSink:
-    """Writes stream tables back into PostgreSQL."""
+    """Writes stream tables back into PostgreSQL. `server_version` is the server's own unless another is to be met."""
 
-    def __init__(self, database: Database, pipeline_batch_size: int) -> None:
+    def __init__(self, database: Database, pipeline_batch_size: int, server_version: int | None = None) -> None:
         self._database = database
         self._batch_size = pipeline_batch_size
-        self._comparable: dict[int, frozenset[int]] = {}
+        self._server_version = server_version
+        self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
+
+    @property
+    def _connection(self) -> Connection:
+        return self._database.connection
 
     @property
     def _server(self) -> int:
-        return self._database.connection.info.server_version
+        return self._server_version or self._connection.info.server_version
 
     def apply(self, table: StreamTable, delta: TableDelta, as_of: datetime, reason: str) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
         started = datetime.now(UTC)
-        try:
-            with self._database.connection.transaction(), self._database.connection.cursor() as cursor:
-                inserted, deleted = self._write(cursor, table, delta)
-                move_frontier(cursor, table.id, delta.window.old, delta.window.new, as_of)
-                if inserted or deleted or delta.is_fill:
-                    action = "INITIAL" if delta.is_fill else "DIFFERENTIAL"
-                    record_refresh(
-                        cursor, Refresh(table.id, started, action, reason, inserted, deleted, delta.window.new)
-                    )
-        except (psycopg.OperationalError, errors.SerializationFailure, errors.DeadlockDetected) as error:
-            raise Infrastructure(f"writing {table} failed: {_first_line(error)}") from error
-        except psycopg.Error as error:
-            raise TargetError(
-                f"PostgreSQL refused the rows of {table}: {_first_line(error)}",
-                hint=error.diag.message_hint or "correct the table or its constraints, then drop and create it again",
-            ) from error
+        action = "INITIAL" if delta.is_fill else "DIFFERENTIAL"
+        with self._told(table, delta):
+            steps = delta.whole is None and delta.count > self._batch_size and self._is_progressive(table)
+            before = self._progressively(table, delta) if steps else (0, 0)
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                counts = before if steps else self._at_once(cursor, table, delta)
+                refresh = Refresh(table.id, started, action, reason, *counts, delta.window.new)
+                self._finish(cursor, table, delta, as_of, refresh)
 
-    def _write(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
+    def _at_once(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
+        if delta.whole is None:
+            return self._write(cursor, table, self._way(cursor, table, delta), delta)
+        found = replace(delta, rows=difference(cursor, table, delta.whole))
+        return self._write(cursor, table, self._by_difference(cursor, table), found)
+
+    def replace(
+        self,
+        table: StreamTable,
+        contents: Contents,
+        window: Window,
+        as_of: datetime,
+        reason: str,
+        *,
+        also_owed: list[TableDelta] | None = None,
+        settled: Lsn | None = None,
+    ) -> TableDelta:
+        """Make the table hold `contents` as of the window's end, touching only rows that differ; return the difference.
+
+        With `settled`, the frontier that every other sink has reached, the difference is kept until they have it, and
+        with it `also_owed`: deltas of before that they wait for and that nobody could compute again.
+        """
+        started = datetime.now(UTC)
+        with self._told(table, None), self._connection.transaction(), self._connection.cursor() as cursor:
+            delta = TableDelta(window, difference(cursor, table, contents))
+            counts = self._write(cursor, table, self._by_difference(cursor, table), delta)
+            if settled is not None:
+                settle(cursor, table.id, settled)
+                for one in (*(also_owed or ()), delta):
+                    owe(cursor, table.id, one)
+            refresh = Refresh(table.id, started, "FULL", reason, *counts, window.new)
+            self._finish(cursor, table, delta, as_of, refresh)
+        return delta
+
+    def owed(self, table: StreamTable, since: Lsn) -> list[TableDelta]:
+        """Differences kept for sinks that stand at `since`, oldest first."""
+        with self._connection.cursor() as cursor:
+            return owed(cursor, table.id, since)
+
+    def _finish(self, cursor: Cursor, table: StreamTable, delta: TableDelta, as_of: datetime, refresh: Refresh) -> None:
         if delta.is_fill:
-            return self._fill(cursor, table, delta), 0
-        if not delta.rows.num_rows:
-            return 0, 0
-        cursor.execute(merge_sql.create_batch_table(table))
-        return self._keyed(cursor, table, delta) if table.key is not None else self._keyless(cursor, table, delta)
+            if table.key:
+                self._index(cursor, table, table.key)
+            cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
+        if delta.whole is not None or delta.count > self._batch_size:
+            cursor.execute(
+                "UPDATE pgtrickle.pgt_stream_tables SET partial_until = NULL"
+                " WHERE pgt_id = %s AND partial_until IS NOT NULL",
+                (table.id,),
+            )
+        move_frontier(cursor, table.id, delta.window.old, delta.window.new, as_of)
+        if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
+            record_refresh(cursor, refresh)
 
-    def _fill(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> int:
+    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> tuple[int, int]:
+        if delta.is_fill and isinstance(way, Fill):
+            self._must_be_empty(cursor, table)
+        rows = way.arrange(delta.rows)
+        if rows.num_rows:
+            way.prepare(cursor)
+        batches = cut(rows, self._batch_size)
+        came = left = 0
+        for batch in ahead(batches) if rows.num_rows > self._batch_size else batches:
+            more, less = way.write(cursor, batch)
+            came, left = came + more, left + less
+        return came, left
+
+    def _progressively(self, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
+        """Each batch by itself; the catalog says meanwhile that the table is at no frontier."""
+        came = left = 0
+        with self._connection.cursor() as cursor:
+            way = self._way(cursor, table, delta)
+            if delta.is_fill:
+                self._must_be_empty(cursor, table)
+            cursor.execute(
+                "UPDATE pgtrickle.pgt_stream_tables SET partial_until = %s::pg_lsn WHERE pgt_id = %s",
+                (str(delta.window.new), table.id),
+            )
+            way.prepare(cursor)
+            for batch in ahead(cut(way.arrange(delta.rows), self._batch_size)):
+                with self._connection.transaction():
+                    more, less = way.write(cursor, batch)
+                came, left = came + more, left + less
+        return came, left
+
+    def _is_progressive(self, table: StreamTable) -> bool:
+        found = self._connection.execute(
+            "SELECT visibility = 'progressive' FROM pgtrickle.pgt_stream_tables WHERE pgt_id = %s", (table.id,)
+        ).fetchone()
+        return found == (True,)
+
+    def _way(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> Way:
+        return Fill(table) if delta.is_fill else self._by_difference(cursor, table)
+
+    def _by_difference(self, cursor: Cursor, table: StreamTable) -> Way:
+        if table.key is None:
+            return ByCount(table, merge_sql.keyless_statements(table, *self._comparable(cursor, table)))
+        statements = merge_sql.keyed_statements(table, table.key, _not_null(table), self._server)
+        return ByKey(table, table.key, statements)
+
+    @staticmethod
+    def _must_be_empty(cursor: Cursor, table: StreamTable) -> None:
         cursor.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(merge_sql.target(table)))
         if cursor.fetchone() == (True,):
             raise TargetDiverged(f"{table} already holds rows", hint="a stream table must be empty before it is filled")
-        written = 0
-        with cursor.copy(merge_sql.copy_target(table)) as copy:
-            for *values, weight in row_tuples(delta.rows):
-                for _ in range(weight):
-                    copy.write_row(values)
-                written += weight
-        if table.key:
-            self._index(cursor, table, table.key)
-        return written
 
     def _index(self, cursor: Cursor, table: StreamTable, key: tuple[int, ...]) -> None:
         try:
-            with self._database.connection.transaction():
-                cursor.execute(merge_sql.key_index(table, key, self._server))
+            with self._connection.transaction():
+                cursor.execute(merge_sql.key_index(table, key, _not_null(table), self._server))
         except errors.ProgramLimitExceeded:
             # Values too long for an index entry: MERGE still finds its rows, only by scanning.
             log.warning("stream table has no key index", extra={"table": str(table)})
 
-    def _keyed(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
-        key = table.key or ()
-        changes = keyed_changes(delta.rows, key)
-        not_null = frozenset(i for i, f in enumerate(fields(table.plan.root)) if not f.nullable)
-        statements = merge_sql.keyed_statements(table, key, not_null, self._server)
-        for batch in _batches(changes, self._batch_size):
-            rows = [((c.new or c.old or ()), c.action.value, 0) for c in batch]
-            self._run_batch(cursor, table, rows, statements, len(batch))
-        inserted = sum(c.action is not Action.DELETE for c in changes)
-        deleted = sum(c.action is not Action.INSERT for c in changes)
-        return inserted, deleted
-
-    def _keyless(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
-        statements = merge_sql.keyless_statements(table, self._comparable_columns(cursor, table))
-        inserted = deleted = 0
-        for batch in _batches(row_tuples(delta.rows), self._batch_size):
-            rows = [(tuple(values), "", weight) for *values, weight in batch]
-            self._run_batch(cursor, table, rows, statements, sum(abs(n) for *_, n in rows))
-            inserted += sum(n for *_, n in rows if n > 0)
-            deleted -= sum(n for *_, n in rows if n < 0)
-        return inserted, deleted
-
-    @staticmethod
-    def _run_batch(
-        cursor: Cursor,
-        table: StreamTable,
-        rows: list[tuple[tuple[Any, ...], str, int]],
-        statements: list[sql.Composed],
-        expected: int,
-    ) -> None:
-        with cursor.copy(merge_sql.copy_batch(table)) as copy:
-            for position, (values, act, n) in enumerate(rows):
-                copy.write_row((*values, act, n, position))
-        affected = 0
-        for statement in statements:
-            cursor.execute(statement)
-            affected += cursor.rowcount
-        if affected != expected:
-            raise TargetDiverged(
-                f"{table} did not hold the rows that should change: {expected} expected, {affected} found",
-                hint="it was written to by somebody else; drop it and create it again",
+    def _comparable(self, cursor: Cursor, table: StreamTable) -> tuple[frozenset[int], frozenset[int]]:
+        """Ordinals of the columns whose type has an equality, and of those whose type has a hash."""
+        if table.id not in self._types:
+            cursor.execute(merge_sql.COMPARABLE, ([column.type.oid for column in table.columns],))
+            found = [(int(str(oid)), method) for oid, method in cursor.fetchall()]
+            self._types[table.id] = tuple(  # type: ignore[assignment]
+                frozenset(i for i, c in enumerate(table.columns) if (c.type.oid, method) in found)
+                for method in ("btree", "hash")
             )
-        cursor.execute(sql.SQL("DELETE FROM {}").format(merge_sql.batch_table(table)))
+        return self._types[table.id]
 
-    def _comparable_columns(self, cursor: Cursor, table: StreamTable) -> frozenset[int]:
-        if table.id not in self._comparable:
-            cursor.execute(
-                "SELECT t.oid FROM unnest(%s::oid[]) t(oid) JOIN pg_opclass o ON o.opcintype = t.oid OR o.opcintype ="
-                " (SELECT CASE WHEN y.typtype = 'e' THEN 'anyenum'::regtype WHEN y.typelem <> 0 AND y.typlen = -1"
-                " THEN 'anyarray'::regtype WHEN y.typtype = 'r' THEN 'anyrange'::regtype"
-                " WHEN y.typname = 'varchar' THEN 'text'::regtype END::oid FROM pg_type y WHERE y.oid = t.oid)"
-                " JOIN pg_am a ON a.oid = o.opcmethod AND a.amname = 'btree'",
-                ([column.type.oid for column in table.columns],),
-            )
-            oids = {int(str(row[0])) for row in cursor.fetchall()}
-            self._comparable[table.id] = frozenset(i for i, c in enumerate(table.columns) if c.type.oid in oids)
-        return self._comparable[table.id]
+    @contextmanager
+    def _told(self, table: StreamTable, delta: TableDelta | None) -> Iterator[None]:
+        """PostgreSQL's errors in our words: which can be tried again, and for the others which row it was."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if delta is not None and delta.whole is None and refused.is_about_rows(error):
+                with self._connection.cursor() as cursor:
+                    row = self._first_refused(cursor, table, self._way(cursor, table, delta), delta)
+                raise refused.explained(error, table, row) from error
+            raise refused.explained(error, table, None) from error
+
+    def _first_refused(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> str | None:
+        """Apply the delta once more, to take it back, until the row is found that PostgreSQL does not take."""
+        try:
+            with self._connection.transaction(force_rollback=True):
+                rows = way.arrange(delta.rows)
+                way.prepare(cursor)
+                return refused.first_refused(cursor, table, way, rows, self._batch_size)
+        except (psycopg.Error, TargetDiverged):
+            return None
 
 
-def _first_line(error: psycopg.Error) -> str:
-    return (error.diag.message_primary or str(error)).splitlines()[0]
+def _not_null(table: StreamTable) -> frozenset[int]:
+    return frozenset(i for i, f in enumerate(fields(table.plan.root)) if not f.nullable)

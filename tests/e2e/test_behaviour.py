@@ -121,7 +121,9 @@ def test_a_stream_table_somebody_wrote_to_is_noticed(db: Connection) -> None:
     db.execute("CREATE TABLE base (id int PRIMARY KEY, v int); INSERT INTO base VALUES (1, 1), (2, 2)")
     create(db, "kept", "SELECT id, v FROM base")
     wait(db, "kept")
-    db.execute("DELETE FROM kept WHERE id = 1")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"DELETE of stream table public.kept is refused"):
+        db.execute("DELETE FROM kept WHERE id = 1")
+    db.execute("SELECT pgtrickle.allow_direct_dml('kept'); DELETE FROM kept WHERE id = 1")
     db.execute("UPDATE base SET v = 5 WHERE id = 1")
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="did not hold the rows"):
         wait(db, "kept")

@@ -144,6 +144,7 @@ BEGIN
             query, pgtrickle._canonical(view_oid), caller_path, _create_stream_table.schedule,
             upper(_create_stream_table.refresh_mode), 'INITIALIZING')
     RETURNING pgt_id INTO new_id;
+    PERFORM pgtrickle._guard(format('%I.%I', target.schema_name, target.table_name)::regclass);
     FOR source IN
         SELECT s.relid, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = s.relid) AS is_stream_table
         FROM pgtrickle._sources_of(view_oid) s
@@ -204,6 +205,7 @@ DECLARE
     st pgtrickle.pgt_stream_tables;
 BEGIN
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
+    PERFORM pgtrickle._drop_publication(stream_table);
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN
         EXECUTE format('DROP TABLE %s', st.pgt_relid::regclass);
     END IF;

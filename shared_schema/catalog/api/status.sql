@@ -5,13 +5,23 @@ SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
        f.pgt_id IS NOT NULL AS is_populated,
        f.frontier, f.data_timestamp,
        pg_catalog.clock_timestamp() - f.data_timestamp AS staleness,
-       h.refreshes, h.rows_inserted, h.rows_deleted, s.last_error_at, s.last_error_message
+       h.refreshes, h.rows_inserted, h.rows_deleted, s.last_error_at, s.last_error_message,
+       s.visibility, s.downstream_publication_name AS publication,
+       -- A long write under way.
+       w.rows_done AS writing_rows_done, w.rows_total AS writing_rows_total,
+       w.rows_done OPERATOR(pg_catalog./) nullif(w.seconds, 0) AS writing_rows_per_s,
+       pg_catalog.make_interval(secs => w.seconds OPERATOR(pg_catalog.*)
+           (w.rows_total OPERATOR(pg_catalog.-) w.rows_done) OPERATOR(pg_catalog./) nullif(w.rows_done, 0)) AS writing_eta
 FROM pgtrickle.pgt_stream_tables s
 LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
 LEFT JOIN LATERAL (
     SELECT pg_catalog.count(*) AS refreshes, pg_catalog.sum(r.rows_inserted) AS rows_inserted,
            pg_catalog.sum(r.rows_deleted) AS rows_deleted
-    FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) h ON true;
+    FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) h ON true
+LEFT JOIN LATERAL (
+    SELECT p.rows_done, p.rows_total,
+           pg_catalog.date_part('epoch', p.updated_at OPERATOR(pg_catalog.-) p.started_at) AS seconds
+    FROM pgtrickle.pgt_writes p WHERE p.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) w ON true;
 
 CREATE OR REPLACE FUNCTION pgtrickle.pgt_status()
 RETURNS TABLE (name text, status text, refresh_mode text, is_populated boolean, schedule text,

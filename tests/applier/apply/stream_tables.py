@@ -1,0 +1,73 @@
+"""Stream tables made by hand, their states as bags, and deltas between two states: for the sinks alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+
+from applier.apply.postgres import PostgresSink, writes_stream_tables
+from applier.database import Database
+from applier.plan.expr import ValueType
+from applier.plan.nodes import Field, Scan, StreamPlan
+from applier.stream_table import StreamTable, TableDelta
+from applier.trace.rows import arrow_type
+from applier.zset import WEIGHT, column_name
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, TableId
+
+Connection = psycopg.Connection[tuple[object, ...]]
+Bag = Counter[tuple[Any, ...]]
+
+
+def make(
+    db: Connection, name: str, columns: dict[str, str], key: tuple[int, ...] | None, **catalog: str
+) -> StreamTable:
+    """An empty stream table in the catalog, its plan a scan of nothing in particular."""
+    listed = ", ".join(f"NULL::{kind} AS {column}" for column, kind in columns.items())
+    db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, f"SELECT {listed} WHERE false"))
+    for column, value in catalog.items():
+        db.execute(f"UPDATE pgtrickle.pgt_stream_tables SET {column} = %s WHERE pgt_name = %s".encode(), (value, name))
+    found = db.execute(
+        "SELECT s.pgt_id, s.pgt_relid::int8, a.attname, a.atttypid::int8, a.atttypmod, t.typname,"
+        " format_type(a.atttypid, a.atttypmod) FROM pgtrickle.pgt_stream_tables s"
+        " JOIN pg_attribute a ON a.attrelid = s.pgt_relid AND a.attnum > 0 JOIN pg_type t ON t.oid = a.atttypid"
+        " WHERE s.pgt_name = %s ORDER BY a.attnum",
+        (name,),
+    ).fetchall()
+    typed = tuple(
+        Column(str(row[2]), PgType(int(str(row[3])), int(str(row[4])), str(row[5]), str(row[6]))) for row in found
+    )
+    fields = tuple(Field(ValueType.of_column(c.type), True) for c in typed)
+    scan = Scan(TableId("public", "t"), 1, tuple(columns), fields, key)
+    pgt_id, relid = int(str(found[0][0])), int(str(found[0][1]))
+    return StreamTable(pgt_id, TableId("public", name), relid, typed, StreamPlan(scan, tuple(columns)))
+
+
+def zset(table: StreamTable, weights: Bag) -> pa.Table:
+    rows = [(row, n) for row, n in weights.items() if n]
+    arrays = {
+        column_name(i): pa.array([row[i] for row, _ in rows], arrow_type(c.type)) for i, c in enumerate(table.columns)
+    }
+    return pa.table(arrays | {WEIGHT: pa.array([n for _, n in rows], pa.int64())})
+
+
+def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> TableDelta:
+    weights = Counter(new)
+    weights.subtract(old)
+    return TableDelta(Window(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
+
+
+def sink(url: str, size: int = 4096, server: int | None = None, lock_timeout_ms: int = 30_000) -> PostgresSink:
+    return PostgresSink(Database(url, writes_stream_tables(lock_timeout_ms)), size, server)
+
+
+def held(db: Connection, table: StreamTable) -> Bag:
+    """What PostgreSQL holds, in the values deltas are made of."""
+    shown = ", ".join(
+        f'"{c.name}"::text' if pa.types.is_string(arrow_type(c.type)) else f'"{c.name}"' for c in table.columns
+    )
+    return Counter(db.execute(f"SELECT {shown} FROM {table.table.quoted}".encode()).fetchall())

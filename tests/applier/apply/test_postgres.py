@@ -1,0 +1,182 @@
+"""The PostgreSQL sink alone: any states, any batch size, with MERGE and without, by key and by counting copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+
+from applier.errors import TargetDiverged, TargetError
+from applier.install import install
+from shared_schema.lsn import Lsn, Window
+from tests.applier.apply.stream_tables import Bag, Connection, delta, held, make, sink, zset
+
+COLUMNS = {"a": "int", "b": "text", "f": "float8", "n": "numeric", "j": "json"}
+NOW = datetime(2024, 2, 29, tzinfo=UTC)
+PG14 = 140_000
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        yield connection
+
+
+keys = st.one_of(st.none(), st.integers(0, 5))
+rest = st.tuples(
+    st.sampled_from([None, "", "x", 'q",\n\\.']),
+    st.sampled_from([None, 0.5, float("inf")]),
+    st.sampled_from([None, "1.0", "1.00", "NaN"]),
+    st.sampled_from([None, '{"a" : 1}']),
+)
+keyed_states = st.dictionaries(keys, rest, max_size=6).map(lambda d: Counter((k, *v) for k, v in d.items()))
+bag_states = st.lists(st.tuples(keys, rest).map(lambda t: (t[0], *t[1])), max_size=8).map(Counter)
+
+
+@pytest.mark.parametrize("server", [None, PG14], ids=["merge", "without_merge"])
+@pytest.mark.parametrize("key", [(0,), None], ids=["keyed", "keyless"])
+def test_any_states_in_any_batches(
+    db: Connection, database: str, key: tuple[int, ...] | None, server: int | None
+) -> None:
+    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        states=st.lists(bag_states if key is None else keyed_states, min_size=1, max_size=4),
+        size=st.sampled_from([1, 2, 100]),
+        visibility=st.sampled_from(["transactional", "progressive"]),
+        wholesale=st.lists(st.booleans(), min_size=4, max_size=4),
+    )
+    def check(states: list[Bag], size: int, visibility: str, wholesale: list[bool]) -> None:
+        db.execute("SELECT pgtrickle.drop_stream_table('st') WHERE to_regclass('st') IS NOT NULL")
+        table = make(db, "st", COLUMNS, key, visibility=visibility)
+        to = sink(database, size, server)
+        before: Bag = Counter()
+        for number, (after, at_once) in enumerate(zip(states, wholesale, strict=False)):
+            window = number * 10, number * 10 + 10
+            if at_once and number:
+                made = to.replace(table, zset(table, after), Window(Lsn(window[0]), Lsn(window[1])), NOW, "test")
+                assert bag_of(made.rows) == bag_of(delta(table, before, after, window).rows)
+            else:
+                to.apply(table, delta(table, before, after, window), NOW, "test")
+            assert held(db, table) == after
+            before = after
+        frontier = db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchall()
+        assert frontier == [(str(Lsn(len(states) * 10)),)]
+
+    check()
+
+
+def bag_of(rows: object) -> Counter[str]:
+    return Counter(str(row) for row in zip(*[c.to_pylist() for c in rows.columns], strict=True))  # type: ignore[attr-defined]
+
+
+def test_contents_may_be_a_query(db: Connection, database: str) -> None:
+    table = make(db, "st", COLUMNS, (0,))
+    before: Bag = Counter({(1, "old", None, "1.0", None): 1, (2, "same", 0.5, None, '{"a" : 1}'): 1})
+    to = sink(database)
+    to.apply(table, delta(table, Counter(), before, (0, 10)), NOW, "fill")
+    query = sql.SQL(
+        """SELECT 1, 'new', NULL::float8, 1.00, NULL::json UNION ALL SELECT 2, 'same', 0.5, NULL, '{"a" : 1}'"""
+    )
+    made = to.replace(table, query, Window(Lsn(10), Lsn(20)), NOW, "full", settled=Lsn(10))
+    assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
+    assert [bag_of(d.rows) for d in to.owed(table, Lsn(10))] == [bag_of(made.rows)]
+    assert to.owed(table, Lsn(20)) == []
+    history = db.execute("SELECT action, rows_inserted, rows_deleted FROM pgtrickle.pgt_refresh_history ORDER BY 1")
+    assert history.fetchall() == [("FULL", 1, 1), ("INITIAL", 2, 0)]
+
+
+def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db: Connection, database: str) -> None:
+    table = make(db, "st", COLUMNS, None, visibility="progressive")
+    first: Bag = Counter({(i, "x", None, None, None): 2 for i in range(10)})
+    second: Bag = Counter({(i, "y", None, None, None): 1 for i in range(5, 20)})
+    sink(database, 4).apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    # A constraint that only the last batch meets stands for the crash: the batches before it are committed.
+    db.execute("ALTER TABLE st ADD CHECK (a <> 19)")
+    with pytest.raises(TargetError, match="check violation"):
+        sink(database, 4).apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+    assert held(db, table) not in (first, second)
+    assert db.execute("SELECT partial_until::text FROM pgtrickle.pgt_stream_tables").fetchone() == ("0/14",)
+    db.execute("ALTER TABLE st DROP CONSTRAINT st_a_check")
+    mending = delta(table, first, second, (10, 30))
+    to = sink(database, 4)
+    to.apply(table, type(mending)(mending.window, mending.rows, zset(table, second)), NOW, "repair")
+    assert held(db, table) == second
+    assert db.execute("SELECT partial_until FROM pgtrickle.pgt_stream_tables").fetchone() == (None,)
+
+
+def test_deletions_come_before_insertions_across_batches(db: Connection, database: str) -> None:
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,))
+    to = sink(database, 1)
+    first: Bag = Counter({(i, f"name {i}"): 1 for i in range(6)})
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    db.execute("CREATE UNIQUE INDEX ON st (b)")
+    # Each name moves to a new key; the row that had it leaves.
+    second: Bag = Counter({(i + 100, f"name {i}"): 1 for i in range(6)})
+    to.apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+    assert held(db, table) == second
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "bad", "expected"),
+    [
+        ((0,), "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", (17, 100), "a = 17.*check violation.*small"),
+        ((0,), "CREATE UNIQUE INDEX once ON st (b)", (18, 3), "a = 18.*unique violation.*once"),
+        ((0,), "ALTER TABLE st ALTER b SET NOT NULL", (19, None), "a = 19.*not null violation"),
+        ((0,), "ALTER TABLE st ALTER b TYPE smallint", (20, 70_000), "a = 20.*numeric value out of range"),
+        (None, "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", (21, 100), "digest [0-9a-f]{16} .*check"),
+        ((0,), "ALTER TABLE st RENAME TO gone", (22, 1), "its table is gone"),
+    ],
+)
+def test_a_refused_row_is_named_by_its_key(
+    db: Connection, database: str, key: tuple[int, ...] | None, change: str, bad: tuple[int, int | None], expected: str
+) -> None:
+    table = make(db, "st", {"a": "int", "b": "int"}, key)
+    to = sink(database, 4)
+    first: Bag = Counter({(i, i): 1 for i in range(10)})
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    db.execute(change.encode())
+    second = first + Counter({(i, i): 1 for i in range(30, 50)}) + Counter({bad: 1})
+    with pytest.raises(TargetError, match=expected) as refusal:
+        to.apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+    assert str(bad[1]) not in refusal.value.problem.replace(f"a = {bad[0]}", "")
+    assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/A",)
+
+
+def test_somebody_elses_lock_is_waited_for_so_long(db: Connection, database: str) -> None:
+    table = make(db, "st", {"a": "int"}, (0,))
+    with db.transaction():
+        db.execute("LOCK TABLE st")
+        with pytest.raises(TargetError, match="held a lock"):
+            sink(database, lock_timeout_ms=50).apply(
+                table, delta(table, Counter(), Counter({(1,): 1}), (0, 10)), NOW, "fill"
+            )
+
+
+def test_rows_that_did_not_change_are_not_written(db: Connection, database: str) -> None:
+    table = make(db, "st", {"a": "int", "b": "int"}, (0,))
+    to = sink(database)
+    first: Bag = Counter({(i, i): 1 for i in range(10)})
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    places = db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall()
+    second = first - Counter({(3, 3): 1}) + Counter({(3, 4): 1})
+    to.replace(table, zset(table, second), Window(Lsn(10), Lsn(20)), NOW, "full")
+    assert db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall() == places
+
+
+def test_a_table_somebody_wrote_to_is_noticed(db: Connection, database: str) -> None:
+    for server, key in ((None, (0,)), (PG14, (0,)), (None, None)):
+        table = make(db, "st", {"a": "int"}, key)
+        to = sink(database, server=server)
+        first: Bag = Counter({(1,): 1, (2,): 1})
+        to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+        db.execute("SET pg_trickle.applier = 'on'; DELETE FROM st WHERE a = 1; RESET pg_trickle.applier")
+        with pytest.raises(TargetDiverged, match="1 expected, 0 found"):
+            to.apply(table, delta(table, first, Counter({(2,): 1}), (10, 20)), NOW, "changes")
+        db.execute("SELECT pgtrickle.drop_stream_table('st')")

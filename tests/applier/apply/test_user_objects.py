@@ -1,0 +1,115 @@
+"""What users put on a stream table keeps working: triggers, foreign keys, indexes, grants, publications."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from applier.errors import TargetError
+from applier.install import install
+from tests import oracle
+from tests.applier.apply.stream_tables import Bag, Connection, delta, held, make, sink
+
+NOW = datetime(2024, 2, 29, tzinfo=UTC)
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        yield connection
+
+
+FIRST: Bag = Counter({(1, "one"): 1, (2, "two"): 1, (3, "three"): 1})
+SECOND: Bag = Counter({(2, "zwei"): 1, (3, "three"): 1, (4, "four"): 1})
+
+
+def test_triggers_foreign_keys_indexes_and_grants(db: Connection, database: str) -> None:
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,))
+    role = f"reader_{secrets.token_hex(4)}"
+    db.execute(
+        "CREATE TABLE seen (op text, old text, new text);"
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO seen VALUES (tg_op, old.b, new.b); RETURN NULL; END $$;"
+        "CREATE TRIGGER see AFTER INSERT OR UPDATE OR DELETE ON st FOR EACH ROW EXECUTE FUNCTION see();"
+        "CREATE INDEX by_text ON st (b);"
+        f"CREATE ROLE {role}; GRANT SELECT ON st TO {role}".encode()
+    )
+    to = sink(database)
+    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, "fill")
+    db.execute(
+        "ALTER TABLE st ADD PRIMARY KEY (a); CREATE TABLE refers (a int REFERENCES st ON DELETE CASCADE);"
+        "INSERT INTO refers VALUES (1), (2); DELETE FROM seen"
+    )
+    to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, "changes")
+    assert set(db.execute("TABLE seen").fetchall()) == {
+        ("DELETE", "one", None),
+        ("UPDATE", "two", "zwei"),
+        ("INSERT", None, "four"),
+    }
+    assert db.execute("TABLE refers").fetchall() == [(2,)]
+    with db.transaction(force_rollback=True):
+        db.execute(f"SET LOCAL ROLE {role}".encode())
+        assert db.execute("SELECT count(*) FROM st").fetchone() == (3,)
+    db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+    db.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$")
+    db.execute("CREATE TRIGGER no BEFORE DELETE ON st FOR EACH ROW WHEN (old.a = 3) EXECUTE FUNCTION no()")
+    with pytest.raises(TargetError, match=r"a = 3.*not today"):
+        to.apply(table, delta(table, SECOND, Counter(), (20, 30)), NOW, "changes")
+
+
+@pytest.mark.parametrize(
+    "write", ["INSERT INTO st VALUES (9, '')", "UPDATE st SET b = ''", "TRUNCATE st", "DELETE FROM st"]
+)
+def test_nobody_else_writes_unless_it_is_allowed(db: Connection, write: str) -> None:
+    make(db, "st", {"a": "int", "b": "text"}, (0,))
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"of stream table public.st is refused"):
+        db.execute(write.encode())
+    db.execute("SELECT pgtrickle.allow_direct_dml('st')")
+    install(db)
+    db.execute(write.encode())
+    db.execute("SELECT pgtrickle.allow_direct_dml('st', false)")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState):
+        db.execute(write.encode())
+
+
+def test_a_subscriber_receives_what_happens(db: Connection, database: str, second_database: str) -> None:
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,))
+    to = sink(database)
+    assert db.execute("SELECT pgtrickle.stream_table_to_publication('st')").fetchone() == ("pgt_pub_st",)
+    assert db.execute("SELECT publication FROM pgtrickle.pg_stat_stream_tables").fetchone() == ("pgt_pub_st",)
+    # Somebody dropped it: filling makes it again.
+    db.execute("DROP PUBLICATION pgt_pub_st")
+    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, "fill")
+    name = f"sub_{secrets.token_hex(4)}"
+    db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+    url = urlsplit(database)
+    with psycopg.connect(second_database, autocommit=True) as subscriber:
+        subscriber.execute("CREATE TABLE st (a int, b text)")
+        subscriber.execute(
+            f"CREATE SUBSCRIPTION {name} CONNECTION '{url.geturl()}' PUBLICATION pgt_pub_st"
+            f" WITH (create_slot = false, slot_name = '{name}')".encode()
+        )
+        try:
+            arrives(subscriber, FIRST)
+            to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, "changes")
+            arrives(subscriber, SECOND)
+            assert held(db, table) == SECOND
+        finally:
+            subscriber.execute(f"DROP SUBSCRIPTION {name}".encode())
+    db.execute("SELECT pgtrickle.drop_stream_table('st')")
+    assert db.execute("SELECT count(*) FROM pg_publication WHERE pubname = 'pgt_pub_st'").fetchone() == (0,)
+
+
+def arrives(subscriber: Connection, expected: Bag) -> None:
+    def check() -> None:
+        oracle.assert_same(expected, Counter(subscriber.execute("TABLE st").fetchall()), "subscriber")
+
+    oracle.eventually(check)
