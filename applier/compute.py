@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -10,19 +12,24 @@ from applier.errors import CalculationError, Infrastructure
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
+from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
 from applier.trace.traces import WindowInputs
 from applier.zset import net
 
 
-def compute(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> TableDelta | None:
-    """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content."""
+def compute(
+    spark: SparkSession, table: StreamTable, inputs: WindowInputs, states: States | None = None
+) -> TableDelta | None:
+    """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content.
+
+    Without states everything is computed from the traces: for a window that is not the stream table's next.
+    """
     window, root = inputs.window, table.plan.root
     try:
-        text = delta(root, inputs) if window.old else snapshot(root, Side.AFTER, inputs)
-        if text is None:
-            return None
-        return TableDelta(window, net(spark.sql(text).toArrow()))
+        with nullcontext(inputs) if states is None else states.through(table, window, inputs) as known:
+            text = delta(root, known) if window.old else snapshot(root, Side.AFTER, known)
+            return None if text is None else TableDelta(window, net(spark.sql(text).toArrow()))
     except Py4JNetworkError as error:
         raise Infrastructure("the Spark driver is gone") from error
     except (PySparkException, Py4JJavaError) as error:

@@ -22,6 +22,7 @@ from applier.errors import AnotherApplier, Infrastructure, SourceChanged
 from applier.plan.nodes import Scan, scans
 from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
+from applier.state.states import States
 from applier.stream_table import Status, StreamTable, TableDelta
 from applier.tick import Outcome
 from applier.trace.inbox import Inbox
@@ -49,6 +50,7 @@ class Engine:
     inbox_lock: threading.Condition
     columns_of: Callable[[Capture], tuple[Column, ...]]
     traces: Traces
+    states: States
     postgres: PostgresSink
     open_publisher: Callable[[], Publisher] | None
     """None when nothing is to be published."""
@@ -124,6 +126,7 @@ class Engine:
     def _forget_dropped(self, existing: set[int]) -> None:
         for gone in self.defined.keys() - existing:
             del self.defined[gone]
+            self.states.forget(gone)
             self._ask_again(gone)
 
     def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
@@ -220,6 +223,7 @@ class Engine:
     def _compute(self, work: tuple[StreamTable, Window]) -> Outcome:
         table, window = work
         if window.old and table.id not in self._partial and not self.traces.changed(table.sources, window):
+            self.states.unchanged(table, window)
             return None
         with self._inputs_lock:
             if window not in self._inputs:
@@ -227,7 +231,7 @@ class Engine:
             inputs = self._inputs[window]
         try:
             with metrics.COMPUTE_SECONDS.time():
-                delta = compute(self.spark, table, inputs)
+                delta = compute(self.spark, table, inputs, self.states)
                 return self._with_whole(table, delta, window) if table.id in self._partial else delta
         except TrickleError as error:
             if error.retryable:

@@ -25,6 +25,7 @@ from applier.publish.topic import Publisher
 from applier.registry import Registered, Registry
 from applier.session import spark_session
 from applier.settings import ApplierSettings
+from applier.state.states import States
 from applier.stream_table import StreamTable
 from applier.tick import run_tick
 from applier.trace import stream
@@ -146,6 +147,7 @@ class Applier:
             inbox_lock=self._inbox_lock,
             columns_of=schemas.columns,
             traces=Traces(spark, store.load(manifest)),
+            states=States(spark),
             postgres=PostgresSink(
                 self._database(writes_stream_tables(settings.target_lock_timeout_ms)), settings.pipeline_batch_size
             ),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from applier.plan.nodes import Recursion, Scan
+from applier.plan.nodes import Aggregate, Recursion, Scan
 
 
 class Side(Enum):
@@ -14,6 +15,15 @@ class Side(Enum):
 
     BEFORE = "before"
     AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The shares of an aggregate's input, as SELECTs: what is kept since the last window, and what this one adds."""
+
+    before: str
+    delta: str | None
+    """None when nothing is added."""
 
 
 class Inputs(Protocol):
@@ -31,3 +41,6 @@ class Inputs(Protocol):
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
+
+    def kept(self, node: Aggregate) -> Shares | None:
+        """What is kept for the node; None when nothing is, and it must be computed from its input."""

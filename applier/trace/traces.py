@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
 from applier.operators.inputs import Side
-from applier.plan.nodes import Recursion, Scan
+from applier.plan.nodes import Aggregate, Recursion, Scan
 from applier.trace.columns import TraceColumn
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
@@ -173,6 +173,10 @@ class WindowInputs:
             if asked not in self._fixpoints:
                 self._fixpoints[asked] = fixpoint(self._spark, node, base, step)
             return f"SELECT * FROM {self._fixpoints[asked]}"
+
+    def kept(self, node: Aggregate) -> None:
+        """Nothing: the traces are all there is."""
+        return
 
     def _trace(self, table: TableId) -> Trace:
         trace = self._traces.get(table)

@@ -21,7 +21,7 @@ from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
-from applier.plan.nodes import Recursion, Scan, fields
+from applier.plan.nodes import Aggregate, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -91,6 +91,9 @@ class Ends:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+
+    def kept(self, node: Aggregate) -> None:
+        return None
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.operators.inputs import Side
-from applier.plan.nodes import Recursion, Scan
+from applier.plan.nodes import Aggregate, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -36,6 +36,9 @@ class LoadedInputs:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+
+    def kept(self, node: Aggregate) -> None:
+        return None
 
 
 def weighted(result: DataFrame) -> list[Row]:

@@ -26,7 +26,7 @@ from applier.expressions.aggregates import AGGREGATES, ONLY_ROW
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
-from applier.plan.nodes import Recursion, Scan, fields
+from applier.plan.nodes import Aggregate, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -127,6 +127,9 @@ class _NoisyInputs:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+
+    def kept(self, node: Aggregate) -> None:
+        return None
 
 
 def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls: Sequence[str]) -> list[str]:

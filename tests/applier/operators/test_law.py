@@ -70,6 +70,9 @@ class BagInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
 
+    def kept(self, node: Aggregate) -> None:
+        return None
+
     def _view(self, weights: list[tuple[Row, int]]) -> str:
         arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
         arrays.append(pa.array([n for _, n in weights], pa.int64()))
@@ -372,7 +375,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
             monkeypatch.setattr(aggregate, "_exists", lambda node, side: "true")
         case "aggregate_list":
             # As if withdrawn values were still among those of the group.
-            monkeypatch.setattr(aggregate, "_netted", lambda node: False)
+            monkeypatch.setattr(aggregate, "additive", lambda node: True)
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
             monkeypatch.setattr(matching.Matching, "_switched", lambda self, partner, left, right, *, small: None)

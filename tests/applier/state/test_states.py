@@ -1,0 +1,137 @@
+"""What is kept between windows never changes an answer: the same deltas as from the traces, window after window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from applier.operators import incrementalize
+from applier.operators.inputs import Side
+from applier.plan.expr import AggregateCall, Col, NullTest
+from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
+from applier.state import shares
+from applier.state.shares import total_of
+from applier.state.states import States, kept_nodes
+from applier.stream_table import StreamTable
+from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.table_schema import TableId
+from tests.applier.operators.plans import BIG, BOOL, INT, TABLES, Bag, bags, evaluate, plans, scan
+from tests.applier.operators.test_law import BagInputs, collected, difference
+
+X, Y = Col(0, INT), Col(1, INT)
+COUNT_SUM = (AggregateCall("count()", (), BIG, nullable=False), AggregateCall("sum(int4)", (Y,), BIG))
+MIN_COUNT = (AggregateCall("min(int4)", (Y,), INT), AggregateCall("count()", (), BIG, nullable=False))
+
+contents = st.fixed_dictionaries({name: bags for name in TABLES})
+
+
+def table_of(node: Node) -> StreamTable:
+    names = tuple(f"n{i}" for i in range(len(fields(node))))
+    return StreamTable(1, TableId("public", "t"), 1, (), StreamPlan(node, names))
+
+
+class Followed:
+    """A stream table followed through windows by its state, judged by evaluating the plan at both ends."""
+
+    def __init__(self, spark: SparkSession, node: Node) -> None:
+        self.spark, self.table, self.node = spark, table_of(node), node
+        self.states = States(spark)
+
+    def fill(self, content: dict[str, Bag], at: int) -> None:
+        inputs = BagInputs(self.spark, {name: Counter() for name in TABLES}, content)
+        with self.states.through(self.table, Window(ORIGIN, Lsn(at)), inputs) as known:
+            text = incrementalize.snapshot(self.node, Side.AFTER, known)
+            assert collected(self.spark, text) == evaluate(self.node, content)
+
+    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: Window) -> None:
+        inputs = BagInputs(self.spark, before, after)
+        with self.states.through(self.table, window, inputs) as known:
+            got = collected(self.spark, incrementalize.delta(self.node, known))
+        assert got == difference(evaluate(self.node, after), evaluate(self.node, before))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    node=plans().filter(lambda node: bool(kept_nodes(node))),
+    states=st.lists(contents, min_size=3, max_size=3),
+    repeated=st.booleans(),
+)
+def test_windows_after_windows(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
+    followed = Followed(spark, node)
+    followed.fill(states[0], 1)
+    followed.go(states[0], states[1], Window(Lsn(1), Lsn(2)))
+    if repeated:
+        # As if the first try had not been written: the same beginning, another end.
+        followed.go(states[0], states[2], Window(Lsn(1), Lsn(3)))
+    else:
+        followed.go(states[1], states[2], Window(Lsn(2), Lsn(3)))
+    followed.go(states[2], states[0], Window(Lsn(3), Lsn(4)))
+
+
+NESTED: Node = SemiJoin(
+    scan("a"),
+    Filter(Aggregate(scan("b"), (X,), COUNT_SUM), NullTest(Col(2, BIG), True, BOOL)),
+    ((X, X),),
+    None,
+    anti=False,
+)
+OUTER: Node = Aggregate(
+    Project(Aggregate(Join(scan("a"), scan("b"), ((X, X),), None), (Y,), MIN_COUNT), (Col(0, INT), Col(1, INT))),
+    (Y,),
+    COUNT_SUM[:1],
+)
+
+
+def _content(a: list[tuple[int | None, int | None]], b: list[tuple[int | None, int | None]]) -> dict[str, Bag]:
+    return {"a": Counter(a), "b": Counter(b)}
+
+
+EMPTY = _content([], [])
+SOME = _content([(1, 1), (1, 2), (None, 3)], [(1, 2), (1, None), (2, None), (None, 1)])
+OTHER = _content([(1, 2), (2, 2), (None, 3)], [(1, 2), (2, 1), (None, None)])
+
+
+@pytest.mark.parametrize("node", [NESTED, OUTER])
+@pytest.mark.parametrize("fold", [0, 1000])
+def test_groups_empty_and_refill(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int) -> None:
+    monkeypatch.setattr(shares, "FOLD_ROWS", fold)
+    followed = Followed(spark, node)
+    followed.fill(SOME, 1)
+    path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
+    for i, (before, after) in enumerate(pairwise(path), 1):
+        followed.go(before, after, Window(Lsn(i), Lsn(i + 1)))
+
+
+def test_a_window_elsewhere_computes_the_state_again(spark: SparkSession) -> None:
+    followed = Followed(spark, OUTER)
+    followed.go(SOME, OTHER, Window(Lsn(7), Lsn(8)))
+    followed.go(EMPTY, SOME, Window(Lsn(3), Lsn(4)))
+    followed.states.unchanged(followed.table, Window(Lsn(4), Lsn(9)))
+    # What was unchanged until 9 may be asked for anywhere up to there.
+    followed.go(SOME, EMPTY, Window(Lsn(6), Lsn(10)))
+    followed.go(EMPTY, OTHER, Window(Lsn(10), Lsn(11)))
+
+
+def test_a_state_added_twice_is_noticed(spark: SparkSession) -> None:
+    followed = Followed(spark, Aggregate(scan("a"), (X,), COUNT_SUM))
+    followed.fill(EMPTY, 1)
+    followed.go(EMPTY, SOME, Window(Lsn(1), Lsn(2)))
+    state = followed.states._tables[1]
+    assert state.pending is not None
+    for node, rows in state.pending[1].items():
+        state.shares[node].add(rows)
+    with pytest.raises(AssertionError):
+        followed.go(SOME, EMPTY, Window(Lsn(2), Lsn(3)))
+
+
+def test_sums_without_a_place_are_refused() -> None:
+    node = Aggregate(scan("a"), (), (AggregateCall("count()", (), BIG, nullable=False),))
+    huge = pa.table({"w": pa.array([2**63 - 1]), "s0_n": pa.array([1])})
+    small = pa.table({"w": pa.array([-3]), "s0_n": pa.array([-1])})
+    assert total_of(node, [huge, small]).to_pylist() == [{"w": 2**63 - 4, "s0_n": 0}]
