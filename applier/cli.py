@@ -94,10 +94,11 @@ def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_ta
 def run(**overrides: str | None) -> None:
     """Keep all stream tables fresh until stopped (SIGTERM or Ctrl-C stop cleanly)."""
     from applier.run import Applier
+    from applier.tuning import Tuning
 
-    settings = load(ApplierSettings, **overrides)
-    logs.configure(settings.log_format, settings.log_level)
-    applier = Applier(settings)
+    tuning = Tuning(overrides)
+    logs.configure(tuning.settings.log_format, tuning.settings.log_level)
+    applier = Applier(tuning)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: applier.stop())
     applier.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -81,28 +82,46 @@ def _install(cursor: Cursor) -> list[str]:
                 "INSERT INTO pgtrickle.pgt_schema_version (version, name) VALUES (%s, %s)", (version, file.name)
             )
             applied.append(file.name)
+    _describe_settings(cursor)
     _renew_functions(cursor)
     return applied
 
 
+def _describe_settings(cursor: Cursor) -> None:
+    """The bounds that set_setting() checks are those of the programs; what is set stays set."""
+    described = resources.files("shared_schema.catalog").joinpath("settings.json").read_text()
+    settings = json.loads(described)
+    columns = [column for column in settings[0] if column != "name"]
+    cursor.execute(
+        "DELETE FROM pgtrickle.pgt_setting_definitions WHERE name <> ALL (%s)", ([s["name"] for s in settings],)
+    )
+    cursor.execute(
+        "INSERT INTO pgtrickle.pgt_setting_definitions"
+        " SELECT * FROM jsonb_populate_recordset(NULL::pgtrickle.pgt_setting_definitions, %s::jsonb)"
+        f" ON CONFLICT (name) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in columns)}".encode(),
+        (described,),
+    )
+
+
 _FUNCTIONS = (
-    "SELECT oid::regprocedure::text, pg_get_function_result(oid) FROM pg_proc"
+    "SELECT oid::regprocedure::text, pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc"
     " WHERE pronamespace = 'pgtrickle'::regnamespace"
 )
 
 
 def _renew_functions(cursor: Cursor) -> None:
     """Replace every function in place, so that grants stay; those this version has not in that form go first."""
-    before = set(cursor.execute(_FUNCTIONS).fetchall())
+    if not (before := set(cursor.execute(_FUNCTIONS).fetchall())):
+        return _load_functions(cursor)
     # What this version has is known by making it, with nothing in the way, and taking that back.
     with cursor.connection.transaction(force_rollback=True):
-        for signature, _ in before:
+        for signature, _, _ in before:
             cursor.execute(f"DROP FUNCTION IF EXISTS {signature} CASCADE".encode())
         _load_functions(cursor)
         wanted = set(cursor.execute(_FUNCTIONS).fetchall())
-    for signature, _ in sorted(before - wanted, key=str):
+    for signature, _, _ in sorted(before - wanted, key=str):
         cursor.execute(f"DROP FUNCTION {signature}".encode())
-    _load_functions(cursor)
+    return _load_functions(cursor)
 
 
 def _load_functions(cursor: Cursor) -> None:

@@ -142,6 +142,15 @@ class Registry:
             alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000]}
             self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))
 
+    def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
+        """How a stream table is kept, for explain_stream_table(); nothing when it is dropped at this moment."""
+        self._connection.execute(
+            "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) SELECT pgt_id, %s::jsonb FROM pgtrickle.pgt_stream_tables"
+            " WHERE pgt_id = %s FOR KEY SHARE"
+            " ON CONFLICT (pgt_id) DO UPDATE SET plan = excluded.plan, planned_at = now()",
+            (json.dumps(plan), pgt_id),
+        )
+
     def prune_history(self, days: int) -> int:
         """Forget refreshes older than that; return how many."""
         return self._connection.execute(

@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 
 from applier.definition.define import Written, define
+from applier.definition.refusal import DefinitionError, Refused
 from applier.plan.explain import explain, summary
+from applier.plan.facts import facts
 from shared_schema.errors import TrickleError
 
 
@@ -15,6 +17,24 @@ def of_query(connection: psycopg.Connection[Any], query: str, search_path: str) 
     """The report of a query as the user writes it."""
     plan = define(connection, query, search_path).plan
     return explain(plan) + summary(plan)
+
+
+def judgement(connection: psycopg.Connection[Any], query: str, search_path: str) -> dict[str, Any]:
+    """What `validate_query` answers: the facts of the plan, or why there is none."""
+    try:
+        plan = define(connection, query, search_path).plan
+    except (DefinitionError, Refused) as error:
+        place = error.place
+        return {
+            "supported": False,
+            "problem": error.problem,
+            "hint": error.hint,
+            "code": error.reason.value if isinstance(error, Refused) else error.sqlstate,
+            "line": place.line if place else None,
+            "column": place.column if place else None,
+            "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
+        }
+    return {"supported": True, **facts(plan)}
 
 
 def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:

@@ -21,10 +21,11 @@ from applier.engine import Engine
 from applier.errors import AnotherApplier, Infrastructure, InstallError, SourceChanged
 from applier.jars import SPARK_JARS, ensure
 from applier.maintenance import Maintenance
+from applier.plan.facts import facts
 from applier.publish.topic import Publisher
+from applier.questions import Questions
 from applier.registry import Registered, Registry
 from applier.session import spark_session
-from applier.settings import ApplierSettings
 from applier.state.states import States
 from applier.stream_table import StreamTable
 from applier.tick import run_tick
@@ -34,6 +35,7 @@ from applier.trace.ingest import Ingest
 from applier.trace.schemas import SchemaReader
 from applier.trace.store import TraceStore
 from applier.trace.traces import Traces
+from applier.tuning import Tuning
 from shared_schema.status_server import StatusServer
 from shared_schema.table_schema import Column
 
@@ -52,8 +54,9 @@ APPLIER_LOCK = 0x7067_7470
 class Applier:
     """One running applier; `run` returns after a clean stop and raises what cannot be retried."""
 
-    def __init__(self, settings: ApplierSettings) -> None:
-        self.settings = settings
+    def __init__(self, tuning: Tuning) -> None:
+        self.tuning = tuning
+        self.settings = tuning.settings
         self.stopping = threading.Event()
         self._failure: BaseException | None = None
         self._inbox_lock = threading.Condition()
@@ -74,14 +77,22 @@ class Applier:
             registry.stream_tables()
             engine, maintenance, ingest = self._wire(registry)
             self._cleanup.callback(ingest.stop)
+            database = self._database()
+            self.tuning.report(database)
             ingest.start()
-            background = threading.Thread(target=maintenance.run, args=(self.stopping,), name="maintenance")
-            background.start()
+            questions = Questions(self.settings.topic_prefix, stream.client_options(self.settings), self._database())
+            background = [
+                threading.Thread(target=run, args=(self.stopping,), name=name)
+                for name, run in (("maintenance", maintenance.run), ("questions", questions.run))
+            ]
+            for thread in background:
+                thread.start()
             try:
-                self._loop(engine, ingest, status)
+                self._loop(engine, ingest, status, lambda: self.tuning.look(database, engine, maintenance))
             finally:
                 self.stopping.set()
-                background.join()
+                for thread in background:
+                    thread.join()
             maintenance.checkpoint()
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
 
@@ -128,6 +139,7 @@ class Applier:
                     f"the query of {row.table} no longer returns the columns the stream table has",
                     hint="a source was altered: drop and create the stream table",
                 )
+            registry.save_plan(row.pgt_id, facts(definition.plan))
             columns = tuple(Column(name, kind) for name, kind in definition.columns)
             return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
@@ -187,9 +199,11 @@ class Applier:
         self._failure = error
         self.stopping.set()
 
-    def _loop(self, engine: Engine, ingest: Ingest, status: metrics.Condition) -> None:
+    def _loop(
+        self, engine: Engine, ingest: Ingest, status: metrics.Condition, look_at_settings: Callable[[], None]
+    ) -> None:
         failures = 0
-        looked = 0.0
+        looked = tuned = 0.0
         while not self.stopping.is_set():
             status.beat()
             with self._inbox_lock:
@@ -202,6 +216,9 @@ class Applier:
                 continue
             looked = time.monotonic()
             try:
+                if looked - tuned >= IDLE_LOOK_S:
+                    look_at_settings()
+                    tuned = looked
                 ingest.tend()
                 self._tick(engine)
                 failures = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from shared_schema.errors import TrickleError
-from shared_schema.settings import SharedSettings
+from shared_schema.settings import LIVE, SharedSettings
 from shared_schema.topics import DEFAULT_PUBLICATION_PREFIX, check_prefix
 
 
@@ -33,7 +33,14 @@ class ApplierSettings(SharedSettings):
         default=50_000, ge=1_000, le=10_000_000, description="most messages read from Kafka in one go"
     )
     pipeline_batch_size: int = Field(
-        default=4_096, ge=1, le=1_000_000, description="rows per COPY + MERGE batch of one window"
+        default=4_096,
+        ge=1,
+        le=1_000_000,
+        json_schema_extra=LIVE,
+        description="rows per COPY + MERGE batch of one window",
+    )
+    max_parallel_workers: int = Field(
+        default=4, ge=1, le=64, json_schema_extra=LIVE, description="stream tables computed at the same time"
     )
     target_lock_timeout_ms: int = Field(
         default=30_000,
@@ -41,21 +48,33 @@ class ApplierSettings(SharedSettings):
         le=3_600_000,
         description="how long to wait for a lock somebody holds on a stream table before it is suspended; 0 for ever",
     )
-    max_parallel_workers: int = Field(default=4, ge=1, le=64, description="stream tables computed at the same time")
     checkpoint_rows: int = Field(
         default=10_000,
         ge=100,
         le=10_000_000,
+        json_schema_extra=LIVE,
         description="rows a trace holds in memory before they go to its Delta table",
     )
     delta_interval_ms: int = Field(
-        default=1_000, ge=100, le=3_600_000, description="least time between two MERGEs into a Delta stream table"
+        default=1_000,
+        ge=100,
+        le=3_600_000,
+        json_schema_extra=LIVE,
+        description="least time between two MERGEs into a Delta stream table",
     )
     delta_retention_hours: int = Field(
-        default=168, ge=1, le=87_600, description="how long old versions of Delta stream tables can be read"
+        default=168,
+        ge=1,
+        le=87_600,
+        json_schema_extra=LIVE,
+        description="how long old versions of Delta stream tables can be read",
     )
     history_retention_days: int = Field(
-        default=90, ge=1, le=36_500, description="how long refreshes stay in pgtrickle.pgt_refresh_history"
+        default=90,
+        ge=1,
+        le=36_500,
+        json_schema_extra=LIVE,
+        description="how long refreshes stay in pgtrickle.pgt_refresh_history",
     )
     delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")

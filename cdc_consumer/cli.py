@@ -15,6 +15,7 @@ from cdc_consumer.settings import ConsumerSettings
 from shared_schema.errors import TrickleError
 from shared_schema.logs import configure
 from shared_schema.settings import load
+from shared_schema.stored_settings import merge
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -39,7 +40,7 @@ def run(**flags: Any) -> None:
     from cdc_consumer.metrics import Metrics
     from shared_schema.status_server import StatusServer
 
-    settings = _settings(flags)
+    settings = _settings(flags, stored=True)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -74,10 +75,15 @@ def drop_slot(**flags: Any) -> None:
     click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is forgotten")
 
 
-def _settings(flags: dict[str, Any]) -> ConsumerSettings:
+def _settings(flags: dict[str, Any], *, stored: bool = False) -> ConsumerSettings:
+    """From flags and environment, and if `stored` from the database behind them."""
+    from cdc_consumer.wal.catalog import stored_settings
+
     if options := flags.get("kafka_options"):
         flags = flags | {"kafka_options": _json_object(options)}
     settings = load(ConsumerSettings, **flags)
+    if stored:
+        settings = merge(ConsumerSettings, flags, stored_settings(settings.database_url.get_secret_value())).settings
     configure(settings.log_format, settings.log_level)
     return settings
 

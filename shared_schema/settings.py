@@ -12,6 +12,9 @@ from shared_schema.topics import DEFAULT_PREFIX, check_prefix
 
 ENV_PREFIX = "PG_TRICKLE_"
 
+LIVE: dict[str, Any] = {"live": True}
+"""`json_schema_extra` of a setting that a running program takes over without a restart."""
+
 
 class SharedSettings(BaseSettings):
     """Where PostgreSQL and Kafka are, and how logs look."""

@@ -50,7 +50,7 @@ class PostgresSink:
 
     def __init__(self, database: Database, pipeline_batch_size: int, server_version: int | None = None) -> None:
         self._database = database
-        self._batch_size = pipeline_batch_size
+        self.batch_size = pipeline_batch_size
         self._server_version = server_version
         self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
 
@@ -67,7 +67,7 @@ class PostgresSink:
         started = datetime.now(UTC)
         action = "INITIAL" if delta.is_fill else "DIFFERENTIAL"
         with self._told(table, delta):
-            steps = delta.whole is None and delta.count > self._batch_size and self._is_progressive(table)
+            steps = delta.whole is None and delta.count > self.batch_size and self._is_progressive(table)
             before = self._progressively(table, delta) if steps else (0, 0)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 counts = before if steps else self._at_once(cursor, table, delta)
@@ -118,7 +118,7 @@ class PostgresSink:
             if table.key:
                 self._index(cursor, table, table.key)
             cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
-        if delta.whole is not None or delta.count > self._batch_size:
+        if delta.whole is not None or delta.count > self.batch_size:
             cursor.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = NULL"
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
@@ -134,9 +134,9 @@ class PostgresSink:
         rows = way.arrange(delta.rows)
         if rows.num_rows:
             way.prepare(cursor)
-        batches = cut(rows, self._batch_size)
+        batches = cut(rows, self.batch_size)
         came = left = 0
-        for batch in ahead(batches) if rows.num_rows > self._batch_size else batches:
+        for batch in ahead(batches) if rows.num_rows > self.batch_size else batches:
             more, less = way.write(cursor, batch)
             came, left = came + more, left + less
         return came, left
@@ -153,7 +153,7 @@ class PostgresSink:
                 (str(delta.window.new), table.id),
             )
             way.prepare(cursor)
-            for batch in ahead(cut(way.arrange(delta.rows), self._batch_size)):
+            for batch in ahead(cut(way.arrange(delta.rows), self.batch_size)):
                 with self._connection.transaction():
                     more, less = way.write(cursor, batch)
                 came, left = came + more, left + less
@@ -217,7 +217,7 @@ class PostgresSink:
             with self._connection.transaction(force_rollback=True):
                 rows = way.arrange(delta.rows)
                 way.prepare(cursor)
-                return refused.first_refused(cursor, table, way, rows, self._batch_size)
+                return refused.first_refused(cursor, table, way, rows, self.batch_size)
         except (psycopg.Error, TargetDiverged):
             return None
 

@@ -13,6 +13,7 @@ from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
 from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema.progress import with_epoch
+from shared_schema.stored_settings import INSTALLED, READ, Stored
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -167,6 +168,14 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
         ),
         key=lambda t: t.table,
     )
+
+
+def stored_settings(database_url: str) -> Stored:
+    """What is set in the database for the programs; nothing where no applier lives or the role may not look."""
+    with connect(database_url) as connection:
+        if connection.execute(INSTALLED).fetchone() != (True,):
+            return {}
+        return {str(name): (str(value), str(source)) for name, value, source in connection.execute(READ)}
 
 
 def _recapture_epochs(connection: Connection) -> dict[int, int]:

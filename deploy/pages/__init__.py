@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.pages import settings, sql
+from deploy.pages import catalog, settings, sql
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 
 
 def pages() -> dict[Path, str]:
     """Every generated page with what it must contain."""
-    return {DOCS / "settings.md": settings.page(), DOCS / "sql.md": sql.page()}
+    return {
+        DOCS / "settings.md": settings.page(),
+        DOCS / "sql.md": sql.page(),
+        ROOT / "shared_schema" / "catalog" / "settings.json": catalog.page(),
+    }

@@ -9,6 +9,7 @@ from pydantic_core import PydanticUndefined
 
 from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
+from deploy.pages import catalog
 from shared_schema.settings import ENV_PREFIX, SharedSettings
 
 HEAD = """# Settings
@@ -16,6 +17,21 @@ HEAD = """# Settings
 Every setting is an environment variable; the most used ones are command-line flags too, and a flag wins. A value out of
 its bounds stops the program with one sentence that names the setting. This page is generated from the settings classes
 (`make docs`).
+
+Most can also be set in the database, for both programs:
+
+```sql
+SELECT pgtrickle.set_setting('pipeline_batch_size', '8192');     -- whoever owns schema pgtrickle
+SELECT pgtrickle.reset_setting('pipeline_batch_size');
+ALTER DATABASE app SET pg_trickle.pipeline_batch_size = 8192;    -- PostgreSQL allows it to superusers only
+SELECT name, value, source, default_value, min_value, max_value, pending_restart FROM pgtrickle.settings();
+```
+
+The nearest place wins: flag, environment, `set_setting`, `ALTER DATABASE`, default. `set_setting` refuses what is out
+of bounds; PostgreSQL cannot check what `ALTER DATABASE` stores, so a program that starts says what is wrong with it and
+a running one logs it and goes on with the old value. In the column *SQL*, **live** is taken over by a running program
+within about a second, *restart* when it starts again; what is empty there says where a program lives or holds a
+password, and belongs to whoever starts it.
 """
 
 
@@ -48,10 +64,12 @@ def bounds_of(field: FieldInfo) -> str:
 
 def table_of(fields: dict[str, FieldInfo]) -> str:
     """One line per setting."""
-    lines = ["| variable | meaning | default | bounds |", "|---|---|---|---|"]
+    stored = {s.name: "**live**" if s.live else "restart" for s in catalog.settings() if s.settable}
+    lines = ["| variable | meaning | default | bounds | SQL |", "|---|---|---|---|---|"]
     for name, field in fields.items():
         meaning = (field.description or "").replace("|", "\\|")
-        lines.append(f"| `{ENV_PREFIX}{name.upper()}` | {meaning} | {default_of(field)} | {bounds_of(field)} |")
+        cells = [f"`{ENV_PREFIX}{name.upper()}`", meaning, default_of(field), bounds_of(field), stored.get(name, "")]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -217,3 +217,29 @@ def test_health_tells_what_is_wrong(db: Connection) -> None:
         ("public.orders", "full", "there is no replication slot pg_trickle: is pg-trickle-cdc running?")
     ]
     assert rows(db, "SELECT pgtrickle.get_staleness('st')") == [(None,)]
+
+
+def test_nobody_there_to_ask_is_said_at_once(db: Connection) -> None:
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no applier runs") as caught:
+        db.execute("SELECT * FROM pgtrickle.validate_query('SELECT id FROM orders')")
+    assert "pg-trickle-applier" in str(caught.value.diag.message_hint)
+    with pytest.raises(errors.UndefinedColumn):
+        db.execute("SELECT * FROM pgtrickle.validate_query('SELECT nope FROM orders')")
+    with pytest.raises(errors.FeatureNotSupported), db.transaction():
+        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        db.execute("SELECT * FROM pgtrickle.validate_query('SELECT id FROM orders')")
+
+
+def test_what_is_known_without_the_programs(db: Connection) -> None:
+    create(db, "st", "SELECT id FROM orders")
+    assert rows(db, "SELECT program, running, max_workers, waiting FROM pgtrickle.worker_pool_status()") == [
+        ("pg-trickle-applier", False, 4, 1),
+        ("pg-trickle-cdc", False, 4, None),
+    ]
+    assert rows(db, "SELECT source, cdc_mode, buffer_rows FROM pgtrickle.change_buffer_sizes()") == [
+        ("public.orders", "LOG", None)
+    ]
+    assert rows(db, "SELECT * FROM pgtrickle.explain_refresh_mode('st')") == [("AUTO", None, None)]
+    assert rows(db, "SELECT * FROM pgtrickle.stream_table_lineage('st')") == []
+    with pytest.raises(errors.InvalidParameterValue, match="xml"):
+        rows(db, "SELECT pgtrickle.explain_stream_table('st', 'xml')")

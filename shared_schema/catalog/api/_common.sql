@@ -1,10 +1,5 @@
 -- Pieces the other functions share. Loaded first.
 
-CREATE OR REPLACE FUNCTION pgtrickle._setting(name text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE name WHEN 'publication' THEN 'pg_trickle' WHEN 'slot' THEN 'pg_trickle' END
-$$;
-
 CREATE OR REPLACE FUNCTION pgtrickle._check_schedule(schedule text) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

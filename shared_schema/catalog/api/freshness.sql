@@ -1,14 +1,14 @@
 -- Waiting for a stream table without committing: a non-transactional message in the log wakes the consumer, and each
 -- statement of a volatile function sees what others have committed meanwhile.
 
-CREATE OR REPLACE FUNCTION pgtrickle._wake() RETURNS void
+CREATE OR REPLACE FUNCTION pgtrickle._emit(content text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('server_version_num')::int >= 170000 THEN
         -- Flushed at once: the walsender only sends what is on disk.
-        EXECUTE $q$SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake', true)$q$;
+        EXECUTE $q$SELECT pg_logical_emit_message(false, 'pg_trickle', $1, true)$q$ USING content;
     ELSE
-        PERFORM pg_logical_emit_message(false, 'pg_trickle', 'wake');
+        PERFORM pg_logical_emit_message(false, 'pg_trickle', content);
     END IF;
 END $$;
 
@@ -44,7 +44,7 @@ BEGIN
         END IF;
         -- Again from time to time: a consumer that was starting did not see the first one.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN
-            PERFORM pgtrickle._wake();
+            PERFORM pgtrickle._emit('wake');
             woken := clock_timestamp();
         END IF;
         PERFORM pg_sleep(0.005);

@@ -39,12 +39,7 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT 'applier_running', CASE WHEN held THEN 'OK' ELSE 'ERROR' END,
         CASE WHEN held THEN 'an applier keeps the stream tables' ELSE 'no applier runs: start pg-trickle-applier run' END
-    FROM (SELECT EXISTS (
-        SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND d.datname = current_database()
-          -- The applier's own key, and the slot's.
-          AND l.classid::int8 = 1885828208 AND l.objid::int8 = (hashtext(pgtrickle._setting('slot'))::int8 & 4294967295))
-    ) AS applier(held);
+    FROM (SELECT pgtrickle._runs('pg-trickle-applier')) AS applier(held);
 
     SELECT r.* INTO slot FROM pg_replication_slots r
     WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database();

@@ -29,16 +29,17 @@ CREATE TABLE pgtrickle.pgt_answers (
 
 -- Every setting there is, written by each install from the programs' own definitions.
 CREATE TABLE pgtrickle.pgt_setting_definitions (
-    name         text PRIMARY KEY,
-    program      text NOT NULL,
-    kind         text NOT NULL,
-    default_value text,
-    min_value    numeric,
-    max_value    numeric,
-    options      text[],
-    pattern      text,
-    live         boolean NOT NULL,
-    description  text NOT NULL
+    name           text PRIMARY KEY,
+    program        text NOT NULL,
+    kind           text NOT NULL,
+    default_value  text,
+    min_value      numeric,
+    max_value      numeric,
+    options        text[],
+    pattern        text,
+    live           boolean NOT NULL,
+    settable       boolean NOT NULL,
+    description    text NOT NULL
 );
 
 CREATE TABLE pgtrickle.pgt_settings (

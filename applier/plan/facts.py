@@ -1,0 +1,95 @@
+"""A plan as JSON for programs: the same nodes and the same words as the text of `explain`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, summary
+from applier.plan.lineage import lineage
+from applier.plan.nodes import (
+    Aggregate,
+    Join,
+    Node,
+    OuterJoin,
+    SemiJoin,
+    StreamPlan,
+    TopK,
+    Window,
+    fields,
+    inputs,
+    row_key,
+    scans,
+    walk,
+)
+
+CHANGES, MATCHES, TOUCHED, WHOLE = "changes", "matches", "touched_keys", "whole_input"
+"""What a refresh costs, from cheap to dear: as much as changed; as much as changed and what it joins with; as much as
+all rows that share a key with what changed; as much as there is."""
+
+_ORDER = (CHANGES, MATCHES, TOUCHED, WHOLE)
+
+
+def complexity(node: Node) -> str:
+    """What one node's share of a refresh grows with."""
+    if computed_in_full(node) is not None:
+        return WHOLE
+    match node:
+        case Join():
+            return MATCHES
+        case OuterJoin() | SemiJoin() | Aggregate() | TopK() | Window():
+            return TOUCHED
+        case _:
+            return CHANGES
+
+
+def facts(plan: StreamPlan) -> dict[str, Any]:
+    """Everything the text says, and the lineage of the columns."""
+    key = row_key(plan.root)
+    origins = lineage(plan.root)
+    columns = zip(plan.names, fields(plan.root), origins, strict=True)
+    read: dict[str, dict[str, None]] = {}
+    for scan in scans(plan.root):
+        read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
+    in_full = [_in_full(node) for node in walk(plan.root) if computed_in_full(node) is not None]
+    return {
+        "columns": [
+            {
+                "name": name,
+                "type": field.type.pg.display,
+                "made_of": sorted([t.schema, t.name, column] for t, column in origin),
+            }
+            for name, field, origin in columns
+        ],
+        "row_key": None if key is None else [plan.names[i] for i in key],
+        "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
+        "complexity": max((complexity(node) for node in walk(plan.root)), key=_ORDER.index),
+        "in_full": in_full,
+        "suggestions": _suggestions(plan, in_full),
+        "plan": _tree(plan.root),
+        "text": explain(plan) + summary(plan),
+    }
+
+
+def _in_full(node: Node) -> dict[str, str]:
+    reason = computed_in_full(node) or ""
+    code = re.search(r"\[(\w+)\]", reason)
+    return {"node": describe(node), "reason": reason, "code": code[1] if code else ""}
+
+
+def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]]) -> list[str]:
+    found = [f"{found['node']}: {found['reason'].rpartition('; ')[2]}" for found in in_full]
+    if row_key(plan.root) is None:
+        found.append("select the columns of a key: equal rows have to be counted without one")
+    return list(dict.fromkeys(found))
+
+
+def _tree(node: Node) -> dict[str, Any]:
+    return {
+        "operator": type(node).__name__,
+        "describe": describe(node),
+        "delta": delta_strategy(node),
+        "complexity": complexity(node),
+        "row_key": row_key(node),
+        "inputs": [_tree(child) for child in inputs(node)],
+    }

@@ -1,0 +1,97 @@
+"""Which columns of which tables the values of each output column are made of. Pure.
+
+    lineage(Scan)_i = {table.column_i}      lineage(f(a, b)) = lineage(a) ∪ lineage(b)
+
+Values only: what a filter or a join looks at to choose rows is no part of the values of other columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from applier.plan.expr import AggregateCall, Expr, columns_read
+from applier.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Recursion,
+    Repeat,
+    Scan,
+    SemiJoin,
+    TopK,
+    Unfold,
+    UnionAll,
+    Values,
+    Window,
+    Working,
+    fields,
+)
+from applier.plan.window import WindowCall
+from shared_schema.table_schema import TableId
+
+Origin = frozenset[tuple[TableId, str]]
+
+NOTHING: Origin = frozenset()
+
+
+def lineage(node: Node) -> tuple[Origin, ...]:
+    """Per output column the table columns its values are made of; of a recursion those of its base."""
+    match node:
+        case Scan():
+            return tuple(frozenset({(node.table, column)}) for column in node.columns)
+        case Values() | Working():
+            return tuple(NOTHING for _ in fields(node))
+        case Recursion():
+            return _united([lineage(node.base), lineage(node.step)])
+        case Filter() | TopK() | Repeat():
+            return lineage(node.input)
+        case Project():
+            below = lineage(node.input)
+            return tuple(_of([e], below) for e in node.exprs)
+        case Unfold():
+            below = lineage(node.input)
+            made = (_of(node.args, below), NOTHING)
+            return below + made[: 2 if node.ordinality else 1]
+        case Join() | OuterJoin():
+            return lineage(node.left) + lineage(node.right)
+        case SemiJoin():
+            return lineage(node.left)
+        case Aggregate():
+            below = lineage(node.input)
+            keys = tuple(_of([key], below) for key in node.keys)
+            return keys + tuple(_of(_of_call(call), below) for call in node.calls)
+        case Window():
+            below = lineage(node.input)
+            return below + tuple(_of(_of_window(call), below) for call in node.calls)
+        case UnionAll():
+            return _united([lineage(branch) for branch in node.branches])
+        case _:
+            assert_never(node)
+
+
+def _united(branches: list[tuple[Origin, ...]]) -> tuple[Origin, ...]:
+    return tuple(NOTHING.union(*column) for column in zip(*branches, strict=True))
+
+
+def _of(exprs: Iterable[Expr], below: tuple[Origin, ...]) -> Origin:
+    return NOTHING.union(*(below[ordinal] for expr in exprs for ordinal in columns_read(expr)))
+
+
+def _of_call(call: AggregateCall) -> Iterator[Expr]:
+    yield from call.args
+    yield from call.direct
+    yield from (key.expr for key in call.order)
+    if call.filter is not None:
+        yield call.filter
+
+
+def _of_window(call: WindowCall) -> Iterator[Expr]:
+    yield from call.args
+    yield from call.partition
+    yield from (key.expr for key in call.order)
+    if call.aggregate is not None:
+        yield from _of_call(call.aggregate)

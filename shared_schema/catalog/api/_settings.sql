@@ -1,0 +1,81 @@
+-- Settings in the database. The definitions come from the programs' own settings classes, written at every install.
+
+-- What is set here or with ALTER DATABASE … SET pg_trickle.<name>, for the programs to take; the nearer place wins.
+CREATE OR REPLACE FUNCTION pgtrickle._stored_settings() RETURNS TABLE (name text, value text, source text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT d.name, coalesce(s.value, g.value), CASE WHEN s.name IS NULL THEN 'database' ELSE 'setting' END
+    FROM pgtrickle.pgt_setting_definitions d
+    LEFT JOIN pgtrickle.pgt_settings s ON s.name = d.name
+    LEFT JOIN (
+        SELECT substr(split_part(c, '=', 1), length('pg_trickle.') + 1) AS name, substr(c, strpos(c, '=') + 1) AS value
+        FROM pg_db_role_setting r JOIN pg_database b ON b.oid = r.setdatabase, unnest(r.setconfig) c
+        WHERE b.datname = current_database() AND r.setrole = 0 AND c LIKE 'pg\_trickle.%'
+    ) g ON g.name = d.name
+    WHERE d.settable AND coalesce(s.value, g.value) IS NOT NULL
+$$;
+
+-- The value in use, as far as the database knows it; the publication is the first one.
+CREATE OR REPLACE FUNCTION pgtrickle._setting(setting text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE setting WHEN 'publication' THEN split_part(found.value, ',', 1) ELSE found.value END
+    FROM (SELECT CASE setting WHEN 'publication' THEN 'publications' ELSE setting END) AS wanted(name),
+    LATERAL (SELECT coalesce(
+        (SELECT u.value FROM pgtrickle.pgt_settings_in_use u WHERE u.name = wanted.name ORDER BY u.program LIMIT 1),
+        (SELECT s.value FROM pgtrickle._stored_settings() s WHERE s.name = wanted.name),
+        (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = wanted.name))) AS found(value)
+$$;
+
+-- Whether a program runs: the applier holds a lock of its own, the consumer reads the slot.
+CREATE OR REPLACE FUNCTION pgtrickle._runs(program text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE program
+        WHEN 'pg-trickle-applier' THEN EXISTS (
+            SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND d.datname = current_database()
+              AND l.classid::int8 = 1885828208)
+        ELSE EXISTS (SELECT FROM pg_replication_slots r
+                     WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database() AND r.active)
+    END
+$$;
+
+-- A setting's definition and its value in the one form it is stored in; everything else is an error with the bounds.
+CREATE OR REPLACE FUNCTION pgtrickle._checked_setting(setting text, wanted text, OUT known text, OUT stored text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    d       pgtrickle.pgt_setting_definitions;
+    allowed text;
+BEGIN
+    known := regexp_replace(lower(setting), '^pg_trickle\.', '');
+    SELECT * INTO d FROM pgtrickle.pgt_setting_definitions x WHERE x.name = known;
+    IF d.name IS NULL THEN
+        RAISE EXCEPTION 'there is no setting %', coalesce(setting, 'NULL')
+            USING HINT = 'SELECT name, value, description FROM pgtrickle.settings() lists them.',
+                  ERRCODE = 'undefined_object';
+    ELSIF NOT d.settable THEN
+        RAISE EXCEPTION 'setting % belongs to whoever starts the program', d.name
+            USING HINT = format('Start it with the environment variable PG_TRICKLE_%s.', upper(d.name)),
+                  ERRCODE = 'cant_change_runtime_param';
+    END IF;
+    stored := btrim(wanted);
+    allowed := CASE
+        WHEN wanted IS NULL THEN 'a value; reset_setting() takes it back'
+        WHEN d.kind = 'boolean' THEN
+            CASE WHEN lower(stored) NOT IN ('true', 'false', 'on', 'off', 'yes', 'no', '1', '0') THEN 'true or false' END
+        WHEN d.kind = 'integer' AND stored !~ '^[+-]?[0-9]{1,18}$' THEN 'a whole number'
+        WHEN d.kind = 'number' AND stored !~ '^[+-]?[0-9]{1,18}(\.[0-9]{1,18})?$' THEN 'a number'
+        WHEN d.kind = 'choice' AND stored <> ALL (d.options) THEN 'one of ' || array_to_string(d.options, ', ')
+        WHEN d.pattern IS NOT NULL AND stored !~ d.pattern THEN 'of the form ' || d.pattern
+    END;
+    IF allowed IS NULL AND d.kind IN ('integer', 'number')
+       AND (stored::numeric < d.min_value OR stored::numeric > d.max_value) THEN
+        allowed := CASE WHEN d.max_value IS NULL THEN format('at least %s', d.min_value)
+                        WHEN d.min_value IS NULL THEN format('at most %s', d.max_value)
+                        ELSE format('between %s and %s', d.min_value, d.max_value) END;
+    END IF;
+    IF allowed IS NOT NULL THEN
+        RAISE EXCEPTION 'setting % cannot be %', d.name, coalesce(quote_literal(wanted), 'NULL')
+            USING HINT = format('It must be %s.', allowed), ERRCODE = 'invalid_parameter_value';
+    END IF;
+    stored := CASE WHEN d.kind = 'boolean' THEN stored::boolean::text
+                   WHEN d.kind = 'integer' THEN stored::int8::text ELSE stored END;
+END $$;

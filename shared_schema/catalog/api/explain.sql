@@ -1,0 +1,172 @@
+-- How stream tables are kept, and whether a query could be one. The plans are the applier's: it stores
+-- each when it makes it, and answers questions about others through the log.
+
+-- Ask the applier about a query and wait for the answer, inside any READ COMMITTED transaction.
+CREATE OR REPLACE FUNCTION pgtrickle._ask(query text, caller_path text, timeout interval) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asking    uuid := gen_random_uuid();
+    content   text := 'ask ' || jsonb_build_object('question', asking, 'query', query, 'search_path', caller_path)::text;
+    give_up   timestamptz := clock_timestamp() + timeout;
+    asked     timestamptz;
+    heard     jsonb;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'a % transaction cannot see an answer', current_setting('transaction_isolation')
+            USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
+    ELSIF NOT pgtrickle._runs('pg-trickle-applier') THEN
+        RAISE EXCEPTION 'no applier runs that could answer'
+            USING HINT = 'Start pg-trickle-applier run, or use pg-trickle-applier explain --query.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    LOOP
+        SELECT a.answer INTO heard FROM pgtrickle.pgt_answers a WHERE a.question = asking;
+        IF FOUND THEN
+            RETURN heard;
+        ELSIF clock_timestamp() >= give_up THEN
+            RAISE EXCEPTION 'the applier did not answer within %', timeout
+                USING HINT = 'Is pg-trickle-cdc running? Questions travel through the log. See pgtrickle.health_check().',
+                      ERRCODE = 'query_canceled';
+        END IF;
+        IF asked IS NULL OR clock_timestamp() >= asked + interval '2 seconds' THEN
+            PERFORM pgtrickle._emit(content);
+            asked := clock_timestamp();
+        END IF;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.validate_query(
+    query text, timeout interval DEFAULT '30 s',
+    search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS TABLE (check_name text, result text, severity text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer jsonb;
+BEGIN
+    -- What PostgreSQL itself says against it is said at once, as the caller sees it.
+    EXECUTE format('DROP VIEW %s', pgtrickle._analyse(query, search_path)::regclass);
+    answer := pgtrickle._ask(query, search_path, timeout);
+    IF NOT (answer ->> 'supported')::boolean THEN
+        RETURN QUERY
+        SELECT v.* FROM (VALUES
+            ('supported', answer ->> 'problem', 'ERROR'),
+            ('code', answer ->> 'code', 'ERROR'),
+            ('place', 'line ' || (answer ->> 'line') || ', column ' || (answer ->> 'column'), 'INFO'),
+            ('hint', answer ->> 'hint', 'INFO'),
+            ('refresh_mode', CASE WHEN (answer ->> 'full_in_postgres')::boolean
+                                  THEN 'FULL only, run by PostgreSQL itself' ELSE 'none' END, 'WARNING')
+        ) v WHERE v.column2 <> '';
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 'supported', 'yes', 'OK' UNION ALL SELECT 'refresh_mode', 'DIFFERENTIAL', 'OK'
+    UNION ALL SELECT 'complexity', answer ->> 'complexity',
+                     CASE answer ->> 'complexity' WHEN 'whole_input' THEN 'WARNING' ELSE 'OK' END
+    UNION ALL SELECT 'row_key', CASE answer -> 'row_key' WHEN 'null' THEN 'none: equal rows are counted'
+                                WHEN '[]' THEN 'one row'
+                                ELSE (SELECT string_agg(k, ', ') FROM jsonb_array_elements_text(answer -> 'row_key') k) END,
+                     'INFO'
+    UNION ALL SELECT 'reads', r ->> 'table', 'INFO' FROM jsonb_array_elements(answer -> 'reads') r
+    UNION ALL SELECT 'in_full', (f ->> 'node') || ': ' || (f ->> 'reason'), 'WARNING'
+              FROM jsonb_array_elements(answer -> 'in_full') f
+    UNION ALL SELECT 'suggestion', s, 'INFO' FROM jsonb_array_elements_text(answer -> 'suggestions') s;
+END $$;
+COMMENT ON FUNCTION pgtrickle.validate_query IS
+    'Whether a query can be kept, how, and if not why and where; asks the running applier and creates nothing.';
+
+-- The stored plan with what the catalog knows: options, status, costs of the last refreshes.
+CREATE OR REPLACE FUNCTION pgtrickle.explain_json(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st     pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+    known  jsonb := (SELECT p.plan FROM pgtrickle.pgt_plans p WHERE p.pgt_id = st.pgt_id);
+    costs  jsonb;
+BEGIN
+    SELECT jsonb_build_object('refreshes', count(*), 'avg_ms', round(avg(h.ms)::numeric, 1),
+                              'p95_ms', round(percentile_cont(0.95) WITHIN GROUP (ORDER BY h.ms)::numeric, 1),
+                              'rows_changed', coalesce(sum(h.rows_inserted + h.rows_deleted), 0))
+    INTO costs
+    FROM (SELECT r.*, date_part('epoch', r.end_time - r.start_time) * 1000 AS ms FROM pgtrickle.pgt_refresh_history r
+          WHERE r.pgt_id = st.pgt_id ORDER BY r.refresh_id DESC LIMIT 100) h;
+    RETURN jsonb_build_object(
+        'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'query', st.original_query, 'status', st.status,
+        'refresh_mode', st.refresh_mode, 'schedule', st.schedule, 'error', st.last_error_message,
+        'hint', st.last_error_hint, 'costs_of_last_100', costs,
+        'last_refresh', (SELECT jsonb_build_object('action', r.action, 'reason', r.refresh_reason, 'at', r.end_time,
+                                'ms', date_part('epoch', r.end_time - r.start_time) * 1000,
+                                'rows_inserted', r.rows_inserted, 'rows_deleted', r.rows_deleted)
+                         FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id = st.pgt_id
+                         ORDER BY r.refresh_id DESC LIMIT 1))
+        || coalesce(known, '{}');
+END $$;
+COMMENT ON FUNCTION pgtrickle.explain_json IS
+    'How a stream table is kept, as JSON: plan, strategies, costs, suggestions.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.explain_stream_table(
+    name text, format text DEFAULT 'text',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    e     jsonb := pgtrickle.explain_json(name, search_path);
+    said  text;
+BEGIN
+    IF lower(explain_stream_table.format) = 'json' THEN
+        RETURN jsonb_pretty(e);
+    ELSIF lower(explain_stream_table.format) <> 'text' THEN
+        RAISE EXCEPTION 'format % is not known', explain_stream_table.format
+            USING HINT = 'Use text or json.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    said := pg_catalog.format(E'%s, %s, refresh mode %s, schedule %s\n', e ->> 'name', e ->> 'status',
+                              e ->> 'refresh_mode', e ->> 'schedule');
+    IF e ->> 'error' IS NOT NULL THEN
+        said := said || pg_catalog.format(E'error: %s\nhint: %s\n', e ->> 'error', e ->> 'hint');
+    END IF;
+    said := said || E'\n' || coalesce(e ->> 'text', E'The applier has not planned it yet.\n');
+    IF e ? 'complexity' THEN
+        said := said || pg_catalog.format(E'\na refresh costs as much as: %s\n', e ->> 'complexity');
+    END IF;
+    IF e -> 'last_refresh' <> 'null' THEN
+        said := said || pg_catalog.format(E'last refresh: %s (%s), +%s -%s rows in %s ms\n',
+            e #>> '{last_refresh,action}', e #>> '{last_refresh,reason}', e #>> '{last_refresh,rows_inserted}',
+            e #>> '{last_refresh,rows_deleted}', round((e #>> '{last_refresh,ms}')::numeric, 1));
+        said := said || pg_catalog.format(E'last %s refreshes: %s ms on average, 95 %% within %s ms\n',
+            e #>> '{costs_of_last_100,refreshes}', e #>> '{costs_of_last_100,avg_ms}',
+            e #>> '{costs_of_last_100,p95_ms}');
+    END IF;
+    RETURN said || coalesce((SELECT string_agg('suggestion: ' || s || E'\n', '')
+                             FROM jsonb_array_elements_text(e -> 'suggestions') s), '');
+END $$;
+COMMENT ON FUNCTION pgtrickle.explain_stream_table IS
+    'How a stream table is kept: its plan, what is read and computed in full, costs, suggestions; format text or json.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.explain_refresh_mode(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS TABLE (configured_mode text, effective_mode text, downgrade_reason text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+BEGIN
+    RETURN QUERY SELECT st.refresh_mode, r.action, CASE WHEN r.action = 'FULL' THEN r.refresh_reason END
+    FROM (VALUES (1)) one LEFT JOIN LATERAL (
+        SELECT h.action, h.refresh_reason FROM pgtrickle.pgt_refresh_history h
+        WHERE h.pgt_id = st.pgt_id ORDER BY h.refresh_id DESC LIMIT 1) r ON true;
+END $$;
+COMMENT ON FUNCTION pgtrickle.explain_refresh_mode IS
+    'The mode a stream table is to be kept in, the one its last refresh was done in, and why if that was in full.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.stream_table_lineage(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS TABLE (output_col text, source_table text, source_col text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+BEGIN
+    RETURN QUERY
+    SELECT c ->> 'name', quote_ident(o ->> 0) || '.' || quote_ident(o ->> 1), o ->> 2
+    FROM pgtrickle.pgt_plans p, jsonb_array_elements(p.plan -> 'columns') WITH ORDINALITY AS columns(c, n)
+    LEFT JOIN LATERAL jsonb_array_elements(c -> 'made_of') o ON true
+    WHERE p.pgt_id = st.pgt_id ORDER BY n, 2, 3;
+END $$;
+COMMENT ON FUNCTION pgtrickle.stream_table_lineage IS
+    'Which columns of which tables each column is made of; a column made of none is a constant or a count.';

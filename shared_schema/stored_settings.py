@@ -1,0 +1,156 @@
+"""Settings that lie in the database: how each is described there, and how they join those of the process.
+
+    flag > environment > pgtrickle.set_setting() > ALTER DATABASE … SET pg_trickle.<name> > default
+
+The settings classes are the one definition. `describe` turns them into the rows that `install` writes, so that SQL
+checks the same bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, LiteralString, TypeVar, get_args
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from shared_schema.errors import SettingsError
+from shared_schema.settings import ENV_PREFIX, SharedSettings, load
+
+S = TypeVar("S", bound=SharedSettings)
+
+HIDDEN = frozenset({"database_url", "kafka_bootstrap", "kafka_options"})
+"""What a process needs before it has read anything, and what may hold passwords: not in the database at all."""
+
+PLACES = frozenset(
+    [
+        "slot",
+        "mode",
+        "topic_prefix",
+        "publication_prefix",
+        "delta_root",
+        "state_dir",
+        "scratch_dir",
+        "ring_spill_folder",
+        "spark_master",
+        "spark_driver_memory",
+        "metrics_host",
+        "log_format",
+    ]
+)
+"""Where a process lives and writes is for whoever starts it; the database shows these but does not set them."""
+
+INSTALLED: LiteralString = (
+    "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = 'pgtrickle' AND c.relname = 'pgt_settings'"
+    " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))"
+)
+READ: LiteralString = "SELECT name, value, source FROM pgtrickle._stored_settings()"
+
+Stored = Mapping[str, tuple[str, str]]
+"""Name -> value as text, where it lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One setting as the database knows it."""
+
+    name: str
+    program: str
+    kind: str
+    default_value: str | None
+    min_value: float | None
+    max_value: float | None
+    options: list[str] | None
+    pattern: str | None
+    live: bool
+    """Whether a running program takes a new value over."""
+    settable: bool
+    description: str
+
+    def row(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def describe(cls: type[SharedSettings], program: str) -> list[Described]:
+    """The settings of one class that may lie in the database."""
+    return [
+        _described(name, field, "both" if name in SharedSettings.model_fields else program)
+        for name, field in cls.model_fields.items()
+        if name not in HIDDEN and "SecretStr" not in str(field.annotation)
+    ]
+
+
+def _described(name: str, field: FieldInfo, program: str) -> Described:
+    options = [str(option) for option in get_args(field.annotation)] if "Literal" in str(field.annotation) else None
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    kinds: dict[Any, str] = {bool: "boolean", int: "integer", float: "number"}
+    kind = "choice" if options else kinds.get(field.annotation, "list" if "tuple" in str(field.annotation) else "text")
+    least, most = (_bound(field, *names) for names in (("ge", "gt"), ("le", "lt")))
+    pattern = next((m.pattern for m in field.metadata if getattr(m, "pattern", None)), None)
+    default = None if field.is_required() or field.default_factory is not None else as_text(field.default)
+    live = bool(extra.get("live", False))
+    settable = name not in PLACES
+    return Described(
+        name, program, kind, default, least, most, options, pattern, live, settable, field.description or ""
+    )
+
+
+def _bound(field: FieldInfo, *names: str) -> float | None:
+    found = [getattr(m, name) for m in field.metadata for name in names if getattr(m, name, None) is not None]
+    return found[0] if found else None
+
+
+def as_text(value: Any) -> str:
+    """A value as a user writes it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(str(v) for v in value)
+        case _:
+            return str(value)
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[S]):
+    """Settings, and for each where its value is from: flag, environment, setting, database or default."""
+
+    settings: S
+    sources: dict[str, str]
+
+    def in_use(self) -> list[tuple[str, str, str]]:
+        """Name, value, source of everything that is no secret."""
+        values = {name: getattr(self.settings, name) for name in self.sources if name not in HIDDEN}
+        return [
+            (name, as_text(value), self.sources[name])
+            for name, value in values.items()
+            if isinstance(value, bool | int | float | str | tuple | Path) and not isinstance(value, SecretStr)
+        ]
+
+
+def merge(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -> Loaded[S]:
+    """The settings of a process whose database holds `stored`; one out of bounds is named with its place."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    base = load(cls, **given)
+    sources = {
+        name: "flag" if name in given else "environment" if name in base.model_fields_set else "default"
+        for name in cls.model_fields
+    }
+    used = {
+        name: value
+        for name, (value, _) in stored.items()
+        if name in cls.model_fields and name not in HIDDEN | PLACES and sources[name] == "default"
+    }
+    try:
+        settings = load(cls, **given, **used)
+    except SettingsError as error:
+        # The process's own were fine above.
+        raise SettingsError(
+            f"{error.problem}, in the database",
+            hint=f"SELECT pgtrickle.reset_setting(…), ALTER DATABASE … RESET pg_trickle.…, or a {ENV_PREFIX}… variable",
+        ) from None
+    return Loaded(settings, sources | {name: stored[name][1] for name in used})

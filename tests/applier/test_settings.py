@@ -1,0 +1,113 @@
+"""Settings in the database: the same bounds as everywhere, each with its source, the nearer place first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from applier.install import install
+from applier.settings import ApplierSettings
+from applier.tuning import Tuning, read
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.wal.catalog import stored_settings
+from shared_schema.errors import SettingsError
+from shared_schema.settings import load
+from shared_schema.stored_settings import describe, merge
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        yield connection
+
+
+def shown(db: Connection, name: str) -> tuple[object, ...] | None:
+    return db.execute(
+        "SELECT value, source, default_value, min_value::int, max_value::int FROM pgtrickle.settings() WHERE name = %s",
+        (name,),
+    ).fetchone()
+
+
+def test_a_setting_is_taken_from_the_nearest_place(
+    db: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shown(db, "pipeline_batch_size") == ("4096", "default", "4096", 1, 1_000_000)
+    name = sql.Identifier(db.info.dbname)
+    db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.pipeline_batch_size = 7").format(name))
+    db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.linger_ms = '9'").format(name))
+    assert shown(db, "pipeline_batch_size") == ("7", "database", "4096", 1, 1_000_000)
+    db.execute("SELECT pgtrickle.set_setting('pg_trickle.Pipeline_Batch_Size', ' 512 ')")
+    assert shown(db, "pipeline_batch_size") == ("512", "setting", "4096", 1, 1_000_000)
+    assert Tuning({"database_url": database}).settings.pipeline_batch_size == 512
+    assert merge(ConsumerSettings, {"database_url": database}, stored_settings(database)).settings.linger_ms == 9
+    monkeypatch.setenv("PG_TRICKLE_PIPELINE_BATCH_SIZE", "99")
+    tuned = Tuning({"database_url": database})
+    assert tuned.settings.pipeline_batch_size == 99
+    assert ("pipeline_batch_size", "99", "environment") in tuned._loaded.in_use()
+    assert Tuning({"database_url": database, "pipeline_batch_size": "3"}).settings.pipeline_batch_size == 3
+    monkeypatch.delenv("PG_TRICKLE_PIPELINE_BATCH_SIZE")
+    db.execute("SELECT pgtrickle.reset_setting('pipeline_batch_size')")
+    assert Tuning({"database_url": database}).settings.pipeline_batch_size == 7
+    # PostgreSQL does not know the bounds of what it stores for others; the program does.
+    db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.pipeline_batch_size = 'lots'").format(name))
+    with pytest.raises(SettingsError, match=r"pipeline_batch_size.*in the database"):
+        Tuning({"database_url": database})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bounds"),
+    [
+        ("pipeline_batch_size", "0", "between 1 and 1000000"),
+        ("pipeline_batch_size", "1000001", "between 1 and 1000000"),
+        ("pipeline_batch_size", "ten", "whole number"),
+        ("pipeline_batch_size", "99999999999999999999", "whole number"),
+        ("pipeline_batch_size", None, "reset_setting"),
+        ("publish_sink", "maybe", "true or false"),
+        ("log_level", "loud", "one of debug, info, warning, error"),
+        ("topic_retention_ms", "-2", "at least -1"),
+    ],
+)
+def test_out_of_bounds_names_the_bounds(db: Connection, name: str, value: str | None, bounds: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        db.execute("SELECT pgtrickle.set_setting(%s, %s)", (name, value))
+    assert bounds in str(caught.value.diag.message_hint)
+    if value is not None:
+        with pytest.raises(SettingsError):
+            cls = ApplierSettings if name in ApplierSettings.model_fields else ConsumerSettings
+            load(cls, database_url="x", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["nothing", "x'; DROP SCHEMA pgtrickle CASCADE; --", "database_url", "kafka_options"])
+def test_what_is_no_setting_of_the_database(db: Connection, name: str) -> None:
+    for call in ("set_setting(%s, '1')", "reset_setting(%s)"):
+        with pytest.raises(errors.UndefinedObject):
+            db.execute(f"SELECT pgtrickle.{call}".encode(), (name,))
+    with pytest.raises(errors.CantChangeRuntimeParam, match="state_dir"):
+        db.execute("SELECT pgtrickle.set_setting('state_dir', '/tmp')")
+
+
+def test_a_setting_is_part_of_its_transaction(db: Connection) -> None:
+    with db.transaction(force_rollback=True):
+        db.execute("SELECT pgtrickle.set_setting('publish_sink', 'off')")
+        assert shown(db, "publish_sink") == ("false", "setting", "true", None, None)
+    assert read(db) == {}
+
+
+def test_every_default_is_one_its_own_bounds_allow(db: Connection) -> None:
+    for described in [*describe(ApplierSettings, "a"), *describe(ConsumerSettings, "c")]:
+        if (
+            described.settable
+            and described.default_value
+            and described.name not in ("metrics_port", "replication_factor")
+        ):
+            db.execute("SELECT pgtrickle.set_setting(%s, %s)", (described.name, described.default_value))
+    stored = read(db)
+    for cls in (ApplierSettings, ConsumerSettings):
+        plain = load(cls, database_url="x")
+        assert merge(cls, {"database_url": "x"}, stored).settings == plain

@@ -1,0 +1,77 @@
+"""The SQL functions against the running stack, as a psql user meets them."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests import oracle
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+def one(db: Connection, query: str, *arguments: object) -> object:
+    row = db.execute(query.encode(), arguments or None).fetchone()
+    return row[0] if row else None
+
+
+def test_a_setting_is_taken_over_by_the_running_applier(db: Connection) -> None:
+    shown = "SELECT value || ' ' || source FROM pgtrickle.settings() WHERE name = 'pipeline_batch_size'"
+    assert one(db, shown) == "4096 default"
+    in_use = "SELECT value || ' ' || source FROM pgtrickle.pgt_settings_in_use WHERE name = 'pipeline_batch_size'"
+    for call, expected in (("set_setting(%s, '2')", "2 setting"), ("reset_setting(%s)", "4096 default")):
+        db.execute(f"SELECT pgtrickle.{call}".encode(), ("pipeline_batch_size",))
+
+        def taken(expected: str = expected) -> None:
+            assert one(db, in_use) == expected
+
+        oracle.eventually(taken)
+        assert one(db, shown) == expected
+    assert one(db, "SELECT source FROM pgtrickle.settings() WHERE name = 'delta_root'") == "environment"
+    assert one(db, "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'applier_running'") == "OK"
+
+
+def test_a_query_is_judged_in_the_callers_own_transaction(db: Connection) -> None:
+    db.execute("CREATE SCHEMA asked; CREATE TABLE asked.orders (id int PRIMARY KEY, amount int)")
+    judge = "SELECT check_name, result FROM pgtrickle.validate_query(%s)"
+
+    def judged(query: str) -> dict[str, object]:
+        return {str(check): result for check, result in db.execute(judge, (query,)).fetchall()}
+
+    with db.transaction(force_rollback=True):
+        db.execute("SET LOCAL search_path = asked")
+        said = judged("SELECT amount, count(*) AS n FROM orders GROUP BY amount")
+        assert said["supported"] == "yes" and said["row_key"] == "amount" and said["reads"] == "asked.orders"
+        said = judged("SELECT id,\n random() AS r FROM orders")
+        assert "random" in str(said["supported"]) and said["code"] == "volatile_function"
+        assert said["place"] == "line 2, column 2"
+        with pytest.raises(errors.UndefinedColumn), db.transaction():
+            judged("SELECT nope FROM orders")
+        with pytest.raises(errors.SyntaxError), db.transaction():
+            judged("SELECT 1; DROP TABLE orders")
+    assert one(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables WHERE pgt_schema = 'asked'") == 0
+
+
+def test_a_stream_table_explains_itself(db: Connection) -> None:
+    db.execute("CREATE TABLE explained (id int PRIMARY KEY, kind text, amount int)")
+    db.execute(
+        "SELECT pgtrickle.create_stream_table('kinds',"
+        " 'SELECT kind, sum(amount) AS total, count(*) AS n FROM explained GROUP BY kind')"
+    )
+    assert "not planned it yet" in str(one(db, "SELECT pgtrickle.explain_stream_table('kinds')"))
+    db.execute("SELECT pgtrickle.wait_for('kinds')")
+    text = str(one(db, "SELECT pgtrickle.explain_stream_table('kinds')"))
+    for part in ("public.kinds, ACTIVE", "Aggregate by", "touched groups", "last refresh: INITIAL", "touched_keys"):
+        assert part in text
+    facts = one(db, "SELECT pgtrickle.explain_stream_table('kinds', format => 'json')::jsonb")
+    assert isinstance(facts, dict) and facts["row_key"] == ["kind"] and facts["plan"]["operator"]
+    assert facts["last_refresh"]["action"] == "INITIAL"
+    lineage = db.execute("SELECT * FROM pgtrickle.stream_table_lineage('kinds')").fetchall()
+    assert lineage == [
+        ("kind", "public.explained", "kind"),
+        ("total", "public.explained", "amount"),
+        ("n", None, None),
+    ]
+    mode = db.execute("SELECT * FROM pgtrickle.explain_refresh_mode('kinds')").fetchone()
+    assert mode == ("AUTO", "INITIAL", None)
