@@ -105,7 +105,8 @@ def _describe_settings(cursor: Cursor) -> None:
 
 _FUNCTIONS = (
     "SELECT oid::regprocedure::text, pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc"
-    " WHERE pronamespace = 'pgtrickle'::regnamespace"
+    # Not those of triggers: to drop one, even for a moment, locks out every reader of its table.
+    " WHERE pronamespace = 'pgtrickle'::regnamespace AND prorettype <> 'trigger'::regtype"
 )
 
 
