@@ -6,10 +6,15 @@ texts to a SELECT text, so a whole plan is parsed and analysed by Spark once, ho
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 WEIGHT = "__w"
+
+Row = tuple[Any, ...]
 
 
 def column_name(ordinal: int) -> str:
@@ -57,3 +62,8 @@ def copies(rows: pa.Table, width: int) -> pa.Table:
     counts = weights.to_pylist()
     places = [place for place, n in enumerate(counts) for _ in range(max(0, n))]
     return rows.select(column_names(width)).take(pa.array(places, pa.int64()))
+
+
+def identity(row: Row) -> Row:
+    """The row as something that equals itself: PostgreSQL's NaN equals NaN, Python's does not."""
+    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row)

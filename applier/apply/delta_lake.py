@@ -19,11 +19,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from applier import metrics
-from applier.apply.net_delta import Row, identity, row_tuples
+from applier.apply.net_delta import row_tuples
 from applier.delta_files import tidy
 from applier.errors import TargetDiverged
 from applier.stream_table import StreamTable, TableDelta
-from applier.zset import WEIGHT, column_name, column_names, copies, net
+from applier.zset import WEIGHT, Row, column_name, column_names, copies, identity, net
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.topics import escape_name
 

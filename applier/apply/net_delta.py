@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.zset import WEIGHT, column_name
-
-Row = tuple[Any, ...]
+from applier.zset import WEIGHT, Row, column_name
 
 ACT = "act"
 INSERT, UPDATE, DELETE = "I", "U", "D"
@@ -21,11 +17,6 @@ def row_tuples(rows: pa.Table) -> Iterator[Row]:
     """Rows as Python tuples, the weight last."""
     for batch in rows.to_batches():
         yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
-
-
-def identity(row: Row) -> Row:
-    """The row as something that equals itself: PostgreSQL's NaN equals NaN, Python's does not."""
-    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row)
 
 
 def actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:

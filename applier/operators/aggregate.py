@@ -15,7 +15,7 @@ from applier.operators.calls import COUNT, added_up, additive, answer, key_names
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, column_name, column_names, select
 
-OLD, NEW = "o", "n"
+OLD, NEW = ENDS = "o", "n"
 """Names of a window's ends, and prefixes of what belongs to them."""
 
 
@@ -49,6 +49,11 @@ def delta_kept(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
     keys = key_names(node)
     touched = _restricted(before, keys, f"SELECT {_named(keys)} FROM ({delta})", small=small)
     return _difference(node, touched, delta)
+
+
+def delta_summed(node: Aggregate, both: str) -> str:
+    """The same from the sums of the touched groups at both ends, named o_… and n_….   State: σ(A)."""
+    return _changes(node, _results(node, both, (OLD, NEW)))
 
 
 def _named(keys: list[str]) -> str:
@@ -85,10 +90,14 @@ def _groups(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
     totals += [f"{text} AS {name}" for part in answers.values() for name, text in part.aggregated.items()]
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    summed = f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}"
+    return _results(node, f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}", sides)
+
+
+def _results(node: Aggregate, summed: str, sides: tuple[str, ...]) -> str:
+    answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
     results = [f"{_exists(node, side)} AS {side}_there" for side in sides]
     results += [f"{part.result} AS {side}_r{i}" for (side, i), part in answers.items()]
-    return f"SELECT {', '.join([*keys, *results])} FROM ({summed})"
+    return f"SELECT {', '.join([*key_names(node), *results])} FROM ({summed})"
 
 
 def _exists(node: Aggregate, side: str) -> str:
@@ -96,9 +105,13 @@ def _exists(node: Aggregate, side: str) -> str:
 
 
 def _difference(node: Aggregate, before: str, delta: str) -> str:
-    """What changes for the groups of these shares; what stays the same is left out."""
+    """What changes for the groups of these shares."""
     rows = f"{_at(node, before, {OLD: True, NEW: True})} UNION ALL {_at(node, delta, {OLD: False, NEW: True})}"
-    groups = _groups(node, rows, (OLD, NEW))
+    return _changes(node, _groups(node, rows, (OLD, NEW)))
+
+
+def _changes(node: Aggregate, groups: str) -> str:
+    """Groups with both their answers -> the old one leaves, the new one comes; what stays the same is left out."""
     first, count = len(node.keys), len(node.calls)
     results = {side: [f"{side}_r{i}" for i in range(count)] for side in (OLD, NEW)}
     same = " AND ".join(f"{old} <=> {new}" for old, new in zip(results[OLD], results[NEW], strict=True)) or "true"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from applier.operators.aggregate import answered, delta_aggregate, delta_kept, snapshot_aggregate
+from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
 from applier.operators.filter import apply_filter
 from applier.operators.inner_join import delta_join, join
 from applier.operators.inputs import Inputs, Side
@@ -74,7 +74,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
         case Aggregate():
             if (kept := inputs.kept(node)) is None:
                 return snapshot_aggregate(node, snapshot(node.input, side, inputs))
-            return answered(node, add([kept.before, *([kept.delta] if kept.delta and side is Side.AFTER else [])]))
+            return answered(node, add([kept.before(), *([kept.delta] if kept.delta and side is Side.AFTER else [])]))
         case UnionAll():
             return add([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
@@ -116,7 +116,9 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 return delta_semi_join(node, left, right, small=inputs.small)
             return delta_outer_join(node, left, right, small=inputs.small)
         case Aggregate() if (kept := inputs.kept(node)) is not None:
-            return None if kept.delta is None else delta_kept(node, kept.before, kept.delta, small=inputs.small)
+            if kept.both is not None:
+                return delta_summed(node, kept.both)
+            return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
             below = delta(node.input, inputs)
             if below is None:

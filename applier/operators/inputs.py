@@ -21,9 +21,11 @@ class Side(Enum):
 class Shares:
     """The shares of an aggregate's input, as SELECTs: what is kept since the last window, and what this one adds."""
 
-    before: str
+    before: Callable[[], str]
     delta: str | None
     """None when nothing is added."""
+    both: str | None = None
+    """The touched groups with their sums at both ends, where somebody has added them up already."""
 
 
 class Inputs(Protocol):

@@ -10,11 +10,12 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from applier.operators.calls import added_up, key_names, sum_types, value_names
+from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
 from applier.trace.trace import create_view, drop_view
 
@@ -22,43 +23,50 @@ FOLD_ROWS = 20_000
 """An overlay larger than this, and than a tenth of the base, becomes part of the base."""
 
 
-class KeptShares:
+class SharesInSpark:
     """The shares of one node as of some frontier."""
 
-    def __init__(self, spark: SparkSession, node: Aggregate, text: str) -> None:
+    def __init__(self, spark: SparkSession, node: Aggregate, frame: DataFrame) -> None:
         self.node = node
         self._spark = spark
-        self._hold(text)
+        self._hold(frame)
         self.schema = StructType([field for field in self._frame.schema])
         self._overlay: pa.Table | None = None
         self._overlay_view: str | None = None
 
-    def _hold(self, text: str) -> None:
-        self._frame = self._spark.sql(text).coalesce(1).persist(StorageLevel.MEMORY_AND_DISK)
+    def _hold(self, frame: DataFrame) -> None:
+        self._frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self.rows = self._frame.count()
         self._view = create_view(self._frame)
 
-    @property
-    def text(self) -> str:
+    def collected(self) -> pa.Table:
+        """All of them, on the driver."""
+        return self._frame.toArrow()
+
+    def before(self) -> str:
         """A SELECT of all of them."""
         views = [self._view, *([self._overlay_view] if self._overlay_view else [])]
         return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
 
-    def view_of(self, rows: pa.Table) -> str:
-        """A view of shares that are on the driver."""
+    def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
+        """With the shares of a window; and the views to drop when it is over."""
+        view = self._view_of(rows)
+        return Shares(self.before, f"SELECT * FROM {view}"), [view]
+
+    def _view_of(self, rows: pa.Table) -> str:
         return create_view(self._spark.createDataFrame(rows, self.schema))
 
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""
         self._overlay = rows if self._overlay is None else total_of(self.node, [self._overlay, rows])
         drop_view(self._spark, self._overlay_view)
-        self._overlay_view = self.view_of(self._overlay)
+        self._overlay_view = self._view_of(self._overlay)
         if self._overlay.num_rows > max(FOLD_ROWS, self.rows // 10):
             self._fold()
 
     def _fold(self) -> None:
         frame, view = self._frame, self._view
-        self._hold(added_up(self.node, self.text))
+        self._hold(self._spark.sql(added_up(self.node, self.before())))
         drop_view(self._spark, view)
         drop_view(self._spark, self._overlay_view)
         frame.unpersist()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
 from applier.operators.aggregate import shares_of
@@ -22,7 +22,8 @@ from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Inputs, Shares, Side
 from applier.plan.nodes import Aggregate, Filter, Node, Project, Recursion, Scan, Unfold, inputs
-from applier.state.shares import KeptShares
+from applier.state.shares import SharesInSpark
+from applier.state.sums import MOST_GROUPS, SumsOnDriver
 from applier.stream_table import StreamTable
 from applier.trace.trace import drop_view
 from shared_schema.lsn import Lsn, Window
@@ -91,7 +92,7 @@ class TableState:
     """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
 
     root: Node
-    shares: dict[Aggregate, KeptShares]
+    shares: dict[Aggregate, SharesInSpark | SumsOnDriver]
     since: Lsn
     until: Lsn
     pending: tuple[Lsn, dict[Aggregate, pa.Table]] | None = None
@@ -101,7 +102,11 @@ class TableState:
         """Whether it is the state at a frontier, once the last window counts or is forgotten."""
         if self.pending is not None and self.pending[0] == frontier:
             for node, rows in self.pending[1].items():
-                self.shares[node].add(rows)
+                shares = self.shares[node]
+                shares.add(rows)
+                if isinstance(shares, SumsOnDriver) and (moved := shares.moved()):
+                    self.shares[node] = moved
+                    shares.release()
             self.since = self.until = frontier
             self.pending = None
         elif self.since <= frontier <= self.until:
@@ -136,10 +141,11 @@ class States:
                 for node in nodes:
                     shares = state.shares[node]
                     rows = self._added(node, kept)
+                    kept.known[node] = Shares(shares.before, None)
                     if rows is not None:
-                        views.append(shares.view_of(rows))
                         added[node] = rows
-                    kept.known[node] = Shares(shares.text, None if rows is None else f"SELECT * FROM {views[-1]}")
+                        kept.known[node], made = shares.with_window(rows)
+                        views += made
                 state.pending = window.new, added
             yield kept
         finally:
@@ -173,8 +179,8 @@ class States:
         try:
             for node in nodes:
                 text = shares_of(node, snapshot(node.input, side, kept))
-                shares = state.shares[node] = KeptShares(self._spark, node, text)
-                kept.known[node] = Shares(shares.text, None)
+                shares = state.shares[node] = self._held(node, self._spark.sql(text))
+                kept.known[node] = Shares(shares.before, None)
         except BaseException:
             self.forget(table.id)
             raise
@@ -184,8 +190,16 @@ class States:
         metrics.STATES_COMPUTED.inc()
         kept.known.clear()
         if side is Side.AFTER:
-            kept.known |= {node: Shares(shares.text, None) for node, shares in state.shares.items()}
+            kept.known |= {node: Shares(shares.before, None) for node, shares in state.shares.items()}
         return state
+
+    def _held(self, node: Aggregate, frame: DataFrame) -> SharesInSpark | SumsOnDriver:
+        held = SharesInSpark(self._spark, node, frame)
+        if held.rows > MOST_GROUPS or not additive(node):
+            return held
+        few = SumsOnDriver(self._spark, node, held.schema, held.collected())
+        held.release()
+        return few
 
     def unchanged(self, table: StreamTable, window: Window) -> None:
         """A window changes nothing the stream table reads."""

@@ -35,6 +35,9 @@ RETENTION_HOURS = 24
 MAX_SEGMENTS = 4
 """Each one is a task of every query that reads the relation."""
 
+ROWS_PER_PART = 250_000
+"""Below this a second task costs more than it saves."""
+
 COMPACT_AT = 0.25
 """Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
 
@@ -88,14 +91,15 @@ class TraceStore:
             stored = DeltaTable(self._path(trace))
             if stored.version() != version:
                 stored.restore(version)
-            frame = self._read(trace, stored.version())
+            frame = self._read(trace, stored.version(), entry["rows"])
             trace.rebase(Base(frontier, (frame,), stored.version(), entry["rows"], entry["withdrawn"]))
         else:
             trace.rebase(replace(EMPTY_BASE, frontier=frontier))
         return trace
 
-    def _read(self, trace: Trace, version: int) -> DataFrame:
-        return _in_memory(self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace)))
+    def _read(self, trace: Trace, version: int, rows: int) -> DataFrame:
+        stored = self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace))
+        return held_in_memory(stored, rows)
 
     def append(self, trace: Trace, frontier: Lsn) -> Base:
         """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
@@ -119,7 +123,9 @@ class TraceStore:
         if is_scattered(stored):
             tidy(stored, RETENTION_HOURS)
         version = stored.version()
-        return Base(frontier, _merged((*base.segments, _in_memory(added))), version, total, withdrawn)
+        return Base(
+            frontier, _merged((*base.segments, held_in_memory(added, rows.num_rows))), version, total, withdrawn
+        )
 
     def _compacted(self, trace: Trace, base: Base) -> Base:
         """The base with the same sum, each row once, as the Delta table's next version."""
@@ -130,7 +136,7 @@ class TraceStore:
         writer.save(self._path(trace))
         stored = DeltaTable(self._path(trace))
         tidy(stored, RETENTION_HOURS)
-        frame = self._read(trace, stored.version())
+        frame = self._read(trace, stored.version(), base.rows)
         return Base(base.frontier, (frame,), stored.version(), frame.count(), 0)
 
     @staticmethod
@@ -148,8 +154,11 @@ class TraceStore:
         }
 
 
-def _in_memory(frame: DataFrame) -> DataFrame:
-    held = frame.coalesce(1).persist(StorageLevel.MEMORY_AND_DISK)
+def held_in_memory(frame: DataFrame, rows: int) -> DataFrame:
+    """The frame in Spark's memory, in as many parts as there are cores once it is worth their while."""
+    parts = min(frame.sparkSession.sparkContext.defaultParallelism, 1 + rows // ROWS_PER_PART)
+    cut = frame.coalesce(1) if parts == 1 else frame.repartition(parts)
+    held = cut.persist(StorageLevel.MEMORY_AND_DISK)
     held.count()
     return held
 
@@ -159,4 +168,4 @@ def _merged(segments: tuple[DataFrame, ...]) -> tuple[DataFrame, ...]:
     if len(segments) <= MAX_SEGMENTS:
         return segments
     rest = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), segments[1:])
-    return segments[0], _in_memory(rest)
+    return segments[0], held_in_memory(rest, 0)

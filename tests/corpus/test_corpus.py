@@ -96,17 +96,6 @@ class Ends:
         return None
 
 
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Tables are small and queries many: to compile them takes longer than to run them. The fuzz tests compile."""
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name in settings:
-        spark.conf.unset(name)
-
-
 def _definitions(connection: psycopg.Connection[Any]) -> dict[str, Definition]:
     found = {}
     for name, query in QUERIES.items():

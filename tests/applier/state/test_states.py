@@ -15,7 +15,8 @@ from applier.operators import incrementalize
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, NullTest
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
-from applier.state import shares
+from applier.state import shares, sums
+from applier.state import states as states_module
 from applier.state.shares import total_of
 from applier.state.states import States, kept_nodes
 from applier.stream_table import StreamTable
@@ -61,8 +62,17 @@ class Followed:
     node=plans().filter(lambda node: bool(kept_nodes(node))),
     states=st.lists(contents, min_size=3, max_size=3),
     repeated=st.booleans(),
+    groups=st.sampled_from([0, 1000]),
 )
-def test_windows_after_windows(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
+def test_windows_after_windows(
+    interpreted: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states_module, "MOST_GROUPS", groups)
+        _follow(interpreted, node, states, repeated)
+
+
+def _follow(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
     followed = Followed(spark, node)
     followed.fill(states[0], 1)
     followed.go(states[0], states[1], Window(Lsn(1), Lsn(2)))
@@ -98,10 +108,15 @@ OTHER = _content([(1, 2), (2, 2), (None, 3)], [(1, 2), (2, 1), (None, None)])
 
 
 @pytest.mark.parametrize("node", [NESTED, OUTER])
-@pytest.mark.parametrize("fold", [0, 1000])
-def test_groups_empty_and_refill(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int) -> None:
+@pytest.mark.parametrize(("fold", "groups"), [(0, 0), (1000, 0), (0, 1), (0, 1000)])
+def test_groups_empty_and_refill(
+    interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int
+) -> None:
+    """Held in Spark with and without folding, on the driver until there are too many, and there all the time."""
     monkeypatch.setattr(shares, "FOLD_ROWS", fold)
-    followed = Followed(spark, node)
+    for module in (states_module, sums):
+        monkeypatch.setattr(module, "MOST_GROUPS", groups)
+    followed = Followed(interpreted, node)
     followed.fill(SOME, 1)
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
     for i, (before, after) in enumerate(pairwise(path), 1):

@@ -1,0 +1,120 @@
+"""σ(A) of one aggregate whose groups are few and whose shares are sums: held on the driver, a row per group.
+
+A window then reads exactly the groups it touches, and Spark is only asked for the answers, which it computes from one
+small relation without a join or a shuffle.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, localcontext
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from applier.operators.aggregate import NEW, OLD
+from applier.operators.calls import key_names, sum_types
+from applier.operators.inputs import Shares
+from applier.plan.nodes import Aggregate
+from applier.state.shares import SharesInSpark
+from applier.trace.trace import create_view, drop_view
+from applier.zset import Row, identity
+
+MOST_GROUPS = 50_000
+"""Some 25 MB for a few sums; beyond, Spark's memory is the better place."""
+
+_EXACT = Context(prec=100)
+
+
+class SumsOnDriver:
+    """The sums of every group as of some frontier."""
+
+    def __init__(self, spark: SparkSession, node: Aggregate, schema: StructType, rows: pa.Table) -> None:
+        self.node = node
+        self._spark = spark
+        self._schema = schema
+        self._arrow = rows.schema
+        self._keys = len(key_names(node))
+        self._zero = tuple(_zero(rows.schema.field(name).type) for name in sum_types(node))
+        self._groups: dict[Row, tuple[Row, Row]] = {}
+        self._view: str | None = None
+        self.add(rows)
+
+    @property
+    def rows(self) -> int:
+        """How many groups."""
+        return len(self._groups)
+
+    def before(self) -> str:
+        """A SELECT of all of them."""
+        if self._view is None:
+            self._view = create_view(self._spark.createDataFrame(self._table(), self._schema))
+        return f"SELECT * FROM {self._view}"
+
+    def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
+        """What a window's shares make of the touched groups; and the views to drop when it is over."""
+        both = []
+        for key, added in self._rows_of(rows):
+            old = self._groups.get(identity(key), (key, self._zero))[1]
+            both.append((*key, *old, *_sum(old, added)))
+        fields, columns = list(self._schema)[: self._keys], [self._arrow.field(i) for i in range(self._keys)]
+        for side in (OLD, NEW):
+            for name in sum_types(self.node):
+                fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
+                columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
+        table = _arrow_table(both, pa.schema(columns))
+        views = [
+            create_view(self._spark.createDataFrame(table, StructType(fields))),
+            create_view(self._spark.createDataFrame(rows, self._schema)),
+        ]
+        return Shares(self.before, f"SELECT * FROM {views[1]}", f"SELECT * FROM {views[0]}"), views
+
+    def add(self, rows: pa.Table) -> None:
+        """Put the shares of a window beside them."""
+        for key, added in self._rows_of(rows):
+            name = identity(key)
+            new = _sum(self._groups.get(name, (key, self._zero))[1], added)
+            if any(new):
+                self._groups[name] = key, new
+            else:
+                self._groups.pop(name, None)
+        drop_view(self._spark, self._view)
+        self._view = None
+
+    def moved(self) -> SharesInSpark | None:
+        """The same in Spark's memory, once there are too many for the driver."""
+        if self.rows <= 2 * MOST_GROUPS:
+            return None
+        view = create_view(self._spark.createDataFrame(self._table(), self._schema))
+        try:
+            return SharesInSpark(self._spark, self.node, self._spark.sql(f"SELECT * FROM {view}"))
+        finally:
+            drop_view(self._spark, view)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        drop_view(self._spark, self._view)
+        self._groups.clear()
+
+    def _rows_of(self, rows: pa.Table) -> list[tuple[Row, Row]]:
+        columns = [rows[name].to_pylist() for name in self._arrow.names]
+        return [(row[: self._keys], row[self._keys :]) for row in zip(*columns, strict=True)]
+
+    def _table(self) -> pa.Table:
+        return _arrow_table([(*key, *sums) for key, sums in self._groups.values()], self._arrow)
+
+
+def _zero(kind: pa.DataType) -> Any:
+    return pa.scalar(0).cast(kind).as_py()
+
+
+def _sum(left: Row, right: Row) -> Row:
+    with localcontext(_EXACT):
+        return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def _arrow_table(rows: list[Row], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
