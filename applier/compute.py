@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -25,11 +27,26 @@ def compute(
 
     Without states everything is computed from the traces: for a window that is not the stream table's next.
     """
-    window, root = inputs.window, table.plan.root
+    window = inputs.window
+    with (
+        _told(table),
+        nullcontext(inputs) if states is None else states.through(table, window, inputs) as known,
+    ):
+        text = delta(table.root, known) if window.old else snapshot(table.root, Side.AFTER, known)
+        return None if text is None else TableDelta(window, net(spark.sql(text).toArrow()))
+
+
+def whole(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> pa.Table:
+    """Everything it should hold at the window's end."""
+    with _told(table):
+        return net(spark.sql(snapshot(table.root, Side.AFTER, inputs)).toArrow())
+
+
+@contextmanager
+def _told(table: StreamTable) -> Iterator[None]:
+    """Spark's errors in our words."""
     try:
-        with nullcontext(inputs) if states is None else states.through(table, window, inputs) as known:
-            text = delta(root, known) if window.old else snapshot(root, Side.AFTER, known)
-            return None if text is None else TableDelta(window, net(spark.sql(text).toArrow()))
+        yield
     except Py4JNetworkError as error:
         raise Infrastructure("the Spark driver is gone") from error
     except (PySparkException, Py4JJavaError) as error:

@@ -6,8 +6,9 @@ TrickleError
 ├── StreamLost           the topics no longer hold what a trace needs
 ├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
 ├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
-├── TargetError          PostgreSQL refused the rows of one stream table
-├── CalculationError     the query itself failed on the data (division by zero, overflow)
+├── MayPass              fails on what is there now: tried again, then suspended
+│   ├── TargetError          PostgreSQL refused the rows of one stream table
+│   └── CalculationError     the query itself failed on the data (division by zero, overflow)
 └── Infrastructure       a service is away; the tick is tried again
 """
 
@@ -36,11 +37,15 @@ class TargetDiverged(TrickleError):
     """A stream table does not hold the rows it should."""
 
 
-class TargetError(TrickleError):
+class MayPass(TrickleError):
+    """Fails on what is there now; with other rows a later refresh may succeed, so it is tried again a few times."""
+
+
+class TargetError(MayPass):
     """PostgreSQL refused the rows of one stream table."""
 
 
-class CalculationError(TrickleError):
+class CalculationError(MayPass):
     """The query itself failed on the data, as it would in PostgreSQL."""
 
 

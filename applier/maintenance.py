@@ -45,6 +45,7 @@ class Maintenance:
     checkpoint_rows: int
     delta_retention_hours: int
     history_retention_days: int
+    max_buffer_rows: int
     failed: Callable[[BaseException], None]
 
     def run(self, stopping: threading.Event) -> None:
@@ -57,7 +58,7 @@ class Maintenance:
                     self.flush_delta()
                     took = time.monotonic() - began
                     next_flush = time.monotonic() + max(self.delta_interval_s, took * IDLE_PER_WORK)
-                if any(trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces):
+                if self._checkpoint_pays():
                     self._try_checkpoint(stopping)
                 if time.monotonic() >= next_tidy:
                     self._tidy()
@@ -65,6 +66,12 @@ class Maintenance:
         except BaseException as error:
             self.failed(error)
             raise
+
+    def _checkpoint_pays(self) -> bool:
+        """Not while a long refresh reads the traces: the base it reads would be released by the next but one."""
+        return not self.engine.long_jobs.reading_traces and any(
+            trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces
+        )
 
     def _try_checkpoint(self, stopping: threading.Event) -> None:
         try:
@@ -77,8 +84,8 @@ class Maintenance:
     def _tidy(self) -> None:
         with self.tick_lock:
             tables = list(self.engine.defined.values())
-        if self.engine.delta_sink:
-            self.engine.delta_sink.tidy(tables, self.delta_retention_hours)
+        if self.engine.sinks.delta_sink:
+            self.engine.sinks.delta_sink.tidy(tables, self.delta_retention_hours)
         try:
             self.registry.prune_history(self.history_retention_days)
         except (Infrastructure, psycopg.OperationalError) as error:
@@ -86,21 +93,23 @@ class Maintenance:
 
     def flush_delta(self) -> None:
         """MERGE what is queued; a stream table whose Delta table somebody wrote to is suspended."""
-        for table, error in self.engine.delta_sink.flush() if self.engine.delta_sink else []:
+        for table, error in self.engine.sinks.delta_sink.flush() if self.engine.sinks.delta_sink else []:
             log.error("stream table suspended", extra={"table": str(table), "error": error.problem})
             self.registry.suspend(table.id, error)
             metrics.SUSPENSIONS.inc()
 
     def checkpoint(self) -> None:
         """Write the traces as of a frontier that no sink will ever look behind, then the manifest, then use them."""
+        if self._lowest_frontier(delta_written=True) <= self.engine.sinks.manifest.frontier:
+            return
         self.flush_delta()
         with self.tick_lock:
             frontier = self._lowest_frontier()
             sinks = {
-                str(t.id): {sink: str(at) for sink, at in self.engine.durable(t).items()}
+                str(t.id): {sink: str(at) for sink, at in self.engine.sinks.durable(t).items()}
                 for t in self.engine.defined.values()
             }
-        if frontier <= self.engine.manifest.frontier:
+        if frontier <= self.engine.sinks.manifest.frontier:
             return
         with self.engine.inbox_lock:
             offsets = self.engine.inbox.restart_offsets(frontier)
@@ -110,18 +119,23 @@ class Maintenance:
         self.registry.save_manifest(self.applier, manifest)
         for trace, base in bases:
             trace.rebase(base)
-        self.engine.manifest = manifest
+        self.engine.sinks.manifest = manifest
         metrics.CHECKPOINTS.inc()
         log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
 
-    def _lowest_frontier(self) -> Lsn:
+    def _lowest_frontier(self, *, delta_written: bool = False) -> Lsn:
         """The last tick's, unless a sink still waits for something older."""
         engine = self.engine
-        behind = [table_delta.window.old for _, table_delta in engine.unpublished]
-        if engine.delta_sink:
+        behind = [table_delta.window.old for _, table_delta in list(engine.sinks.unpublished)]
+        if engine.sinks.delta_sink and not delta_written:
             behind += [
-                engine.delta_sink.frontier(t) for t in engine.defined.values() if not engine.delta_sink.idle(t.id)
+                engine.sinks.delta_sink.frontier(t)
+                for t in engine.defined.values()
+                if not engine.sinks.delta_sink.idle(t.id)
             ]
-        # A stream table that is defined but waits for its turn has its frontier in PostgreSQL only.
-        behind += [row.lsn for row in self.registry.stream_tables() if row.lsn and row.pgt_id in engine.defined]
+        # A stream table that waits for its turn has its frontier in PostgreSQL only. Beyond max_buffer_rows it is not
+        # waited for: then it is computed anew as a whole when its turn comes.
+        waiting = [row.lsn for row in self.registry.stream_tables() if row.lsn and row.pgt_id in engine.defined]
+        if sum(trace.overlay_rows for trace in engine.traces) <= self.max_buffer_rows:
+            behind += waiting
         return min([engine.frontier, *behind])

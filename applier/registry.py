@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 
 import psycopg
+from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row, dict_row
 
 from applier.database import Connection, Database
@@ -15,7 +18,7 @@ from applier.errors import AnotherApplier
 from applier.stream_table import Status
 from applier.trace.store import EMPTY_MANIFEST, Manifest
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
 
 ALERT_CHANNEL = "pg_trickle_alert"
@@ -33,7 +36,19 @@ class Registered:
     defining_query: str
     created_at: datetime
     status: str
+    schedule: str
+    refresh_mode: str
+    full_policy: str
+    append_only: bool
+    auto_threshold: float | None
     frontier: str | None
+    data_timestamp: datetime | None
+    asked: bool
+    """Whether somebody waits for it right now."""
+    reads: list[int]
+    """Relations of the stream tables it reads."""
+    elsewhere: bool
+    """Whether it also reads what leaves no rows in the log."""
     partial: bool = False
     """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
 
@@ -53,17 +68,38 @@ class Registered:
         return Status(self.status)
 
 
+class Service(Enum):
+    """What is asked of the applier as a whole."""
+
+    RUN = "running"
+    DRAIN = "asked"
+    """Bring everything up to now, without regard to schedules."""
+    REST = "resting"
+
+
+@dataclass(frozen=True)
+class Executed:
+    """How a refresh came to its rows, for the history."""
+
+    action: str
+    reason: str
+    detail: str
+    initiated_by: str
+    started: datetime
+    rows_in: int
+    compute_ms: float
+
+
 @dataclass(frozen=True)
 class Refresh:
     """What one refresh of one stream table did, for the history."""
 
     pgt_id: int
-    started: datetime
-    action: str
-    reason: str
+    executed: Executed
     rows_inserted: int
     rows_deleted: int
-    tick: Lsn
+    write_ms: float
+    window: Window
 
 
 _FINGERPRINTS = """
@@ -93,11 +129,75 @@ class Registry:
         with self._connection.cursor(row_factory=class_row(Registered)) as cursor:
             return cursor.execute(
                 "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
-                " s.defining_query, s.created_at, s.status,"
-                " f.frontier::text AS frontier, s.partial_until IS NOT NULL AS partial"
+                " s.defining_query, s.created_at, s.status, s.schedule, s.refresh_mode, s.full_policy, s.append_only,"
+                " s.auto_threshold, f.frontier::text AS frontier, f.data_timestamp,"
+                " s.pgt_id IN (SELECT pgtrickle._asked_for()) AS asked,"
+                " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
+                "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
+                " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
+                "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS elsewhere,"
+                " s.partial_until IS NOT NULL AS partial"
                 " FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) ORDER BY s.pgt_id"
             ).fetchall()
+
+    def base_sources(self, pgt_id: int) -> frozenset[TableId]:
+        """The captured tables a stream table is computed from, through any others."""
+        rows = self._connection.execute(
+            "SELECT source_schema, source_name FROM pgtrickle._base_sources(%s)", (pgt_id,)
+        ).fetchall()
+        return frozenset(TableId(str(schema), str(name)) for schema, name in rows)
+
+    def position(self) -> Lsn:
+        """The end of the log now."""
+        row = self._connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()::text").fetchone()
+        return Lsn.parse(str(row[0])) if row else ORIGIN
+
+    def note_state(self, pgt_id: int, mode: str, reason: str, next_refresh_at: datetime | None) -> None:
+        """What people see of the scheduler: what was executed last and when the next refresh is due."""
+        with suppress(ForeignKeyViolation):
+            self._connection.execute(
+                "INSERT INTO pgtrickle.pgt_runtime (pgt_id, effective_refresh_mode, effective_reason, next_refresh_at)"
+                " VALUES (%s, %s, %s, %s) ON CONFLICT (pgt_id) DO UPDATE SET consecutive_errors = 0,"
+                " effective_refresh_mode = excluded.effective_refresh_mode,"
+                " effective_reason = excluded.effective_reason, next_refresh_at = excluded.next_refresh_at",
+                (pgt_id, mode, reason, next_refresh_at),
+            )
+
+    def note_errors(self, pgt_id: int, errors: int) -> None:
+        """Failures in a row, for people."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_runtime SET consecutive_errors = %s WHERE pgt_id = %s", (errors, pgt_id)
+        )
+
+    def service(self) -> Service:
+        """What is asked of the applier as a whole."""
+        row = self._connection.execute("SELECT pgtrickle._drain_state()").fetchone()
+        return Service(str(row[0]) if row else "running")
+
+    def note_service(self, applier: str, state: str, frontier: Lsn) -> None:
+        """Say what the applier as a whole does: RUNNING, DRAINED or STOPPED."""
+        self._connection.execute(
+            "INSERT INTO pgtrickle.pgt_service (applier, state, frontier) VALUES (%s, %s, %s::pg_lsn)"
+            " ON CONFLICT (applier) DO UPDATE SET state = excluded.state, frontier = excluded.frontier, since = now()",
+            (applier, state, str(frontier)),
+        )
+
+    def record_failure(self, pgt_id: int, executed: Executed, window: Window, error: TrickleError) -> None:
+        """A line of history for a refresh that failed."""
+        with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
+            record_refresh(cursor, Refresh(pgt_id, executed, 0, 0, 0.0, window), error.problem)
+
+    def alert(self, event: str, pgt_id: int, detail: str) -> None:
+        """Tell whoever listens."""
+        content = {"event": event, "pgt_id": pgt_id, "detail": detail[:2000]}
+        self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(content)))
+
+    def revert_append_only(self, pgt_id: int) -> None:
+        """Rows left an append-only stream table: it is kept like any other from now on."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_stream_tables SET append_only = false WHERE pgt_id = %s", (pgt_id,)
+        )
 
     def fingerprints(self, relids: Collection[int]) -> dict[int, str]:
         """Per relation a text that changes with its name, its columns and its keys; none for one that is gone."""
@@ -175,21 +275,31 @@ class Registry:
         )
 
 
-def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: Refresh) -> None:
+def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: Refresh, error: str | None = None) -> None:
     """Write a line of history, in the caller's transaction."""
+    executed = refresh.executed
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
-        " rows_inserted, rows_deleted, tick_watermark_lsn, status)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, 'COMPLETED')",
+        " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
+        " from_lsn, tick_watermark_lsn, status, error_message)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
         (
             refresh.pgt_id,
-            refresh.started,
+            executed.started,
             datetime.now(UTC),
-            refresh.action,
-            refresh.reason,
+            executed.action,
+            executed.reason,
+            executed.detail or None,
+            executed.initiated_by,
+            executed.rows_in,
             refresh.rows_inserted,
             refresh.rows_deleted,
-            str(refresh.tick),
+            executed.compute_ms,
+            refresh.write_ms,
+            str(refresh.window.old),
+            str(refresh.window.new),
+            "COMPLETED" if error is None else "FAILED",
+            error,
         ),
     )
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import psycopg
 from prometheus_client import REGISTRY
@@ -16,18 +17,22 @@ from applier import metrics
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink, writes_stream_tables
 from applier.database import Connection, Database
-from applier.definition.define import Written, define
+from applier.definer import Definer
+from applier.definitions import Definitions
 from applier.engine import Engine
-from applier.errors import AnotherApplier, Infrastructure, InstallError, SourceChanged
+from applier.errors import AnotherApplier, Infrastructure, InstallError
+from applier.in_postgres import PostgresRunner
 from applier.jars import SPARK_JARS, ensure
+from applier.long_jobs import LongJobs
 from applier.maintenance import Maintenance
-from applier.plan.facts import facts
+from applier.planner import Planner
 from applier.publish.topic import Publisher
 from applier.questions import Questions
-from applier.registry import Registered, Registry
+from applier.registry import Registry, Service
+from applier.scheduler import Scheduler
 from applier.session import spark_session
+from applier.sinks import Sinks
 from applier.state.states import States
-from applier.stream_table import StreamTable
 from applier.tick import run_tick
 from applier.trace import stream
 from applier.trace.inbox import Inbox
@@ -36,8 +41,8 @@ from applier.trace.schemas import SchemaReader
 from applier.trace.store import TraceStore
 from applier.trace.traces import Traces
 from applier.tuning import Tuning
+from shared_schema.lsn import Lsn
 from shared_schema.status_server import StatusServer
-from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +67,9 @@ class Applier:
         self._inbox_lock = threading.Condition()
         self._tick_lock = threading.Lock()
         self._cleanup = ExitStack()
+        self._runner = PostgresRunner(self.settings.database_url.get_secret_value())
+        self._told: tuple[str, Lsn | None] | None = None
+        self._drain_to: Lsn | None = None
 
     def stop(self) -> None:
         """Ask for a clean stop; may be called from a signal handler."""
@@ -93,7 +101,9 @@ class Applier:
                 self.stopping.set()
                 for thread in background:
                     thread.join()
+                self._end_long_jobs(engine)
             maintenance.checkpoint()
+            self._note("STOPPED", engine)
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
 
     def _database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
@@ -129,19 +139,6 @@ class Applier:
         self._cleanup.callback(schemas.close)
         manifest = registry.load_manifest(settings.slot)
         store = TraceStore(spark, settings.state_dir)
-        definitions = self._database()
-
-        def definer(row: Registered) -> StreamTable:
-            written = Written(row.original_query, row.created_at)
-            definition = define(definitions.connection, row.defining_query, "pg_catalog", written)
-            if registry.result_columns(row.defining_query) != registry.result_columns(f"TABLE {row.table.quoted}"):
-                raise SourceChanged(
-                    f"the query of {row.table} no longer returns the columns the stream table has",
-                    hint="a source was altered: drop and create the stream table",
-                )
-            registry.save_plan(row.pgt_id, facts(definition.plan))
-            columns = tuple(Column(name, kind) for name, kind in definition.columns)
-            return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
         def open_publisher() -> Publisher:
             return Publisher(
@@ -151,24 +148,29 @@ class Applier:
                 replication_factor=settings.replication_factor,
             )
 
+        traces = Traces(spark, store.load(manifest))
         engine = Engine(
             spark=spark,
             registry=registry,
-            define=definer,
+            definitions=Definitions(registry, traces, Definer(self._database(), registry)),
+            scheduler=Scheduler(settings.max_consecutive_errors),
+            planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
             inbox_lock=self._inbox_lock,
             columns_of=schemas.columns,
-            traces=Traces(spark, store.load(manifest)),
+            traces=traces,
             states=States(spark),
-            postgres=PostgresSink(
-                self._database(writes_stream_tables(settings.target_lock_timeout_ms)), settings.pipeline_batch_size
+            sinks=Sinks(
+                PostgresSink(
+                    self._database(writes_stream_tables(settings.target_lock_timeout_ms)), settings.pipeline_batch_size
+                ),
+                open_publisher if settings.publish_sink else None,
+                DeltaSink(settings.delta_root) if settings.delta_sink else None,
+                manifest,
             ),
-            open_publisher=open_publisher if settings.publish_sink else None,
-            delta_sink=DeltaSink(settings.delta_root) if settings.delta_sink else None,
-            manifest=manifest,
-            workers=self._cleanup.enter_context(
-                ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="compute")
-            ),
+            run_by_postgres=self._runner.run,
+            workers=self._workers("compute"),
+            long_jobs=LongJobs(self._workers("long"), self._wake),
         )
         maintenance = Maintenance(
             engine=engine,
@@ -180,9 +182,26 @@ class Applier:
             checkpoint_rows=settings.checkpoint_rows,
             delta_retention_hours=settings.delta_retention_hours,
             history_retention_days=settings.history_retention_days,
+            max_buffer_rows=settings.max_buffer_rows,
             failed=self._fail,
         )
         return engine, maintenance, Ingest(spark, settings, engine.inbox, self._inbox_lock, schemas)
+
+    def _workers(self, name: str) -> ThreadPoolExecutor:
+        return self._cleanup.enter_context(
+            ThreadPoolExecutor(self.settings.max_parallel_workers, thread_name_prefix=name)
+        )
+
+    def _end_long_jobs(self, engine: Engine) -> None:
+        """What they computed is not written; the next start begins them again."""
+        if engine.long_jobs.any_left:
+            self._runner.stop()
+            engine.spark.sparkContext.cancelAllJobs()
+        engine.long_jobs.workers.shutdown(cancel_futures=True)
+
+    def _wake(self) -> None:
+        with self._inbox_lock:
+            self._inbox_lock.notify_all()
 
     def _wait_for_topics(self) -> None:
         waited = False
@@ -203,24 +222,17 @@ class Applier:
         self, engine: Engine, ingest: Ingest, status: metrics.Condition, look_at_settings: Callable[[], None]
     ) -> None:
         failures = 0
-        looked = tuned = 0.0
+        tuned = 0.0
         while not self.stopping.is_set():
             status.beat()
-            with self._inbox_lock:
-                self._inbox_lock.wait_for(
-                    lambda: engine.inbox.advance() > engine.frontier or self.stopping.is_set(),
-                    IDLE_LOOK_S if not failures else 0.01,
-                )
-                moved = engine.inbox.frontier > engine.frontier
-            if self.stopping.is_set() or not (moved or time.monotonic() - looked >= IDLE_LOOK_S):
+            if not self._wait(engine, hurry=bool(failures)):
                 continue
-            looked = time.monotonic()
             try:
-                if looked - tuned >= IDLE_LOOK_S:
+                if time.monotonic() - tuned >= IDLE_LOOK_S:
                     look_at_settings()
-                    tuned = looked
+                    tuned = time.monotonic()
                 ingest.tend()
-                self._tick(engine)
+                self._serve(engine)
                 failures = 0
                 status.ready = True
             except (Infrastructure, psycopg.OperationalError) as error:
@@ -231,6 +243,39 @@ class Applier:
                 self.stopping.wait(pause)
         if self._failure is not None:
             raise self._failure
+
+    def _wait(self, engine: Engine, *, hurry: bool) -> bool:
+        """Until the frontier moves, a long refresh ends or the calendar says so; whether it is time for a tick."""
+        scheduled = engine.scheduler.seconds_to_next(engine.rows, datetime.now(UTC))
+        with self._inbox_lock:
+            self._inbox_lock.wait_for(
+                lambda: engine.inbox.advance() > engine.frontier or engine.long_jobs.any_done or self.stopping.is_set(),
+                RETRY_S[0] if hurry or engine.draining else min(IDLE_LOOK_S, scheduled),
+            )
+        return not self.stopping.is_set()
+
+    def _serve(self, engine: Engine) -> None:
+        """A tick, unless somebody asked for rest."""
+        asked = engine.registry.service()
+        engine.draining = asked is Service.DRAIN
+        if asked is Service.REST:
+            return
+        if asked is Service.DRAIN and self._drain_to is None:
+            self._drain_to = engine.registry.position()
+        self._tick(engine)
+        if asked is Service.RUN:
+            self._drain_to = None
+            self._note("RUNNING", engine)
+        elif self._drain_to is not None and engine.frontier >= self._drain_to and engine.settled:
+            self._drain_to = None
+            self._note("DRAINED", engine)
+
+    def _note(self, state: str, engine: Engine) -> None:
+        """Tell who asks; a drained applier also how far it came."""
+        told = state, engine.frontier if state == "DRAINED" else None
+        if self._told != told:
+            engine.registry.note_service(self.settings.slot, state, engine.frontier)
+            self._told = told
 
     def _tick(self, engine: Engine) -> None:
         with self._tick_lock, metrics.TICK_SECONDS.time():

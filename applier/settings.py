@@ -48,6 +48,34 @@ class ApplierSettings(SharedSettings):
         le=3_600_000,
         description="how long to wait for a lock somebody holds on a stream table before it is suspended; 0 for ever",
     )
+    max_consecutive_errors: int = Field(
+        default=3,
+        ge=1,
+        le=1_000,
+        json_schema_extra=LIVE,
+        description="failed refreshes in a row after which a stream table is suspended",
+    )
+    differential_max_change_ratio: float = Field(
+        default=0.15,
+        ge=0.0,
+        le=1.0,
+        json_schema_extra=LIVE,
+        description="AUTO: share of the sources' rows that may change before the whole is computed",
+    )
+    catch_up_rows: int = Field(
+        default=100_000,
+        ge=1_000,
+        le=10_000_000,
+        json_schema_extra=LIVE,
+        description="most change rows followed in one refresh; who is further behind comes up in steps",
+    )
+    max_buffer_rows: int = Field(
+        default=1_000_000,
+        ge=10_000,
+        le=1_000_000_000,
+        json_schema_extra=LIVE,
+        description="change rows kept for stream tables that stand still; beyond, they are computed anew as a whole",
+    )
     checkpoint_rows: int = Field(
         default=10_000,
         ge=100,

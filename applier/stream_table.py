@@ -7,7 +7,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from applier.plan.nodes import StreamPlan, row_key, scans
+from applier.plan.nodes import Node, Scan, StreamPlan, fields, row_key, scans
 from shared_schema.lsn import Window
 from shared_schema.table_schema import Column, TableId
 
@@ -22,6 +22,17 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
+class RunByPostgres:
+    """A query that has no plan, so PostgreSQL runs it: its text, the captured tables it reads, why it has none."""
+
+    query: str
+    sources: frozenset[TableId]
+    steady: bool
+    """Whether its result can only change with those tables."""
+    refusal: str
+
+
+@dataclass(frozen=True)
 class StreamTable:
     """One stream table with its plan; `columns` are the table's own, in the order of the plan's output."""
 
@@ -29,14 +40,34 @@ class StreamTable:
     table: TableId
     relid: int
     columns: tuple[Column, ...]
-    plan: StreamPlan
+    plan: StreamPlan | RunByPostgres
+    scans: tuple[Scan, ...] = field(init=False)
     sources: frozenset[TableId] = field(init=False)
     key: tuple[int, ...] | None = field(init=False)
     """Ordinals that identify a row; None when rows may repeat."""
+    not_null: frozenset[int] = field(init=False)
+    """Ordinals that are never NULL."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", frozenset(scan.table for scan in scans(self.plan.root)))
-        object.__setattr__(self, "key", row_key(self.plan.root))
+        match self.plan:
+            case StreamPlan(root=root):
+                read = tuple(scans(root))
+                self._set(read, frozenset(scan.table for scan in read), row_key(root))
+                object.__setattr__(self, "not_null", frozenset(i for i, f in enumerate(fields(root)) if not f.nullable))
+            case RunByPostgres(sources=sources):
+                self._set((), sources, None)
+                object.__setattr__(self, "not_null", frozenset())
+
+    @property
+    def root(self) -> Node:
+        """Of the plan; nobody may ask who did not make sure that there is one."""
+        if not isinstance(self.plan, StreamPlan):
+            raise AssertionError(f"{self} has no plan: PostgreSQL runs its query")
+        return self.plan.root
+
+    def _set(self, read: tuple[Scan, ...], sources: frozenset[TableId], key: tuple[int, ...] | None) -> None:
+        for name, value in (("scans", read), ("sources", sources), ("key", key)):
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -50,6 +81,8 @@ class TableDelta:
     rows: pa.Table
     whole: pa.Table | None = None
     """The content at the window's end, where PostgreSQL holds neither that of its beginning nor that of its end."""
+    appended: bool = False
+    """Whether its rows only come, into a stream table that says so of itself: they need not be looked for."""
 
     @property
     def count(self) -> int:
@@ -60,3 +93,11 @@ class TableDelta:
     def is_fill(self) -> bool:
         """Whether it is the whole content, for a place that holds nothing yet."""
         return not self.window.old
+
+
+@dataclass(frozen=True)
+class TableContents:
+    """Everything a stream table should hold at the window's end, in the same form."""
+
+    window: Window
+    rows: pa.Table

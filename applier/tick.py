@@ -1,22 +1,20 @@
-"""One round: what arrived becomes part of the traces, every stream table advances to the same frontier, everywhere.
+"""One round: what arrived becomes part of the traces, every stream table that is due advances to the same frontier.
 
 Reads as the flow and holds no logic of its own: the steps are the ports it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from applier.registry import Registered
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import StreamTable, TableContents, TableDelta
+from applier.task import Done, Task
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
-
-Outcome = TableDelta | TrickleError | None
-"""A delta; why there is none and cannot be; or None when nothing changed."""
 
 
 class Ports(Protocol):
@@ -25,64 +23,96 @@ class Ports(Protocol):
     def take_in(self) -> Lsn:
         """Move complete rows from the inbox to the traces; return the frontier they are complete to."""
 
-    def stream_tables(self) -> list[tuple[Registered, StreamTable]]:
-        """The stream tables in service whose query is understood."""
+    def finished(self) -> list[Done]:
+        """Long refreshes, begun by earlier ticks, whose rows are known by now."""
+
+    def in_service(self) -> list[tuple[Registered, StreamTable]]:
+        """The stream tables whose query is understood and that nobody is busy with."""
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
 
-    def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
-        """Whether everything it reads is known as of the frontier; raises when it will never be."""
+    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+        """How it is refreshed; None when it is not its turn or what it reads is not known yet.
 
-    def compute(self, work: Sequence[tuple[StreamTable, Window]]) -> Iterator[Outcome]:
-        """The net delta of each, in order; several at a time."""
+        Raises when it never will be.
+        """
 
-    def write_back(self, table: StreamTable, delta: TableDelta, as_of: datetime) -> None:
-        """Rows and frontier into PostgreSQL, then the delta is owed to the other sinks."""
+    def begin(self, tasks: Sequence[Task]) -> list[Task]:
+        """Start the long ones beside the ticks; return the others."""
 
-    def advance(self, unchanged: list[int], window: Window, as_of: datetime) -> None:
-        """The frontiers of stream tables that a window does not change."""
+    def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        """The outcome of each, in order; several at a time."""
+
+    def write_back(self, done: Done, rows: TableDelta | TableContents) -> None:
+        """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
+
+    def advance(self, unchanged: list[Done]) -> None:
+        """The frontiers of stream tables that their windows do not change."""
 
     def publish(self) -> None:
         """Everything owed to the topics, in one Kafka transaction."""
 
-    def suspend(self, table: Registered, error: TrickleError) -> None:
-        """Take one stream table out of service."""
+    def fail(self, table: Registered, error: TrickleError, done: Done | None = None) -> None:
+        """One stream table is tried again later or taken out of service; nothing else stops."""
 
 
 def run_tick(ports: Ports) -> Lsn:
-    """Advance every stream table to the frontier of what has arrived; return it. Safe to repeat after any failure."""
+    """Advance every due stream table to the frontier of what has arrived; return it. Safe to repeat after a failure."""
     frontier = ports.take_in()
-    as_of = datetime.now(UTC)
-    due = [
-        (r, t)
-        for r, t in ports.stream_tables()
-        if r.lsn <= frontier and _succeeds(ports, r, partial(ports.ready, r, t, frontier))
-    ]
-    due = [(r, t) for r, t in due if not r.lsn or _succeeds(ports, r, partial(ports.catch_up, t, r.lsn))]
-    behind = [(r, t) for r, t in due if r.lsn < frontier]
-    unchanged: dict[Lsn, list[int]] = {}
-    outcomes = ports.compute([(table, Window(registered.lsn, frontier)) for registered, table in behind])
-    for (registered, table), outcome in zip(behind, outcomes, strict=True):
-        match outcome:
-            case TrickleError():
-                ports.suspend(registered, outcome)
-            case TableDelta() if outcome.is_fill or outcome.count or outcome.whole is not None:
-                _succeeds(ports, registered, partial(ports.write_back, table, outcome, as_of))
-            case _:
-                unchanged.setdefault(registered.lsn, []).append(table.id)
-    for at, ids in unchanged.items():
-        ports.advance(ids, Window(at, frontier), as_of)
+    now = datetime.now(UTC)
+    _settle(ports, ports.finished())
+    tasks = [task for row, table in ports.in_service() if (task := _planned(ports, row, table, frontier, now))]
+    _settle(ports, ports.compute(ports.begin(tasks)))
     ports.publish()
     return frontier
 
 
-def _succeeds(ports: Ports, registered: Registered, step: Callable[[], bool | None]) -> bool:
-    """Do it; what fails for good takes this one stream table out of service and nothing else."""
+def _planned(ports: Ports, row: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+    found: list[Task | None] = []
+
+    def plan() -> None:
+        if row.lsn and row.lsn <= frontier:
+            ports.catch_up(table, row.lsn)
+        if row.lsn < frontier:
+            found.append(ports.plan(row, table, frontier, now))
+
+    _tried(ports, row, None, plan)
+    return found[0] if found else None
+
+
+def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
+    """Write what changed, move the frontiers of the rest together."""
+    unchanged: list[Done] = []
+    for done in outcomes:
+        row = done.task.registered
+        match done.outcome:
+            case TrickleError() as error:
+                ports.fail(row, error, done)
+            case TableContents() as rows:
+                _tried(ports, row, done, partial(ports.write_back, done, rows))
+            case TableDelta() as rows if rows.is_fill or rows.count or rows.whole is not None:
+                _tried(ports, row, done, partial(ports.write_back, done, rows))
+            case TableDelta() | None:
+                unchanged.append(done)
+            case _:
+                assert_never(done.outcome)
+    ports.advance(unchanged)
+
+
+def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], None]) -> None:
+    """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
     try:
-        return step() is not False
+        step()
     except TrickleError as error:
         if error.retryable:
             raise
-        ports.suspend(registered, error)
-        return False
+        ports.fail(row, error, done)
+
+
+def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:
+    """Those that share a window, so that one statement moves them."""
+    groups: dict[Window, list[Done]] = {}
+    for done in unchanged:
+        groups.setdefault(done.window, []).append(done)
+    return groups

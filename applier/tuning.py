@@ -86,7 +86,11 @@ def _with_live(now: Loaded[ApplierSettings], fresh: Loaded[ApplierSettings]) -> 
 
 def _tune(engine: Engine, maintenance: Maintenance, before: ApplierSettings, settings: ApplierSettings) -> None:
     """Every live setting has its line here."""
-    engine.postgres.batch_size = settings.pipeline_batch_size
+    engine.sinks.postgres.batch_size = settings.pipeline_batch_size
+    engine.scheduler.max_consecutive_errors = settings.max_consecutive_errors
+    engine.planner.max_change_ratio = settings.differential_max_change_ratio
+    engine.planner.step_rows = settings.catch_up_rows
+    maintenance.max_buffer_rows = settings.max_buffer_rows
     maintenance.delta_interval_s = settings.delta_interval_ms / 1000
     maintenance.checkpoint_rows = settings.checkpoint_rows
     maintenance.delta_retention_hours = settings.delta_retention_hours

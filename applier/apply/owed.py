@@ -21,7 +21,7 @@ def owe(cursor: Cursor, pgt_id: int, delta: TableDelta) -> None:
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             stream.write_table(rows)
         cursor.execute(
-            "INSERT INTO pgtrickle.pgt_owed VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
+            "INSERT INTO pgtrickle.pgt_owed VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
             (pgt_id, str(delta.window.old), str(delta.window.new), part, sink.getvalue().to_pybytes()),
         )
 

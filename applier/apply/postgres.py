@@ -8,12 +8,15 @@ whole content (`TableDelta.whole`), which needs no memory of how far it got.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import errors, sql
 
 from applier.apply import merge_sql, refused
@@ -23,9 +26,9 @@ from applier.apply.contents import Contents, difference
 from applier.apply.owed import owe, owed, settle
 from applier.database import Connection, Database
 from applier.errors import TargetDiverged
-from applier.plan.nodes import fields
-from applier.registry import Refresh, move_frontier, record_refresh
+from applier.registry import Executed, Refresh, move_frontier, record_refresh
 from applier.stream_table import StreamTable, TableDelta
+from applier.zset import WEIGHT
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
@@ -62,16 +65,15 @@ class PostgresSink:
     def _server(self) -> int:
         return self._server_version or self._connection.info.server_version
 
-    def apply(self, table: StreamTable, delta: TableDelta, as_of: datetime, reason: str) -> None:
+    def apply(self, table: StreamTable, delta: TableDelta, as_of: datetime, executed: Executed) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
-        started = datetime.now(UTC)
-        action = "INITIAL" if delta.is_fill else "DIFFERENTIAL"
+        started = time.monotonic()
         with self._told(table, delta):
             steps = delta.whole is None and delta.count > self.batch_size and self._is_progressive(table)
             before = self._progressively(table, delta) if steps else (0, 0)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 counts = before if steps else self._at_once(cursor, table, delta)
-                refresh = Refresh(table.id, started, action, reason, *counts, delta.window.new)
+                refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
                 self._finish(cursor, table, delta, as_of, refresh)
 
     def _at_once(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
@@ -83,28 +85,30 @@ class PostgresSink:
     def replace(
         self,
         table: StreamTable,
-        contents: Contents,
+        contents: Contents | TableDelta,
         window: Window,
         as_of: datetime,
-        reason: str,
+        executed: Executed,
         *,
         also_owed: list[TableDelta] | None = None,
         settled: Lsn | None = None,
     ) -> TableDelta:
         """Make the table hold `contents` as of the window's end, touching only rows that differ; return the difference.
 
+        A TableDelta is the difference itself, found by somebody else.
         With `settled`, the frontier that every other sink has reached, the difference is kept until they have it, and
         with it `also_owed`: deltas of before that they wait for and that nobody could compute again.
         """
-        started = datetime.now(UTC)
+        started = time.monotonic()
         with self._told(table, None), self._connection.transaction(), self._connection.cursor() as cursor:
-            delta = TableDelta(window, difference(cursor, table, contents))
+            found = contents.rows if isinstance(contents, TableDelta) else difference(cursor, table, contents)
+            delta = TableDelta(window, found)
             counts = self._write(cursor, table, self._by_difference(cursor, table), delta)
             if settled is not None:
                 settle(cursor, table.id, settled)
                 for one in (*(also_owed or ()), delta):
                     owe(cursor, table.id, one)
-            refresh = Refresh(table.id, started, "FULL", reason, *counts, window.new)
+            refresh = Refresh(table.id, executed, *counts, _since(started), window)
             self._finish(cursor, table, delta, as_of, refresh)
         return delta
 
@@ -112,6 +116,13 @@ class PostgresSink:
         """Differences kept for sinks that stand at `since`, oldest first."""
         with self._connection.cursor() as cursor:
             return owed(cursor, table.id, since)
+
+    def held(self, table: StreamTable) -> pa.Table:
+        """What the stream table holds, each row once with its count."""
+        nothing = sql.SQL("SELECT * FROM {} WHERE false").format(merge_sql.target(table))
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            missing = difference(cursor, table, nothing)
+        return missing.set_column(missing.num_columns - 1, WEIGHT, pc.negate(missing[WEIGHT]))
 
     def _finish(self, cursor: Cursor, table: StreamTable, delta: TableDelta, as_of: datetime, refresh: Refresh) -> None:
         if delta.is_fill:
@@ -166,12 +177,12 @@ class PostgresSink:
         return found == (True,)
 
     def _way(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> Way:
-        return Fill(table) if delta.is_fill else self._by_difference(cursor, table)
+        return Fill(table) if delta.is_fill or delta.appended else self._by_difference(cursor, table)
 
     def _by_difference(self, cursor: Cursor, table: StreamTable) -> Way:
         if table.key is None:
             return ByCount(table, merge_sql.keyless_statements(table, *self._comparable(cursor, table)))
-        statements = merge_sql.keyed_statements(table, table.key, _not_null(table), self._server)
+        statements = merge_sql.keyed_statements(table, table.key, table.not_null, self._server)
         return ByKey(table, table.key, statements)
 
     @staticmethod
@@ -183,7 +194,7 @@ class PostgresSink:
     def _index(self, cursor: Cursor, table: StreamTable, key: tuple[int, ...]) -> None:
         try:
             with self._connection.transaction():
-                cursor.execute(merge_sql.key_index(table, key, _not_null(table), self._server))
+                cursor.execute(merge_sql.key_index(table, key, table.not_null, self._server))
         except errors.ProgramLimitExceeded:
             # Values too long for an index entry: MERGE still finds its rows, only by scanning.
             log.warning("stream table has no key index", extra={"table": str(table)})
@@ -222,5 +233,5 @@ class PostgresSink:
             return None
 
 
-def _not_null(table: StreamTable) -> frozenset[int]:
-    return frozenset(i for i, f in enumerate(fields(table.plan.root)) if not f.nullable)
+def _since(started: float) -> float:
+    return (time.monotonic() - started) * 1000

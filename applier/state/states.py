@@ -126,7 +126,7 @@ class States:
     @contextmanager
     def through(self, table: StreamTable, window: Window, inputs: Inputs) -> Iterator[Inputs]:
         """The inputs of a window for one stream table, with its state at both ends."""
-        nodes = kept_nodes(table.plan.root)
+        nodes = kept_nodes(table.root)
         if not nodes:
             yield inputs
             return
@@ -162,7 +162,7 @@ class States:
     def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
         state = self._tables.get(table.id)
         try:
-            if state is None or (state.root == table.plan.root and frontier and state.stands_at(frontier)):
+            if state is None or (state.root == table.root and frontier and state.stands_at(frontier)):
                 return state
         except BaseException:
             # Some of the shares may count already: never add them twice.
@@ -175,7 +175,7 @@ class States:
         self, table: StreamTable, nodes: list[Aggregate], kept: KeptInputs, side: Side, at: Lsn
     ) -> TableState:
         began = time.monotonic()
-        state = self._tables[table.id] = TableState(table.plan.root, {}, at, at)
+        state = self._tables[table.id] = TableState(table.root, {}, at, at)
         try:
             for node in nodes:
                 text = shares_of(node, snapshot(node.input, side, kept))

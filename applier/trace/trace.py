@@ -28,6 +28,9 @@ from shared_schema.table_schema import Column, TableId, TableSchema
 
 _view_numbers = count()
 
+MERGED_ROWS = 8_192
+"""Chunks of the overlay are united up to this size."""
+
 
 @dataclass(frozen=True)
 class Base:
@@ -132,9 +135,15 @@ class Trace:
         inside = [trace_schema(self.columns).empty_table()]
         for chunk in chunks:
             lsn = chunk[LSN]
-            part = chunk.filter(pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value)))
-            if part.num_rows:
-                inside.append(part)
+            # In stamp order, so its ends tell most of the time.
+            first, last = lsn[0].as_py(), lsn[-1].as_py()
+            if last < window.old.value or first >= window.new.value:
+                continue
+            if first < window.old.value or last >= window.new.value:
+                chunk = chunk.filter(  # noqa: PLW2901
+                    pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value))
+                )
+            inside.append(chunk)
         return pa.concat_tables(inside)
 
     def append(self, arrivals: Sequence[Arrival]) -> None:
@@ -168,8 +177,14 @@ class Trace:
             self._add_chunk(to_arrow(self.columns, batch))
 
     def _add_chunk(self, chunk: pa.Table) -> None:
+        if not chunk.num_rows:
+            return
         with self._lock:
             self._overlay.append(chunk)
+            # A thousand chunks of a few rows each are slow to look through; each row is copied a dozen times at most.
+            while len(self._overlay) > 1 and self._overlay[-2].num_rows <= min(self._overlay[-1].num_rows, MERGED_ROWS):
+                pair = pa.concat_tables(self._overlay[-2:]).combine_chunks()
+                self._overlay[-2:] = [pair]
 
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""

@@ -15,6 +15,7 @@ from applier.plan.nodes import Aggregate, Recursion, Scan
 from applier.trace.columns import TraceColumn
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
+from applier.trace.rows import LSN
 from applier.trace.trace import Parts, Trace, create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, net, select
 from shared_schema.lsn import Lsn, Window
@@ -93,10 +94,27 @@ class Traces:
     def _columns(trace: Trace, scan: Scan) -> list[TraceColumn | None]:
         return [None if place is None else trace.columns[place] for place in trace.places(scan)]
 
-    def changed(self, tables: Iterable[TableId], window: Window) -> bool:
-        """Whether any of the relations has a change row in the window; no Spark is asked."""
-        present = (self._traces[table] for table in tables if table in self._traces)
-        return any(int(trace.overlay(window).num_rows) > 0 for trace in present)
+    def _present(self, tables: Iterable[TableId]) -> list[Trace]:
+        return [self._traces[table] for table in tables if table in self._traces]
+
+    def changes(self, tables: Iterable[TableId], window: Window) -> int:
+        """How many change rows the relations have in the window; no Spark is asked."""
+        return sum(int(trace.overlay(window).num_rows) for trace in self._present(tables))
+
+    def first_changes(self, tables: Iterable[TableId], window: Window, rows: int) -> Window:
+        """The beginning of the window with about so many change rows, whole commits at least."""
+        parts = [trace.overlay(window)[LSN] for trace in self._present(tables)]
+        stamps = sorted(lsn for part in parts for lsn in part.to_pylist())
+        return window if len(stamps) <= rows else Window(window.old, Lsn(stamps[rows - 1] + 1))
+
+    def holds(self, tables: Iterable[TableId], frontier: Lsn) -> bool:
+        """Whether every change row since the frontier is still told apart from those before it."""
+        traces = [self._traces.get(table) for table in tables]
+        return all(trace is not None and trace.base.frontier <= frontier for trace in traces)
+
+    def rows(self, tables: Iterable[TableId]) -> int:
+        """About how many rows the relations have."""
+        return sum(trace.base.rows + trace.overlay_rows for trace in self._present(tables))
 
 
 class WindowInputs:

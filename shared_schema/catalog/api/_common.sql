@@ -1,14 +1,21 @@
 -- Pieces the other functions share. Loaded first.
 
+-- A schedule -> the interval it stands for; NULL where that is for the applier to find out.
 CREATE OR REPLACE FUNCTION pgtrickle._check_schedule(schedule text) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     part   text[];
     total  interval := '0';
 BEGIN
-    IF schedule IS NULL OR schedule !~ '^([0-9]+(ms|s|m|h|d))+$' THEN
+    IF lower(schedule) = 'continuous' THEN
+        RETURN total;
+    ELSIF lower(schedule) IN ('calculated', '@hourly', '@daily', '@midnight', '@weekly', '@monthly', '@yearly', '@annually')
+       OR schedule ~ '^\s*([0-9*,/A-Za-z#-]+\s+){4}[0-9*,/A-Za-z#-]+\s*$' THEN
+        RETURN NULL;
+    ELSIF schedule IS NULL OR schedule !~ '^([0-9]{1,9}(ms|s|m|h|d))+$' THEN
         RAISE EXCEPTION 'schedule % is not understood', coalesce(quote_literal(schedule), 'NULL')
-            USING HINT = 'Write a duration such as 1s, 30s, 5m or 1h30m.', ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Write a duration (1s, 30s, 5m, 1h30m), a cron expression (*/5 * * * *), continuous or calculated.',
+                  ERRCODE = 'invalid_parameter_value';
     END IF;
     FOR part IN SELECT regexp_matches(schedule, '([0-9]+)(ms|s|m|h|d)', 'g') LOOP
         total := total + part[1]::int * CASE part[2] WHEN 'ms' THEN interval '1 millisecond' WHEN 's' THEN interval '1 second'

@@ -123,6 +123,21 @@ BEGIN
     RETURN format('pg_temp.%I', view_name)::regclass::oid;
 END $$;
 
+-- Whether a source is in the stream from now on. In FULL mode PostgreSQL reads what cannot be.
+CREATE OR REPLACE FUNCTION pgtrickle._captures(source oid, refresh_mode text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgtrickle._admit_source(source);
+    RETURN true;
+EXCEPTION WHEN wrong_object_type THEN
+    IF upper(refresh_mode) <> 'FULL' THEN
+        RAISE;
+    END IF;
+    RAISE NOTICE '% leaves no rows in the log: the stream table is computed anew on its schedule, whether or not it changed',
+        source::regclass;
+    RETURN false;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle._create_stream_table(
     name text, query text, schedule text, refresh_mode text, caller_path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -149,11 +164,10 @@ BEGIN
         SELECT s.relid, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = s.relid) AS is_stream_table
         FROM pgtrickle._sources_of(view_oid) s
     LOOP
-        IF NOT source.is_stream_table THEN
-            PERFORM pgtrickle._admit_source(source.relid);
-        END IF;
         INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name, source_type)
-        SELECT new_id, c.oid, n.nspname, c.relname, CASE WHEN source.is_stream_table THEN 'STREAM_TABLE' ELSE 'TABLE' END
+        SELECT new_id, c.oid, n.nspname, c.relname,
+               CASE WHEN source.is_stream_table THEN 'STREAM_TABLE'
+                    WHEN pgtrickle._captures(source.relid, refresh_mode) THEN 'TABLE' ELSE 'UNCAPTURED' END
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source.relid;
     END LOOP;
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
@@ -163,10 +177,12 @@ END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
     name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
+    append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
+    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';

@@ -26,6 +26,8 @@ BEGIN
         RAISE EXCEPTION 'a % transaction cannot see a stream table advance', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     END IF;
+    -- Others see this lock before we commit: the applier refreshes the stream table without regard to its schedule.
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
     LOOP
         SELECT f.frontier, s.status, s.last_error_message, s.last_error_hint INTO now_at
         FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) WHERE s.pgt_id = st.pgt_id;

@@ -16,11 +16,11 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._check_refresh_mode(refresh_mode text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF upper(refresh_mode) IN ('AUTO', 'DIFFERENTIAL') THEN
+    IF refresh_mode IS NULL OR upper(refresh_mode) IN ('AUTO', 'DIFFERENTIAL', 'FULL', 'IMMEDIATE') THEN
         RETURN upper(refresh_mode);
     END IF;
     RAISE EXCEPTION 'refresh mode % is not available', refresh_mode
-        USING HINT = 'Use AUTO or DIFFERENTIAL.', ERRCODE = 'invalid_parameter_value';
+        USING HINT = 'Use AUTO, DIFFERENTIAL, FULL or IMMEDIATE.', ERRCODE = 'invalid_parameter_value';
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table_if_not_exists(
@@ -90,12 +90,36 @@ BEGIN
     WHERE s.pgt_id = st.pgt_id;
 END $$;
 
+-- What is NULL stays.
+CREATE OR REPLACE FUNCTION pgtrickle._set_options(
+    name text, new_append_only boolean, new_full_policy text, new_auto_threshold double precision, caller_path text)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
+BEGIN
+    IF lower(new_full_policy) NOT IN ('allow', 'error') THEN
+        RAISE EXCEPTION 'full_policy % is not known', quote_literal(new_full_policy)
+            USING HINT = 'Use allow or error.', ERRCODE = 'invalid_parameter_value';
+    ELSIF NOT new_auto_threshold BETWEEN 0 AND 1 THEN
+        RAISE EXCEPTION 'auto_threshold % is out of bounds', new_auto_threshold
+            USING HINT = 'It is a share of the sources'' rows: from 0 to 1.', ERRCODE = 'invalid_parameter_value';
+    ELSIF num_nulls(new_append_only, new_full_policy, new_auto_threshold) < 3 THEN
+        UPDATE pgtrickle.pgt_stream_tables s
+        SET append_only = coalesce(new_append_only, s.append_only),
+            full_policy = coalesce(lower(new_full_policy), s.full_policy),
+            auto_threshold = coalesce(new_auto_threshold, s.auto_threshold)
+        WHERE s.pgt_id = st.pgt_id;
+    END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
     name text, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
+    append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, search_path);
+    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.alter_stream_table IS 'Change how a stream table is kept; what is not named stays.';
 

@@ -15,7 +15,7 @@ from psycopg import sql
 from applier.errors import TargetDiverged, TargetError
 from applier.install import install
 from shared_schema.lsn import Lsn, Window
-from tests.applier.apply.stream_tables import Bag, Connection, delta, held, make, sink, zset
+from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
 COLUMNS = {"a": "int", "b": "text", "f": "float8", "n": "numeric", "j": "json"}
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
@@ -60,10 +60,12 @@ def test_any_states_in_any_batches(
         for number, (after, at_once) in enumerate(zip(states, wholesale, strict=False)):
             window = number * 10, number * 10 + 10
             if at_once and number:
-                made = to.replace(table, zset(table, after), Window(Lsn(window[0]), Lsn(window[1])), NOW, "test")
+                made = to.replace(
+                    table, zset(table, after), Window(Lsn(window[0]), Lsn(window[1])), NOW, executed("test")
+                )
                 assert bag_of(made.rows) == bag_of(delta(table, before, after, window).rows)
             else:
-                to.apply(table, delta(table, before, after, window), NOW, "test")
+                to.apply(table, delta(table, before, after, window), NOW, executed("test"))
             assert held(db, table) == after
             before = after
         frontier = db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchall()
@@ -80,33 +82,35 @@ def test_contents_may_be_a_query(db: Connection, database: str) -> None:
     table = make(db, "st", COLUMNS, (0,))
     before: Bag = Counter({(1, "old", None, "1.0", None): 1, (2, "same", 0.5, None, '{"a" : 1}'): 1})
     to = sink(database)
-    to.apply(table, delta(table, Counter(), before, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), before, (0, 10)), NOW, executed("fill"))
     query = sql.SQL(
         """SELECT 1, 'new', NULL::float8, 1.00, NULL::json UNION ALL SELECT 2, 'same', 0.5, NULL, '{"a" : 1}'"""
     )
-    made = to.replace(table, query, Window(Lsn(10), Lsn(20)), NOW, "full", settled=Lsn(10))
+    made = to.replace(table, query, Window(Lsn(10), Lsn(20)), NOW, executed("full"), settled=Lsn(10))
     assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
     assert [bag_of(d.rows) for d in to.owed(table, Lsn(10))] == [bag_of(made.rows)]
     assert to.owed(table, Lsn(20)) == []
-    history = db.execute("SELECT action, rows_inserted, rows_deleted FROM pgtrickle.pgt_refresh_history ORDER BY 1")
-    assert history.fetchall() == [("FULL", 1, 1), ("INITIAL", 2, 0)]
+    history = db.execute(
+        "SELECT refresh_reason, rows_inserted, rows_deleted FROM pgtrickle.pgt_refresh_history ORDER BY 1"
+    )
+    assert history.fetchall() == [("fill", 2, 0), ("full", 1, 1)]
 
 
 def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db: Connection, database: str) -> None:
     table = make(db, "st", COLUMNS, None, visibility="progressive")
     first: Bag = Counter({(i, "x", None, None, None): 2 for i in range(10)})
     second: Bag = Counter({(i, "y", None, None, None): 1 for i in range(5, 20)})
-    sink(database, 4).apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    sink(database, 4).apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     # A constraint that only the last batch meets stands for the crash: the batches before it are committed.
     db.execute("ALTER TABLE st ADD CHECK (a <> 19)")
     with pytest.raises(TargetError, match="check violation"):
-        sink(database, 4).apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+        sink(database, 4).apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
     assert held(db, table) not in (first, second)
     assert db.execute("SELECT partial_until::text FROM pgtrickle.pgt_stream_tables").fetchone() == ("0/14",)
     db.execute("ALTER TABLE st DROP CONSTRAINT st_a_check")
     mending = delta(table, first, second, (10, 30))
     to = sink(database, 4)
-    to.apply(table, type(mending)(mending.window, mending.rows, zset(table, second)), NOW, "repair")
+    to.apply(table, type(mending)(mending.window, mending.rows, zset(table, second)), NOW, executed("repair"))
     assert held(db, table) == second
     assert db.execute("SELECT partial_until FROM pgtrickle.pgt_stream_tables").fetchone() == (None,)
 
@@ -115,11 +119,11 @@ def test_deletions_come_before_insertions_across_batches(db: Connection, databas
     table = make(db, "st", {"a": "int", "b": "text"}, (0,))
     to = sink(database, 1)
     first: Bag = Counter({(i, f"name {i}"): 1 for i in range(6)})
-    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     db.execute("CREATE UNIQUE INDEX ON st (b)")
     # Each name moves to a new key; the row that had it leaves.
     second: Bag = Counter({(i + 100, f"name {i}"): 1 for i in range(6)})
-    to.apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+    to.apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
     assert held(db, table) == second
 
 
@@ -140,11 +144,11 @@ def test_a_refused_row_is_named_by_its_key(
     table = make(db, "st", {"a": "int", "b": "int"}, key)
     to = sink(database, 4)
     first: Bag = Counter({(i, i): 1 for i in range(10)})
-    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     db.execute(change.encode())
     second = first + Counter({(i, i): 1 for i in range(30, 50)}) + Counter({bad: 1})
     with pytest.raises(TargetError, match=expected) as refusal:
-        to.apply(table, delta(table, first, second, (10, 20)), NOW, "changes")
+        to.apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
     assert str(bad[1]) not in refusal.value.problem.replace(f"a = {bad[0]}", "")
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/A",)
 
@@ -155,7 +159,7 @@ def test_somebody_elses_lock_is_waited_for_so_long(db: Connection, database: str
         db.execute("LOCK TABLE st")
         with pytest.raises(TargetError, match="held a lock"):
             sink(database, lock_timeout_ms=50).apply(
-                table, delta(table, Counter(), Counter({(1,): 1}), (0, 10)), NOW, "fill"
+                table, delta(table, Counter(), Counter({(1,): 1}), (0, 10)), NOW, executed("fill")
             )
 
 
@@ -163,10 +167,10 @@ def test_rows_that_did_not_change_are_not_written(db: Connection, database: str)
     table = make(db, "st", {"a": "int", "b": "int"}, (0,))
     to = sink(database)
     first: Bag = Counter({(i, i): 1 for i in range(10)})
-    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     places = db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall()
     second = first - Counter({(3, 3): 1}) + Counter({(3, 4): 1})
-    to.replace(table, zset(table, second), Window(Lsn(10), Lsn(20)), NOW, "full")
+    to.replace(table, zset(table, second), Window(Lsn(10), Lsn(20)), NOW, executed("full"))
     assert db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall() == places
 
 
@@ -175,8 +179,8 @@ def test_a_table_somebody_wrote_to_is_noticed(db: Connection, database: str) -> 
         table = make(db, "st", {"a": "int"}, key)
         to = sink(database, server=server)
         first: Bag = Counter({(1,): 1, (2,): 1})
-        to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, "fill")
+        to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
         db.execute("SET pg_trickle.applier = 'on'; DELETE FROM st WHERE a = 1; RESET pg_trickle.applier")
         with pytest.raises(TargetDiverged, match="1 expected, 0 found"):
-            to.apply(table, delta(table, first, Counter({(2,): 1}), (10, 20)), NOW, "changes")
+            to.apply(table, delta(table, first, Counter({(2,): 1}), (10, 20)), NOW, executed("changes"))
         db.execute("SELECT pgtrickle.drop_stream_table('st')")

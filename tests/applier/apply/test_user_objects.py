@@ -15,7 +15,7 @@ from psycopg import errors
 from applier.errors import TargetError
 from applier.install import install
 from tests import oracle
-from tests.applier.apply.stream_tables import Bag, Connection, delta, held, make, sink
+from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink
 
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
 
@@ -43,12 +43,12 @@ def test_triggers_foreign_keys_indexes_and_grants(db: Connection, database: str)
         f"CREATE ROLE {role}; GRANT SELECT ON st TO {role}".encode()
     )
     to = sink(database)
-    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, executed("fill"))
     db.execute(
         "ALTER TABLE st ADD PRIMARY KEY (a); CREATE TABLE refers (a int REFERENCES st ON DELETE CASCADE);"
         "INSERT INTO refers VALUES (1), (2); DELETE FROM seen"
     )
-    to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, "changes")
+    to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, executed("changes"))
     assert set(db.execute("TABLE seen").fetchall()) == {
         ("DELETE", "one", None),
         ("UPDATE", "two", "zwei"),
@@ -62,7 +62,7 @@ def test_triggers_foreign_keys_indexes_and_grants(db: Connection, database: str)
     db.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$")
     db.execute("CREATE TRIGGER no BEFORE DELETE ON st FOR EACH ROW WHEN (old.a = 3) EXECUTE FUNCTION no()")
     with pytest.raises(TargetError, match=r"a = 3.*not today"):
-        to.apply(table, delta(table, SECOND, Counter(), (20, 30)), NOW, "changes")
+        to.apply(table, delta(table, SECOND, Counter(), (20, 30)), NOW, executed("changes"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_subscriber_receives_what_happens(db: Connection, database: str, secon
     assert db.execute("SELECT publication FROM pgtrickle.pg_stat_stream_tables").fetchone() == ("pgt_pub_st",)
     # Somebody dropped it: filling makes it again.
     db.execute("DROP PUBLICATION pgt_pub_st")
-    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, "fill")
+    to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, executed("fill"))
     name = f"sub_{secrets.token_hex(4)}"
     db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
     url = urlsplit(database)
@@ -99,7 +99,7 @@ def test_a_subscriber_receives_what_happens(db: Connection, database: str, secon
         )
         try:
             arrives(subscriber, FIRST)
-            to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, "changes")
+            to.apply(table, delta(table, FIRST, SECOND, (10, 20)), NOW, executed("changes"))
             arrives(subscriber, SECOND)
             assert held(db, table) == SECOND
         finally:

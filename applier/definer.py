@@ -1,0 +1,82 @@
+"""A stored definition -> the stream table with its plan, or with the query that PostgreSQL runs where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from applier.database import Database
+from applier.definition.analyse import analyse, rolled_back
+from applier.definition.define import Written, define
+from applier.definition.refusal import Reason, Refused
+from applier.errors import SourceChanged
+from applier.plan.facts import facts
+from applier.registry import Registered, Registry
+from applier.strategy import FullPolicy, Mode
+from applier.stream_table import RunByPostgres, StreamTable
+from shared_schema.table_schema import Column
+
+CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
+"""Refusals of queries that have no one right content: only FULL, asked for by name, takes them."""
+
+CALLS_FUNCTIONS = "/* functions:"
+"""How a stored query begins that calls functions of users: what those read, nobody knows."""
+
+
+@dataclass
+class Definer:
+    """Plans stored definitions; its connection is used for nothing else."""
+
+    database: Database
+    registry: Registry
+
+    def __call__(self, row: Registered) -> StreamTable:
+        """The stream table; a TrickleError says why it cannot be kept."""
+        if self.registry.result_columns(row.defining_query) != self.registry.result_columns(
+            f"TABLE {row.table.quoted}"
+        ):
+            raise SourceChanged(
+                f"the query of {row.table} no longer returns the columns the stream table has",
+                hint="a source was altered: drop and create the stream table",
+            )
+        if row.elsewhere:
+            return self._run_by_postgres(row, "it reads what leaves no rows in the log", steady=False)
+        try:
+            written = Written(row.original_query, row.created_at)
+            definition = define(self.database.connection, row.defining_query, "pg_catalog", written)
+        except Refused as refused:
+            if not _postgres_may(row, refused):
+                raise
+            steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
+            return self._run_by_postgres(row, refused.problem, steady=steady)
+        self.registry.save_plan(row.pgt_id, facts(definition.plan))
+        columns = tuple(Column(name, kind) for name, kind in definition.columns)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
+
+    def _run_by_postgres(self, row: Registered, refusal: str, *, steady: bool) -> StreamTable:
+        plan = RunByPostgres(row.defining_query, self.registry.base_sources(row.pgt_id), steady, refusal)
+        columns = _columns(self.database.connection, row.defining_query)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
+
+
+def _postgres_may(row: Registered, refused: Refused) -> bool:
+    """Whether PostgreSQL runs a query that cannot be followed: never against the user's word.
+
+    Not for one that reads stream tables: PostgreSQL would read their rows, which are of another frontier.
+    """
+    if not refused.full_in_postgres or row.reads:
+        return False
+    match Mode(row.refresh_mode):
+        case Mode.FULL:
+            return True
+        case Mode.AUTO:
+            return FullPolicy(row.full_policy) is FullPolicy.ALLOW and refused.reason not in CHANGES_BY_ITSELF
+        case Mode.DIFFERENTIAL | Mode.IMMEDIATE:
+            return False
+
+
+def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
+    with rolled_back(connection, "pg_catalog") as catalog:
+        return tuple(Column(c.name, c.type) for c in analyse(connection, catalog, query).columns)

@@ -1,0 +1,172 @@
+"""The three places a stream table is kept: PostgreSQL leads, the topic and Delta follow and never miss anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from applier.apply.delta_lake import DeltaSink
+from applier.apply.postgres import PostgresSink
+from applier.errors import AnotherApplier, Infrastructure
+from applier.publish.topic import Publisher
+from applier.strategy import Way
+from applier.stream_table import RunByPostgres, StreamTable, TableContents, TableDelta
+from applier.task import Done
+from applier.trace.store import Manifest
+from shared_schema.lsn import ORIGIN, Lsn, Window
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Sinks:
+    """What is owed to whom. Everything here can be lost: the sinks themselves know where they stand."""
+
+    postgres: PostgresSink
+    open_publisher: Callable[[], Publisher] | None
+    """None when nothing is to be published."""
+    delta_sink: DeltaSink | None
+    manifest: Manifest
+    """The last checkpoint: where the sinks stood then."""
+    publisher: Publisher | None = None
+    caught_up: set[int] = field(default_factory=set)
+    unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+
+    def settled(self, tables: Iterable[int]) -> bool:
+        """Whether every sink has everything."""
+        sink = self.delta_sink
+        return not self.unpublished and (sink is None or all(sink.idle(table_id) for table_id in tables))
+
+    # -- after a start --------------------------------------------------------------------------------------------
+
+    def catch_up(
+        self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], TableDelta | None]
+    ) -> None:
+        """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
+        if table.id in self.caught_up:
+            return
+        missed: dict[Lsn, list[TableDelta]] = {}
+        for sink, durable in self.durable(table).items():
+            since = self._since(table, sink, durable, at)
+            if since not in missed:
+                missed[since] = self._missed(table, Window(since, max(since, at)), compute)
+            for delta in missed[since]:
+                self._hand_on(table, delta, (sink,))
+        self.caught_up.add(table.id)
+
+    def durable(self, table: StreamTable) -> dict[str, Lsn]:
+        """Up to where each sink behind PostgreSQL has the stream table."""
+        frontiers: dict[str, Lsn] = {}
+        if publisher := self.current_publisher():
+            frontiers["topic"] = publisher.frontier(table)
+        if self.delta_sink:
+            frontiers["delta"] = self.delta_sink.frontier(table)
+        return frontiers
+
+    def _since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:
+        """From where a sink misses something; it may be up to date."""
+        if durable > at:
+            raise AnotherApplier(
+                f"the {sink} sink of {table} stands at {durable}, beyond PostgreSQL's {at}",
+                hint="was the database restored from a backup? drop the stream table and create it again",
+            )
+        # Nothing changed between a sink's last commit and the checkpoint that recorded it.
+        recorded = self.manifest.sinks.get(str(table.id), {}).get(sink)
+        since = max(durable, self.manifest.frontier) if recorded == str(durable) and durable else durable
+        if since < at:
+            log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
+        return since
+
+    def _missed(
+        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], TableDelta | None]
+    ) -> list[TableDelta]:
+        """What happened in between: what was kept because it cannot be computed again, then what can."""
+        if window.old >= window.new:
+            return []
+        if isinstance(table.plan, RunByPostgres) and not window.old:
+            return [TableDelta(window, self.postgres.held(table))]
+        kept = self.postgres.owed(table, window.old) if window.old else []
+        since = max([window.old, *(delta.window.new for delta in kept)])
+        # Everything that PostgreSQL computed is kept.
+        if since >= window.new or isinstance(table.plan, RunByPostgres):
+            return kept
+        last = compute(table, Window(since, window.new))
+        return [*kept, last] if last is not None else kept
+
+    # -- a refresh ------------------------------------------------------------------------------------------------
+
+    def write_back(self, done: Done, rows: TableDelta | TableContents) -> TableDelta:
+        """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
+        table, as_of = done.task.table, done.task.as_of
+        with self._asking_again(table.id):
+            if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
+                delta = self._replace(done, rows)
+            else:
+                self.postgres.apply(table, rows, as_of, done.executed)
+                delta = replace(rows, whole=None)
+        self._hand_on(table, delta)
+        self.caught_up.add(table.id)
+        return delta
+
+    def _replace(self, done: Done, rows: TableDelta | TableContents) -> TableDelta:
+        """Only rows that differ reach any of the sinks; what differs is kept until all of them have it.
+
+        A whole result cannot be computed again from a window, so nothing else would remember it.
+        """
+        table = done.task.table
+        waiting = [d for t, d in self.unpublished if t.id == table.id]
+        if self.delta_sink:
+            waiting += self.delta_sink.waiting(table.id)
+        durable = self.durable(table)
+        return self.postgres.replace(
+            table,
+            rows.rows if isinstance(rows, TableContents) else rows,
+            rows.window,
+            done.task.as_of,
+            done.executed,
+            also_owed=list({d.window: d for d in waiting}.values()),
+            settled=min(durable.values(), default=ORIGIN) if durable else None,
+        )
+
+    def _hand_on(self, table: StreamTable, delta: TableDelta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+        if "topic" in sinks and self.open_publisher:
+            self.unpublished.append((table, delta))
+        if "delta" in sinks and self.delta_sink:
+            self.delta_sink.add(table, delta)
+
+    def publish(self) -> None:
+        """One Kafka transaction; what could not be published stays owed."""
+        if not self.unpublished or (publisher := self.current_publisher()) is None:
+            return
+        owed = [(t, d) for t, d in self.unpublished if publisher.frontier(t) < d.window.new]
+        try:
+            publisher.publish(owed)
+        except Infrastructure:
+            # A new one finds out whether the transaction was committed after all.
+            self.publisher = None
+            raise
+        self.unpublished.clear()
+
+    def current_publisher(self) -> Publisher | None:
+        """The publisher in use, opened again after it failed; None when nothing is to be published."""
+        if self.publisher is None and self.open_publisher is not None:
+            self.publisher = self.open_publisher()
+        return self.publisher
+
+    @contextmanager
+    def _asking_again(self, table_id: int) -> Iterator[None]:
+        """A commit that failed may have arrived: then the next tick asks the sinks themselves where they stand."""
+        try:
+            yield
+        except Infrastructure:
+            self.ask_again(table_id)
+            raise
+
+    def ask_again(self, table_id: int) -> None:
+        """Forget what is believed about a stream table."""
+        self.caught_up.discard(table_id)
+        self.unpublished = [(t, d) for t, d in self.unpublished if t.id != table_id]
+        if self.delta_sink:
+            self.delta_sink.forget(table_id)

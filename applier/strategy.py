@@ -1,0 +1,171 @@
+"""How one refresh is done, and why. Pure: figures in, a decision with a reason code out.
+
+Three ways lead to the same rows. DIFFERENTIAL computes the change of the result from the changes of its sources. FULL
+computes the whole result in Spark at the tick's frontier, IN_POSTGRES has PostgreSQL run the query itself in a snapshot
+of known position; both write only the difference to what the stream table holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from shared_schema.errors import TrickleError
+
+
+class Mode(Enum):
+    """What the user asked for: pgt_stream_tables.refresh_mode."""
+
+    AUTO = "AUTO"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+    IMMEDIATE = "IMMEDIATE"
+
+
+class FullPolicy(Enum):
+    """Whether a recomputation the user did not ask for may happen."""
+
+    ALLOW = "allow"
+    ERROR = "error"
+
+
+class Way(Enum):
+    """What is executed."""
+
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+    IN_POSTGRES = "FULL_IN_POSTGRES"
+    NO_DATA = "NO_DATA"
+    """Nothing it reads changed: only its frontier moves."""
+
+
+class Why(Enum):
+    """Reason codes of the history; programs match on the value."""
+
+    INITIAL = "INITIAL"
+    """The first fill."""
+    MODE = "MODE"
+    """The refresh mode says so."""
+    INCREMENTAL = "INCREMENTAL"
+    """AUTO, and nothing speaks against following the changes."""
+    CHANGE_RATIO = "CHANGE_RATIO"
+    """AUTO: more of the sources changed than auto_threshold allows."""
+    MEASURED_COST = "MEASURED_COST"
+    """AUTO: by what earlier refreshes took, the whole is cheaper than the changes."""
+    QUERY_REFUSED = "QUERY_REFUSED"
+    """The query cannot be followed, so PostgreSQL runs it."""
+    UNCHANGED = "UNCHANGED"
+    """There is nothing to do."""
+    REPAIR = "REPAIR"
+    """A crash cut a progressive refresh off: PostgreSQL is compared with the whole."""
+    HISTORY_GONE = "HISTORY_GONE"
+    """It stood still for so long that the changes since are no longer kept."""
+
+
+class FullForbidden(TrickleError):
+    """full_policy = 'error', and only a recomputation would help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """The decision for one refresh; `detail` has the figures it rests on."""
+
+    way: Way
+    why: Why
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What earlier refreshes of this stream table took; None before the first of the kind."""
+
+    full_ms: float | None = None
+    full_rows: int = 0
+    """Rows of its sources at that time."""
+    per_change_ms: float | None = None
+    """Per change row, from windows of at least FEW_CHANGES."""
+
+    def after_full(self, took_ms: float, source_rows: int) -> Costs:
+        """With the newest whole computation."""
+        return Costs(took_ms, source_rows, self.per_change_ms)
+
+    def after_changes(self, took_ms: float, changes: int) -> Costs:
+        """With the newest window; small ones say nothing about rows, only about Spark's fixed costs."""
+        if changes < FEW_CHANGES:
+            return self
+        latest = took_ms / changes
+        smoothed = latest if self.per_change_ms is None else (self.per_change_ms + latest) / 2
+        return Costs(self.full_ms, self.full_rows, smoothed)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known when a refresh is decided."""
+
+    mode: Mode
+    policy: FullPolicy
+    followed: bool
+    """Whether the query has a plan."""
+    steady: bool
+    """Whether its result changes only with its sources."""
+    filled: bool
+    partial: bool
+    """Whether PostgreSQL holds the rows of no frontier."""
+    history: bool
+    """Whether the changes since its frontier are still there."""
+    changes: int
+    """Change rows of its sources in the window."""
+    source_rows: int
+    threshold: float
+    costs: Costs = Costs()
+
+
+FEW_CHANGES = 1_000
+"""Up to here fixed costs rule and following the changes always wins."""
+
+SAFETY_MARGIN = 0.8
+"""The whole must be this much cheaper than the changes before AUTO believes it."""
+
+
+def decide(now: Situation) -> Strategy:
+    """The way to refresh; FullForbidden when there is only one and the user forbids it."""
+    if now.partial:
+        return Strategy(Way.FULL, Why.REPAIR)
+    if now.filled and now.history and now.steady and not now.changes:
+        return Strategy(Way.NO_DATA, Why.UNCHANGED)
+    if not now.followed:
+        why = Why.INITIAL if not now.filled else Why.MODE if now.mode is Mode.FULL else Why.QUERY_REFUSED
+        return Strategy(Way.IN_POSTGRES, why)
+    if not now.filled:
+        return Strategy(Way.FULL, Why.INITIAL)
+    if not now.history:
+        if now.policy is FullPolicy.ERROR:
+            raise FullForbidden(
+                "the changes since the stream table was last refreshed are no longer kept, and full_policy is 'error'",
+                hint="allow it for once: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
+            )
+        return Strategy(Way.FULL, Why.HISTORY_GONE)
+    match now.mode:
+        case Mode.FULL:
+            return Strategy(Way.FULL, Why.MODE)
+        case Mode.DIFFERENTIAL | Mode.IMMEDIATE:
+            return Strategy(Way.DIFFERENTIAL, Why.MODE)
+        case Mode.AUTO:
+            return _cheaper(now)
+
+
+def _cheaper(now: Situation) -> Strategy:
+    follow = Strategy(Way.DIFFERENTIAL, Why.INCREMENTAL)
+    if now.policy is FullPolicy.ERROR or now.changes <= FEW_CHANGES:
+        return follow
+    if now.changes > now.threshold * now.source_rows:
+        detail = f"{now.changes} changes, {now.source_rows} source rows, auto_threshold {now.threshold:g}"
+        return Strategy(Way.FULL, Why.CHANGE_RATIO, detail)
+    costs = now.costs
+    if costs.full_ms is None or costs.per_change_ms is None:
+        return follow
+    full = costs.full_ms * now.source_rows / max(1, costs.full_rows)
+    changes = costs.per_change_ms * now.changes
+    if full < SAFETY_MARGIN * changes:
+        return Strategy(Way.FULL, Why.MEASURED_COST, f"about {full:.0f} ms instead of {changes:.0f} ms")
+    return follow

@@ -1,0 +1,65 @@
+"""One refresh of one stream table: what is to be done, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from applier.registry import Executed, Registered
+from applier.strategy import Strategy, Why
+from applier.stream_table import StreamTable, TableContents, TableDelta
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import Window
+
+Outcome = TableDelta | TableContents | TrickleError | None
+"""A difference; everything there should be; why there is neither; or None when nothing changed."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A refresh that is due. PostgreSQL chooses the window's end itself when it runs the query."""
+
+    registered: Registered
+    table: StreamTable
+    window: Window
+    strategy: Strategy
+    changes: int
+    """Change rows of its sources in the window."""
+    source_rows: int
+    as_of: datetime
+
+
+@dataclass(frozen=True)
+class Done:
+    """A refresh whose rows are known, not yet written."""
+
+    task: Task
+    outcome: Outcome
+    started: datetime
+    compute_ms: float
+
+    @property
+    def window(self) -> Window:
+        """Where it leads."""
+        return self.outcome.window if isinstance(self.outcome, TableDelta | TableContents) else self.task.window
+
+    @property
+    def executed(self) -> Executed:
+        """For the history."""
+        task, strategy = self.task, self.task.strategy
+        return Executed(
+            action=strategy.way.value,
+            reason=strategy.why.value,
+            detail=strategy.detail,
+            initiated_by=initiator(task),
+            started=self.started,
+            rows_in=task.changes,
+            compute_ms=self.compute_ms,
+        )
+
+
+def initiator(task: Task) -> str:
+    """Who wanted the refresh."""
+    if task.strategy.why is Why.INITIAL:
+        return "INITIAL"
+    return "MANUAL" if task.registered.asked else "SCHEDULER"

@@ -1,0 +1,82 @@
+-- What is asked of the scheduler by those who wait. A lock is seen before its transaction commits, a row is not.
+
+CREATE OR REPLACE FUNCTION pgtrickle._asking() RETURNS integer
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT 1885828215 $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._asked_for() RETURNS SETOF bigint
+LANGUAGE sql VOLATILE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.objid::bigint FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = pgtrickle._asking()::oid
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+$$;
+
+-- Number 0 is no stream table: who holds its lock asks for all of them, and for rest afterwards.
+CREATE OR REPLACE FUNCTION pgtrickle._drain_state() RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN EXISTS (SELECT FROM pgtrickle._asked_for() a WHERE a = 0) THEN 'asked'
+                WHEN EXISTS (SELECT FROM pgtrickle.pgt_drain) THEN 'resting' ELSE 'running' END
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle.is_drained() RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pgtrickle.pgt_service s WHERE s.applier = pgtrickle._setting('slot') AND s.state = 'DRAINED')
+$$;
+COMMENT ON FUNCTION pgtrickle.is_drained IS 'Whether the applier has finished everything and rests.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.drain(timeout_s integer DEFAULT 60) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    target  pg_lsn := pg_current_wal_insert_lsn();
+    give_up timestamptz := clock_timestamp() + make_interval(secs => timeout_s);
+    woken   timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'a % transaction cannot see the applier come to rest', current_setting('transaction_isolation')
+            USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), 0);
+    WHILE NOT EXISTS (SELECT FROM pgtrickle.pgt_service s WHERE s.applier = pgtrickle._setting('slot')
+                      AND s.state = 'DRAINED' AND s.frontier >= target) LOOP
+        IF clock_timestamp() >= give_up THEN
+            RETURN false;
+        ELSIF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN
+            PERFORM pgtrickle._emit('wake');
+            woken := clock_timestamp();
+        END IF;
+        PERFORM pg_sleep(0.02);
+    END LOOP;
+    -- Holds on after the lock is gone with this transaction.
+    INSERT INTO pgtrickle.pgt_drain DEFAULT VALUES ON CONFLICT DO NOTHING;
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION pgtrickle.drain IS
+    'Bring every stream table and every sink up to now, then rest until resume_after_drain(); false when that took too long.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.resume_after_drain() RETURNS void
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pgtrickle.pgt_drain
+$$;
+COMMENT ON FUNCTION pgtrickle.resume_after_drain IS 'End the rest that drain() began.';
+
+-- Stream tables are read as their queries, so a ring of them would have no meaning at all.
+CREATE OR REPLACE FUNCTION pgtrickle._refuse_cycle(stream_table oid, reads oid[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ring text;
+BEGIN
+    WITH RECURSIVE paths(relid, path) AS (
+        SELECT r, ARRAY[stream_table, r] FROM unnest(reads) r
+        UNION ALL
+        SELECT d.source_relid, p.path || d.source_relid
+        FROM paths p JOIN pgtrickle.pgt_stream_tables s ON s.pgt_relid = p.relid
+        JOIN pgtrickle.pgt_dependencies d ON d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE'
+        WHERE p.relid <> stream_table AND NOT d.source_relid = ANY (p.path[2:])
+    )
+    SELECT string_agg(step::regclass::text, ' -> ' ORDER BY place) INTO ring
+    FROM (SELECT path FROM paths WHERE relid = stream_table ORDER BY cardinality(path) LIMIT 1) found,
+         unnest(found.path) WITH ORDINALITY AS steps(step, place);
+    IF ring IS NOT NULL THEN
+        RAISE EXCEPTION 'stream tables may not read each other in a circle: %', ring
+            USING HINT = 'Break the circle: read the tables below one of them.', ERRCODE = 'invalid_recursion';
+    END IF;
+END $$;
