@@ -27,7 +27,7 @@ from applier.database import Database
 from applier.definition.define import define
 from applier.install import install
 from applier.jars import SPARK_JARS, ensure
-from applier.registry import Registry
+from applier.registry import Executed, Registry
 from applier.session import spark_session
 from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
@@ -164,7 +164,9 @@ class Laboratory:
         delta, jobs = self._computed(name, window, self.states)
         computed = time.perf_counter()
         if delta is not None:
-            self._sink.apply(self.tables[name], delta, datetime.now(UTC), "benchmark")
+            now = datetime.now(UTC)
+            executed = Executed("DIFFERENTIAL", "BENCHMARK", "", "MANUAL", now, 0, (computed - began) * 1000)
+            self._sink.apply(self.tables[name], delta, now, executed)
             self._frontiers[name] = self.now
         ended = time.perf_counter()
         return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.rows.num_rows)
