@@ -58,6 +58,8 @@ class Benchmark:
     repeats: int = 7
     short_repeats: int = 3
     warmups: int = 1
+    then: Callable[[], Mapping[str, Any]] | None = None
+    """A second part, after the rounds: what it returns stands in the report beside their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def main(
             report: dict[str, Any] = {"benchmark": chosen.name, "short": options.short, "load": meter.load()}
             try:
                 report |= compare(chosen, repeats, meter)
+                report |= chosen.then() if chosen.then is not None else {}
             except TooBusy as busy:
                 print(busy)
                 print(json.dumps(report | {"refused": busy.problem}))
@@ -114,7 +117,7 @@ def main(
 def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, Any]:
     """Run the rounds; `results` by contestant and measure, `ratio` to the yardstick; TooBusy when it cannot be told."""
     for contestant in list(benchmark.contestants) * benchmark.warmups:
-        _tell(f"{benchmark.name}: warming up {contestant.name}")
+        tell(f"{benchmark.name}: warming up {contestant.name}")
         contestant.run()
     rounds: list[dict[str, Measures]] = []
     shares: list[float] = []
@@ -135,7 +138,7 @@ def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, A
         if quiet:
             rounds.append(measured)
         verdict = "" if quiet else f", not counted: others used {shares[-1]:.0%} of the machine"
-        _tell(f"{benchmark.name}: round {len(rounds)} of {repeats}{verdict}")
+        tell(f"{benchmark.name}: round {len(rounds)} of {repeats}{verdict}")
     return {**_summarise(benchmark, rounds), "rounds_tried": len(shares), "others_share": _significant(max(shares))}
 
 
@@ -185,7 +188,8 @@ def _significant(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Progress, beside the results."""
     print(line, file=sys.stderr, flush=True)
 
 
