@@ -38,6 +38,7 @@ def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
     from cdc_consumer.metrics import Metrics
+    from cdc_consumer.pulse import Pulse
     from shared_schema.status_server import StatusServer
 
     settings = _settings(flags, stored=True)
@@ -49,7 +50,8 @@ def run(**flags: Any) -> None:
     def report() -> dict[str, Any]:
         return {"slot": settings.slot} | metrics.report()
 
-    with StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report):
+    server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report)
+    with server, Pulse(settings, metrics):
         pipeline.run(settings, stop, metrics)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from cdc_consumer.slot_gauges import SlotGauges
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
@@ -21,9 +22,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.ready = False
-        self.reason = "connecting"
-        """Why it is not ready."""
+        self.settled = False
+        """Whether it streams and every table found at its start is copied."""
+        self._state = "connecting"
+        """What it does while it is not settled."""
+        self.source_problem: str | None = None
+        self.sink_problem: str | None = None
+        """Why the other side does not answer, when it was last looked at."""
+        self._late = False
         self.standby = False
         """Whether another instance streams from the slot and this one waits for it to end."""
         self._beat = time.monotonic()
@@ -82,6 +88,7 @@ class Metrics:
         self._received = Gauge(f"{name}_received_lsn", "Everything before it was received", registry=registry)
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
         self._acknowledged = Gauge(f"{name}_acknowledged_lsn", "Flush position the server knows", registry=registry)
+        self.slot = SlotGauges(name, registry)
 
     def rows(self, table: TableId, op: Op, number: int) -> None:
         """Count produced rows."""
@@ -103,6 +110,7 @@ class Metrics:
         self._unacknowledged.set(commits)
         self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)
         self._behind.set(behind)
+        self._late = behind
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)
@@ -121,22 +129,35 @@ class Metrics:
         """Whether the loop turned lately."""
         return self.quiet_s < ALIVE_WITHIN_S
 
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work: settled, both sides answer, and it keeps up."""
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready; empty when it is."""
+        if not self.settled:
+            return self._state
+        late = "it falls behind the server" if self._late else ""
+        return self.source_problem or self.sink_problem or late
+
     def stand_by(self, pid: int) -> None:
         """Another instance, served by this server process, has the slot."""
-        self.standby, self.ready = True, False
-        self.reason = f"standing by, the slot is streamed by server process {pid}"
+        self.standby, self.settled = True, False
+        self._state = f"standing by, the slot is streamed by server process {pid}"
         self._standing_by.set(1)
         self.beat()
 
     def take_over(self) -> None:
         """The slot is ours."""
-        self.standby, self.reason = False, "loading tables"
+        self.standby, self._state = False, "loading tables"
         self._standing_by.set(0)
 
     def lose_session(self, problem: str) -> None:
         """The session broke and is begun again."""
-        self.standby = self.ready = False
-        self.reason = f"beginning again: {problem}"
+        self.standby = self.settled = self._late = False
+        self._state = f"beginning again: {problem}"
         self._standing_by.set(0)
         self.reconnects.inc()
         self.retries.labels("session").inc()
@@ -148,7 +169,7 @@ class Metrics:
         return {
             "ready": self.ready and self.alive,
             "standby": self.standby,
-            "blocked": None if self.ready else self.reason,
+            "blocked": self.reason or None,
             "last_error": problem,
             "last_error_at": at and datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds"),
             "reconnects": int(self.reconnects._value.get()),

@@ -50,7 +50,7 @@ def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> 
         except StopRequested:
             return
         except TrickleError as error:
-            worked = worked or metrics.ready or metrics.standby
+            worked = worked or metrics.settled or metrics.standby
             if not (error.retryable and worked):
                 raise
             metrics.lose_session(error.problem)
@@ -77,7 +77,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
             session, feedback, frame_queue(settings), HotSources(settings.ring_buffer_sources, metrics), metrics
         )
         stack.callback(receiver.close)
-        sink = open_sink(settings, receiver.while_waiting)
+        sink = open_sink(settings, receiver.while_waiting, metrics)
         stack.callback(sink.close)
         state = read_state(settings)
         point = verify_taken(point, state)

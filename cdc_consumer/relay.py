@@ -139,7 +139,7 @@ class Relay:
         if ports.captures.export is not None and self._frontier.arrived(ports.captures.export.at):
             self._capture(ports.captures.export)
         self._publish_if_due()
-        ports.metrics.ready = ports.metrics.ready or (ports.captures.settled and ports.captures.export is None)
+        ports.metrics.settled = ports.metrics.settled or (ports.captures.settled and ports.captures.export is None)
         ports.feedback.if_due()
 
     def _decode(self, frames: list[bytes]) -> None:

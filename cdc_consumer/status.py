@@ -6,7 +6,8 @@ import json
 import urllib.request
 from typing import Any
 
-from cdc_consumer.errors import SlotActive, SourceError
+from cdc_consumer.errors import SlotActive, SourceError, TopicError
+from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
 from cdc_consumer.sinks.sink import StoredState
@@ -27,18 +28,22 @@ ASK_INSTANCE_S = 2.0
 """An instance on this machine answers in milliseconds; elsewhere nobody listens at its address."""
 
 
+ASK_BROKER_S = 5.0
+"""Somebody waits for the answer, and that no broker is there is one."""
+
+
 def read_status(settings: ConsumerSettings) -> dict[str, Any]:
     """The slot as the server has it, the progress as the sink has it, the instance as it sees itself, each source."""
     url = settings.database_url.get_secret_value()
     with connect(url) as catalog:
         # In this order: a working instance moves all three meanwhile, and progress must not seem behind the slot.
         slot, waiting = inspect_slot(catalog, settings.slot), standbys(catalog, settings.slot)
-        state = read_state(settings)
+        state, unread = _stored(settings)
         position, published = server_position(catalog), publications_of(catalog, settings.publications)
     frontier = state.progress.frontier if state.progress else None
     lag = max(0, position.value - frontier.value) if frontier else None
     instance = ask_instance(settings)
-    blocked = _blocked(url, slot, state) or (instance or {}).get("blocked")
+    blocked = unread or _blocked(url, slot, state) or (instance or {}).get("blocked")
     if blocked is None and (slot is None or slot.active_pid is None):
         blocked = "no instance streams from the slot"
     return {
@@ -52,6 +57,7 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
         "confirmed_flush_lsn": str(slot.confirmed_flush) if slot and slot.confirmed_flush else None,
         "publications": list(settings.publications),
         "topic_prefix": settings.topic_prefix,
+        "progress_read": unread is None,
         "server_lsn": str(position),
         "frontier": str(frontier) if frontier else None,
         "lag_bytes": lag,
@@ -72,6 +78,14 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
             for table in sorted(state.captures.keys() | published.keys())
         ],
     }
+
+
+def _stored(settings: ConsumerSettings) -> tuple[StoredState, str | None]:
+    """What was published, or that nobody is there to ask: the rest of the status is worth more then, not less."""
+    try:
+        return read_state(settings, ASK_BROKER_S), None
+    except TopicError as error:
+        return StoredState(), f"what was published is not known: {error.problem}"
 
 
 def ask_instance(settings: ConsumerSettings) -> dict[str, Any] | None:
@@ -125,11 +139,11 @@ def describe(report: dict[str, Any]) -> str:
         f"slot          {report['slot']} ({existence}, log {report['wal_status'] or 'unknown'}), mode {report['mode']}",
         f"standbys      {len(report['standbys'])} waiting",
         f"publications  {', '.join(report['publications'])}",
-        f"frontier      {report['frontier'] or 'nothing published yet'}",
+        f"frontier      {report['frontier'] or ('nothing published yet' if report['progress_read'] else 'unknown')}",
         f"server        {report['server_lsn']}, {report['lag_bytes'] if report['frontier'] else '?'} bytes ahead",
         f"blocked       {report['blocked'] or 'no'}",
         f"last error    {report['last_error'] or 'none' if report['instance'] else 'no instance answers here'}",
-        f"tables        {captured} captured of {len(report['tables'])}",
+        f"tables        {captured if report['progress_read'] else '?'} captured of {len(report['tables'])}",
     ]
     for table in report["tables"]:
         since = f"from {table['snapshot_lsn']}, {table['snapshot_rows']} rows then" if table["captured"] else ""
@@ -153,7 +167,7 @@ def forget(settings: ConsumerSettings) -> bool:
         prepare_sink(settings)
         keys = read_state(settings).keys
         if keys:
-            sink = open_sink(settings, lambda: None)
+            sink = open_sink(settings, lambda: None, Metrics())
             sink.erase(list(keys))
             sink.close()
         return drop_slot(catalog, settings.slot)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import postgres, progress
 from cdc_consumer.sinks.kafka import Publisher
@@ -21,19 +23,32 @@ def prepare_sink(settings: ConsumerSettings) -> None:
             postgres.prepare(settings)
 
 
-def open_sink(settings: ConsumerSettings, idle: Callable[[], None]) -> Sink:
+def open_sink(settings: ConsumerSettings, idle: Callable[[], None], metrics: Metrics) -> Sink:
     """Take over the slot's transactions: whoever wrote for it before can write no more."""
     match settings.mode:
         case "log":
-            return Publisher(settings, Topics(settings), idle)
+            return Publisher(settings, Topics(settings), idle, metrics)
         case "sidecar" | "remote":
             return BufferSink(settings, idle)
 
 
-def read_state(settings: ConsumerSettings) -> StoredState:
-    """The progress and captures of the slot."""
+def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIMEOUT_S) -> StoredState:
+    """The progress and captures of the slot; who is not there after `patience_s` is away."""
     match settings.mode:
         case "log":
-            return progress.read_state(settings)
+            return progress.read_state(settings, patience_s)
         case "sidecar" | "remote":
             return postgres.read_state(settings)
+
+
+Probe = Callable[[], None]
+"""Asks the place where change rows go whether it is there; raises the typed error when it is not."""
+
+
+def open_probe(settings: ConsumerSettings) -> Probe:
+    """For one who asks again and again."""
+    match settings.mode:
+        case "log":
+            return Topics(settings).probe
+        case "sidecar" | "remote":
+            return partial(postgres.probe, settings)

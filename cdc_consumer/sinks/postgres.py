@@ -66,6 +66,11 @@ def read_state(settings: ConsumerSettings) -> StoredState:
     return StoredState(progress, captures if progress else {}, tuple(records))
 
 
+def probe(settings: ConsumerSettings) -> None:
+    """Returns when the database of the buffer tables answered, and raises when it does not."""
+    connect(settings.buffer_url).close()
+
+
 class BufferOutlet:
     """Rows of one schema version on their way to a buffer table."""
 

@@ -22,13 +22,13 @@ READ_TIMEOUT_S = 30.0
 """The topic is compacted and small; longer means that the broker is not there."""
 
 
-def read_state(settings: ConsumerSettings) -> StoredState:
+def read_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -> StoredState:
     """Read the progress topic to its end, committed records only; empty when there is no topic."""
     topic = progress_topic(settings.topic_prefix)
     consumer = _reader(settings)
     try:
         # Asked first: a consumer that does not know the partition's leader waits half a second before it looks.
-        if consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].error is not None:
+        if consumer.list_topics(topic, timeout=patience_s).topics[topic].error is not None:
             return StoredState()
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         return _fold(consumer, settings.slot)

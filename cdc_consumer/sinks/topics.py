@@ -100,6 +100,13 @@ class Topics:
 
         return self._patiently(ask, f"looking at topic {topic}")
 
+    def probe(self) -> None:
+        """Returns when a broker answered, and raises when none does."""
+        try:
+            self._reader.list_topics(progress_topic(self._settings.topic_prefix), timeout=ASK_TIMEOUT_S)
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), "asking whether it is there") from exception
+
     def used(self, topic: str) -> bool:
         """Whether anything was ever written to the topic; asked before the first row goes there."""
         if topic in self._made:

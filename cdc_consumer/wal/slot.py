@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cdc_consumer.errors import ForeignServer, ForeignSlot, ServerBehind, SlotLost, WrongWalLevel
+from cdc_consumer.slot_gauges import SlotReading
 from cdc_consumer.wal.catalog import Connection
 from cdc_consumer.wal.diagnosis import RESYNC_HINT, diagnose_exception
 from cdc_consumer.wal.session import ServerIdentity
@@ -67,6 +68,28 @@ def inspect_slot(connection: Connection, name: str) -> SlotState | None:
         Lsn.parse(restart) if restart else None,
         status,
     )
+
+
+_READING = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text,
+       s.confirmed_flush_lsn::text, s.restart_lsn::text, coalesce(s.wal_status, 'lost'), s.safe_wal_size,
+       coalesce(age(s.catalog_xmin), 0), coalesce(r.spill_txns, 0), coalesce(r.spill_bytes, 0),
+       coalesce((SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_stat_activity a
+                 WHERE a.backend_xid IS NOT NULL), 0)
+FROM pg_replication_slots s LEFT JOIN pg_stat_replication_slots r USING (slot_name) WHERE s.slot_name = %s
+"""
+
+
+def read_slot(connection: Connection, name: str) -> SlotReading | None:
+    """What the slot costs the server now; None while there is none, or one that was given up."""
+    try:
+        row = connection.execute(_READING, (name,)).fetchone()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    if row is None or row[1] is None:
+        return None
+    position, confirmed, restart, *rest = row
+    return SlotReading(Lsn.parse(position), Lsn.parse(confirmed), Lsn.parse(restart or position), *rest)
 
 
 STANDBY_LOCKS = 0x70675F74

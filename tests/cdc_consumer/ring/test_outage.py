@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -64,8 +65,15 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
         assert more_mb < MORE_MB
         assert list(folder.iterdir()) == []
         assert consumer.get("/healthz")[0] == 200
+        code, text = consumer.get("/readyz")
+        assert code == 503 and "no Kafka broker answered" in text
+        told = json.loads(consumer.command("status", "--json").stdout)
+        assert "no Kafka broker answered" in told["blocked"] and told["active"] and told["frontier"] is None
+        assert told["instance"]["ready"] is False
     finally:
         kafka.start()
+    until(lambda: consumer.get("/readyz")[0] == 200, "ready again")
+    until(lambda: consumer.metric('pg_trickle_cdc_retries_total{what="kafka"}') > 0, "retries are counted", 12)
     content = check(consumer, ["public.hot"])
     assert len(content.rows["public.hot"]) == ROWS + 1
     assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0

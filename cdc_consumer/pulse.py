@@ -1,0 +1,72 @@
+"""Looks at both ends every few seconds, in a thread of its own: what the slot costs, whether the broker answers.
+
+The stream meets an outage only when it has something to say; an operator wants to know before. Nothing here changes
+anything but gauges and readiness.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.choose import Probe, open_probe
+from cdc_consumer.wal.catalog import Connection, connect
+from cdc_consumer.wal.slot import read_slot
+from shared_schema.errors import TrickleError
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 2.0
+"""Two cheap questions."""
+
+
+class Pulse:
+    """Alive while its context is open."""
+
+    def __init__(self, settings: ConsumerSettings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._catalog: Connection | None = None
+        self._probe: Probe | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # Not waited for: it may be in the middle of a question to somebody who is away.
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(LOOK_EVERY_S):
+            self._metrics.source_problem = self._look_at_slot()
+            self._metrics.sink_problem = self._look_at_sink()
+        if self._catalog is not None:
+            self._catalog.close()
+
+    def _look_at_slot(self) -> str | None:
+        try:
+            if self._catalog is None or self._catalog.closed:
+                self._catalog = connect(self._settings.database_url.get_secret_value())
+            reading = read_slot(self._catalog, self._settings.slot)
+        except TrickleError as error:
+            if self._catalog is not None:
+                self._catalog.close()
+            return error.problem
+        if reading is not None:
+            self._metrics.slot.show(reading)
+        return None
+
+    def _look_at_sink(self) -> str | None:
+        try:
+            if self._probe is None:
+                self._probe = open_probe(self._settings)
+            self._probe()
+        except TrickleError as error:
+            return error.problem
+        return None

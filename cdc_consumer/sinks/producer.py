@@ -1,0 +1,205 @@
+"""librdkafka's transactional producer, with typed errors and without blocking: records in, delivered offsets out.
+
+Nothing here blocks for more than a moment without calling `idle`, which keeps the replication connection alive while a
+broker is slow or away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from cdc_consumer.errors import OversizeMessage, TopicError
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
+from cdc_consumer.sinks.topics import Topics, client_options
+from shared_schema.progress import Offsets
+from shared_schema.topics import progress_topic
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The longest a broker allows by default; a source commit that takes longer to send cannot be published."""
+
+STATISTICS_EVERY_MS = 5_000
+"""How often librdkafka tells what it had to repeat by itself."""
+
+STEP_S = 0.01
+"""How long one wait may last before `idle` is called again: the server's data are taken in meanwhile."""
+
+
+class TransactionalProducer:
+    """One producer of one transactional id: whoever had the id before is fenced when this one is made."""
+
+    def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
+        self._topics = topics
+        self._idle = idle
+        self._retries = metrics.retries.labels("kafka")
+        self._repeated = 0
+        self._progress_topic = progress_topic(settings.topic_prefix)
+        self.open = False
+        """Whether a transaction is."""
+        self.offsets: Offsets = {}
+        """The offset after the last record of each partition but progress; whoever uses them takes them away."""
+        self._failed: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "queue.buffering.max.messages": 100_000,
+                "queue.buffering.max.kbytes": 65_536,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "statistics.interval.ms": STATISTICS_EVERY_MS,
+                **client_options(settings),
+                "stats_cb": self._count_retries,
+                "transactional.id": settings.transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "acks": "all",
+                "enable.idempotence": True,
+            }
+        )
+        self.offer = self._producer.produce
+        """`(topic, value, key, partition, report)`: librdkafka's own, for the loop of many rows; it may refuse."""
+        self._complete(self._producer.init_transactions, "taking over the slot's transactions")
+
+    def begin(self) -> None:
+        """Open a transaction unless one is open."""
+        if self.open:
+            return
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exception:
+            raise self._diagnose(kafka_error(exception), "beginning a transaction") from exception
+        self.open = True
+
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
+        """Add a record that is reported on; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, self.delivered)
+            except BufferError:
+                self._serve(self._producer.poll, STEP_S, "delivering rows")
+                self._idle()
+                continue
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise self._oversize(topic, value, error) from exception
+                raise self._diagnose(error, f"writing to {topic}") from exception
+            return
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """The report on a record."""
+        if error is not None:
+            self._failed = self._failed or error
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None or offset is None or topic == self._progress_topic:
+            return
+        # A batch the broker had already stored is confirmed without its offset: -1 stands for "ask".
+        self.offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
+
+    def drain(self) -> None:
+        """Returns when every record was delivered."""
+        while self._serve(self._producer.flush, STEP_S, "delivering rows"):
+            self._idle()
+        if self._failed is not None:
+            raise self._diagnose(self._failed, "delivering rows")
+        for topic, ends in self.offsets.items():
+            for partition in [p for p, end in ends.items() if end < 0]:
+                ends[partition] = self._topics.end_offset(topic, partition)
+
+    def commit(self, doing: str) -> None:
+        """End the transaction; returns when it is committed."""
+        self._complete(self._producer.commit_transaction, doing)
+        self.open = False
+
+    def abort(self) -> None:
+        """Undo the open transaction; errors do not matter, an unfinished transaction is never read."""
+        self.open, self.offsets = False, {}
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(5.0)
+        except KafkaException:
+            return
+
+    def poll(self) -> None:
+        """Take delivery reports that have come in."""
+        self._serve(self._producer.poll, 0.0, "delivering rows")
+
+    def _diagnose(self, error: KafkaError, doing: str) -> TopicError:
+        """After a fatal error every call only says that there was one; which one, the next poll tells."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._serve(self._producer.poll, 0.0, doing)
+            except TopicError as cause:
+                return cause
+        return diagnose(error, doing)
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float, doing: str) -> int:
+        """Poll or flush. Both run callbacks, and both raise a fatal error that became known meanwhile."""
+        try:
+            return call(timeout_s)
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), doing) from exception
+        except SystemError as error:
+            # A delivery report came after the fatal error in the same call: the binding complains about itself then.
+            if isinstance(error.__cause__, KafkaException):
+                raise diagnose(kafka_error(error.__cause__), doing) from error
+            raise
+
+    def _complete(self, call: Callable[[], None], doing: str) -> None:
+        """Make a transactional call and wait for its end, in touch with the rest of the process meanwhile.
+
+        The call itself has no limit and runs in a thread of its own. One that is cut short and repeated would have to
+        be told apart from its own late answer, which librdkafka does not do for certain on a busy machine.
+        """
+        while True:
+            outcome: Future[None] = Future()
+            threading.Thread(target=_run, args=(call, outcome), name="transaction", daemon=True).start()
+            try:
+                while not _ended(outcome, STEP_S):
+                    self._idle()
+                outcome.result()
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if not may_try_again(error):
+                    raise self._diagnose(error, doing) from exception
+                self._retries.inc()
+                time.sleep(STEP_S)
+                self._idle()
+            else:
+                return
+
+    def _count_retries(self, statistics: str) -> None:
+        """librdkafka repeats requests and connects again by itself; its figures are sums since it began."""
+        brokers = json.loads(statistics).get("brokers", {}).values()
+        repeated = sum(broker.get("txretries", 0) + max(0, broker.get("connects", 0) - 1) for broker in brokers)
+        self._retries.inc(max(0, repeated - self._repeated))
+        self._repeated = max(self._repeated, repeated)
+
+    def _oversize(self, topic: str, value: bytes | None, error: KafkaError) -> OversizeMessage:
+        return OversizeMessage(
+            f"a change row of {len(value or b'')} bytes does not fit into topic {topic}: {error.str()}",
+            hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
+        )
+
+
+def _run(call: Callable[[], None], outcome: Future[None]) -> None:
+    try:
+        call()
+    except BaseException as error:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(None)
+
+
+def _ended(outcome: Future[None], timeout_s: float) -> bool:
+    try:
+        outcome.exception(timeout_s)
+    except TimeoutError:
+        return False
+    return True
