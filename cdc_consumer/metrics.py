@@ -105,7 +105,7 @@ class Metrics:
 
     def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
         """Where the stream stands."""
-        self._lag_bytes.set(max(0, max(self.server_position, received).value - published.value))
+        self._lag_bytes.set(max(0, max(self.server_position, received).value - acknowledged.value))
         commits, oldest_us = self.unpublished
         self._unacknowledged.set(commits)
         self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)

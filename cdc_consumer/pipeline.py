@@ -12,7 +12,8 @@ from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
-from cdc_consumer.relay import Ports, Relay
+from cdc_consumer.ports import Ports
+from cdc_consumer.relay import Relay
 from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
 from cdc_consumer.ring.hot import HotSources
 from cdc_consumer.ring.queue import Bounds, FrameQueue
@@ -96,7 +97,9 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
         )
-        yield Relay(settings, point, frontier, ports, state.progress, anew=anew)
+        relay = Relay(settings, point, frontier, ports, state.progress, anew=anew)
+        stack.callback(relay.close)
+        yield relay
 
 
 def frame_queue(settings: ConsumerSettings) -> FrameQueue:

@@ -118,8 +118,8 @@ def starting_point(
     if progress is not None:
         check_resumable(progress, server, slot, session.branches)
         last = progress.last_commit
-        begins_at = last.lsn if last and last.publications == settings.publications else progress.frontier
-        point = StartingPoint(server, progress.slot_lsn, progress.frontier, begins_at)
+        begins_at = last.lsn if last and last.publications == settings.publications else progress.resume_at
+        point = StartingPoint(server, progress.slot_lsn, progress.resume_at, begins_at)
         return point, slot.active_pid if slot else None
     if slot is None:
         slot = _create(session, catalog, settings.slot)
@@ -134,7 +134,7 @@ def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
         return point
     if state.progress.slot_lsn != point.slot_lsn:
         raise SourceError("another instance began anew while this one started", hint="start again")
-    return replace(point, frontier=state.progress.frontier)
+    return replace(point, frontier=state.progress.resume_at)
 
 
 def _create(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import Relations
+from cdc_consumer.ring.spool import Spool
 from cdc_consumer.sinks.sink import Outlet, Sink
 from cdc_consumer.snapshot.captures import Captures
 from shared_schema.lsn import Lsn
@@ -30,6 +31,17 @@ class Routes:
         self._captures = captures
         self._sink = sink
         self._routes: dict[int, Route | None] = {}
+        self._aside: dict[int, Spool] = {}
+
+    def set_aside(self, relid: int, spool: Spool) -> None:
+        """The relation is being copied: its changes wait in the spool."""
+        self._aside[relid] = spool
+        self._routes.pop(relid, None)
+
+    def bring_back(self, relid: int) -> None:
+        """Its copy is written, or given up."""
+        self._aside.pop(relid, None)
+        self._routes.pop(relid, None)
 
     def describe(self, relation: Relation) -> None:
         """A Relation message came."""
@@ -48,9 +60,10 @@ class Routes:
         return route if route is not None and commit_lsn >= route.since else None
 
     def _build(self, relid: int) -> Route | None:
-        relation = self._relations.relation(relid)
-        since = self._captures.since(relid, TableId(relation.schema, relation.name))
+        relation, spool = self._relations.relation(relid), self._aside.get(relid)
+        since = self._captures.since(relid, TableId(relation.schema, relation.name)) if spool is None else spool.since
         if since is None:
             return None
         schema = self._relations.schema(relid)
-        return Route(self._sink.outlet(schema), TableReader(relation, schema), since)
+        outlet = self._sink.outlet(schema)
+        return Route(outlet if spool is None else outlet.aside(spool.write), TableReader(relation, schema), since)

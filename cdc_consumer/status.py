@@ -41,7 +41,7 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
         state, unread = _stored(settings)
         position, published = server_position(catalog), publications_of(catalog, settings.publications)
     frontier = state.progress.frontier if state.progress else None
-    lag = max(0, position.value - frontier.value) if frontier else None
+    lag = max(0, position.value - state.progress.resume_at.value) if state.progress else None
     instance = ask_instance(settings)
     blocked = unread or _blocked(url, slot, state) or (instance or {}).get("blocked")
     if blocked is None and (slot is None or slot.active_pid is None):

@@ -6,6 +6,9 @@ each partition in pieces of their own, so `end_offsets` says, for every partitio
 last record before `frontier`: a reader is complete up to `frontier` once it has those too. It names all partitions,
 not only those of its own transaction, because compaction removes earlier records.
 
+While a table joins, its rows belong below a frontier that must wait for them, but the stream goes on: `written` is then
+ahead of `frontier`. Everything of the captured tables before it is on the topics, and a restart goes on from there.
+
 `Capture` (key = slot|schema|table): the relation's rows as of `snapshot_lsn` are on its topic, and every later change
 follows. It is written in the Kafka transaction of the last snapshot row, and also tells readers of empty tables that
 there is nothing to wait for.
@@ -65,6 +68,13 @@ class Progress:
     """relid -> fingerprint of the schema version its last rows before the frontier were written with."""
     part: Part | None = None
     """What is written beyond the frontier."""
+    written: Lsn | None = None
+    """Where the stream stands, when that is not the frontier."""
+
+    @property
+    def resume_at(self) -> Lsn:
+        """Where the stream goes on after a restart."""
+        return self.written or self.frontier
 
     @property
     def key(self) -> bytes:
@@ -86,6 +96,7 @@ class Progress:
                 "control_end": self.control_end,
                 "schemas": {str(relid): written for relid, written in self.schemas.items()},
                 **({} if self.part is None else {"part": _part_fields(self.part)}),
+                **({} if self.written is None else {"written": str(self.written)}),
             },
             separators=(",", ":"),
         ).encode()
@@ -167,6 +178,7 @@ def decode(value: bytes) -> Progress | Capture:
                     int(record.get("control_end", 0)),
                     {int(relid): str(written) for relid, written in record.get("schemas", {}).items()},
                     _part(record.get("part")),
+                    Lsn.parse(record["written"]) if "written" in record else None,
                 )
             case "capture":
                 return Capture(

@@ -22,6 +22,7 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.producer import TransactionalProducer
 from cdc_consumer.sinks.progress import read_schema
 from cdc_consumer.sinks.schemas import SchemaRegistrar
+from cdc_consumer.sinks.sink import Write
 from cdc_consumer.sinks.topics import Topics
 from shared_schema import control
 from shared_schema.avro import ChangeCodec, codec
@@ -55,13 +56,19 @@ class TopicOutlet:
     def __init__(
         self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
     ) -> None:
-        self.write = partial(publisher.write, channel)
-        self.write_all = partial(publisher.write_all, channel)
+        self.write: Write = partial(publisher.write, channel)
+        self.write_all: Callable[[list[One]], None] = partial(publisher.write_all, channel)
         self._publisher = publisher
         self._topics = topics
         self._channel = channel
         self._codec = codec
         self._header = header
+
+    def aside(self, write: Write) -> TopicOutlet:
+        """Encodes for the topic, writes elsewhere."""
+        other = TopicOutlet(self._publisher, self._topics, self._channel, self._codec, self._header)
+        other.write, other.write_all = write, partial(_each, write)
+        return other
 
     def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
         """Generated functions that write Avro."""
@@ -232,6 +239,11 @@ class Publisher:
                 self._producer.produce(channel.topic, value, key, partition)
             channel.held.clear()
         self._held.clear()
+
+
+def _each(write: Write, rows: list[One]) -> None:
+    for key, value in rows:
+        write(key, value)
 
 
 def _later(old: Offsets, new: Offsets) -> Offsets:

@@ -22,7 +22,7 @@ from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import buffer_schema
 from cdc_consumer.sinks.buffer_schema import SCHEMA, Connection, buffer_table
-from cdc_consumer.sinks.sink import StoredState
+from cdc_consumer.sinks.sink import StoredState, Write
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema import control
@@ -75,6 +75,7 @@ class BufferOutlet:
     """Rows of one schema version on their way to a buffer table."""
 
     def __init__(self, sink: BufferSink, layout: Layout) -> None:
+        self.write: Write = self._keep
         self._sink = sink
         self._layout = layout
         self._form = RowForm(layout)
@@ -86,8 +87,14 @@ class BufferOutlet:
         listed = sql.SQL(", ").join(map(sql.Identifier, columns))
         self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(place, listed)
 
-    def write(self, key: bytes | None, value: bytes) -> None:
-        """Keep a COPY row until there are enough."""
+    def aside(self, write: Write) -> BufferOutlet:
+        """Makes COPY rows for the buffer table, writes elsewhere."""
+        other = BufferOutlet(self._sink, self._layout)
+        other.write = write
+        return other
+
+    def _keep(self, key: bytes | None, value: bytes) -> None:
+        """A COPY row, until there are enough."""
         (self._text if key is None else self._binary).append(value)
         self._bytes += len(value)
         self._sink.hold(self, len(value), full=self._bytes >= COPY_BYTES)

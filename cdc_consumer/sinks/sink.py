@@ -33,6 +33,10 @@ class StoredState:
     """Keys of every record of the slot, void ones too."""
 
 
+Write = Callable[[bytes | None, bytes], None]
+"""Takes an encoded row: key and value."""
+
+
 class RowEncoder(Protocol):
     """Row messages of one relation in one transaction -> what `Outlet.write` takes."""
 
@@ -57,11 +61,14 @@ class Outlet(Protocol):
     """The way of one schema version's rows into the open transaction."""
 
     @property
-    def write(self) -> Callable[[bytes | None, bytes], None]:
+    def write(self) -> Write:
         """Add an encoded row, opening a transaction if needed; an attribute because it is called for every row."""
 
     def write_all(self, rows: list[One]) -> None:
         """Add several."""
+
+    def aside(self, write: Write) -> Outlet:
+        """The same rows, encoded the same way, but given to `write`; they may come to `write_all` here later."""
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
         """For the rows of one transaction."""

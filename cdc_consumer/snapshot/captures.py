@@ -73,10 +73,13 @@ class Captures:
                 return
         self._held_until = None
 
-    def done(self, captures: tuple[Capture, ...]) -> None:
-        """These tables are published; more may have joined meanwhile."""
-        self._captured.update({c.table: c for c in captures})
+    def joined(self, capture: Capture) -> None:
+        """A table's copy and its capture record are published."""
+        self._captured[capture.table] = capture
         self._index()
+
+    def done(self) -> None:
+        """All tables of the export are; more may have joined the publications meanwhile."""
         if self.export is not None:
             self.export.close()
         self.export, self._frontier.limit = None, None

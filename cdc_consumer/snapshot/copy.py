@@ -28,53 +28,52 @@ BATCHES_AHEAD = 4
 """Batches per connection that wait to be taken."""
 
 TAKE_S = 0.2
-"""How long a wait for lines may last before `idle` is called."""
+"""How long a thread waits for room before it looks whether it is still wanted."""
 
 
-def read_chunks(
-    readers: Sequence[Connection], chunks: Sequence[Chunk], idle: Callable[[], None]
-) -> Iterator[tuple[Lines, int]]:
-    """Batches of lines, each with the pages that are finished with it; calls `idle` between and during waits."""
-    reading = _Reading(chunks, len(readers))
-    threads = [threading.Thread(target=reading.work, args=(r,), name="copy", daemon=True) for r in readers]
-    for thread in threads:
-        thread.start()
-    try:
-        left = len(chunks)
-        while left:
-            idle()
-            try:
-                batch = reading.batches.get(timeout=TAKE_S)
-            except queue.Empty:
-                continue
-            if isinstance(batch, BaseException):
-                raise batch
-            lines, pages = batch
-            if pages is not None:
-                left -= 1
-            yield lines, pages or 0
-    finally:
-        reading.stop.set()
-        for thread in threads:
-            thread.join()
+class Reading:
+    """Chunks under way: a thread per connection, batches for whoever takes them."""
 
-
-class _Reading:
-    """What the threads share."""
-
-    def __init__(self, chunks: Sequence[Chunk], readers: int) -> None:
-        self.stop = threading.Event()
-        self.batches: queue.Queue[tuple[Lines, int | None] | BaseException] = queue.Queue(BATCHES_AHEAD * readers)
+    def __init__(self, readers: Sequence[Connection], chunks: Sequence[Chunk]) -> None:
+        self._stop = threading.Event()
+        self._batches: queue.Queue[tuple[Lines, int | None] | BaseException] = queue.Queue(BATCHES_AHEAD * len(readers))
         self._chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
         for chunk in chunks:
             self._chunks.put(chunk)
+        self._left = len(chunks)
+        self._threads = [threading.Thread(target=self._work, args=(r,), name="copy", daemon=True) for r in readers]
+        for thread in self._threads:
+            thread.start()
 
-    def work(self, reader: Connection) -> None:
-        """One connection's thread: chunk after chunk."""
+    @property
+    def done(self) -> bool:
+        """Whether every line was taken."""
+        return not self._left
+
+    def take(self, timeout_s: float) -> tuple[Lines, int] | None:
+        """A batch of lines, and the pages that are finished with it; None when there is none in time."""
         try:
-            while not self.stop.is_set():
+            batch = self._batches.get(timeout=timeout_s) if timeout_s else self._batches.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(batch, BaseException):
+            raise batch
+        lines, pages = batch
+        if pages is not None:
+            self._left -= 1
+        return lines, pages or 0
+
+    def close(self) -> None:
+        """Give up what is not read."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, reader: Connection) -> None:
+        try:
+            while not self._stop.is_set():
                 chunk = self._chunks.get_nowait()
-                for lines in copied_lines(reader, chunk.query, self.stop.is_set):
+                for lines in copied_lines(reader, chunk.query, self._stop.is_set):
                     self._hand_over((lines, None))
                 self._hand_over(([], chunk.pages))
         except queue.Empty:
@@ -83,9 +82,9 @@ class _Reading:
             self._hand_over(error)
 
     def _hand_over(self, batch: tuple[Lines, int | None] | BaseException) -> None:
-        while not self.stop.is_set():
+        while not self._stop.is_set():
             try:
-                self.batches.put(batch, timeout=TAKE_S)
+                self._batches.put(batch, timeout=TAKE_S)
             except queue.Full:
                 continue
             return

@@ -19,7 +19,7 @@ from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.chunks import chunks_of, expected_rows, parts_of
-from cdc_consumer.snapshot.copy import read_chunks
+from cdc_consumer.snapshot.copy import Reading
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.snapshot.report import CopyReport
 from cdc_consumer.wal.feedback import Feedback
@@ -30,8 +30,78 @@ from shared_schema.progress import Capture
 log = logging.getLogger(__name__)
 
 
+WAIT_S = 0.2
+"""How long a wait for lines may last before the server is answered."""
+
+
+class TableCopy:
+    """One table's rows on their way into the sink."""
+
+    def __init__(
+        self, settings: ConsumerSettings, sink: Sink, metrics: Metrics, export: Export, table: TableExport
+    ) -> None:
+        self._slot = settings.slot
+        self._export = export
+        self._table = table
+        self._seq = 0
+        # Also for an empty table: its readers need its columns too.
+        self.outlet = sink.outlet(table.schema)
+        now_us = time.time_ns() // 1000
+        if self.outlet.used():
+            # It may hold rows of an earlier table or of an attempt that failed.
+            self.outlet.empty(ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True))
+        self._encode = self.outlet.copier(export.stamp, now_us).encode
+        parts = parts_of(export.reader, table)
+        chunks = chunks_of(table, parts, settings.copy_chunk_pages)
+        readers = export.readers(min(len(chunks), settings.copy_connections), table)
+        pages = sum(chunk.pages for chunk in chunks)
+        self._report = CopyReport(table.schema.table, expected_rows(table, parts), pages, metrics)
+        self._reading = Reading(readers, chunks)
+
+    @property
+    def done(self) -> bool:
+        """Whether every row is in the sink's open transaction, or was before."""
+        return self._reading.done
+
+    def step(self, timeout_s: float) -> bool:
+        """Write a batch of rows; False when none came in time."""
+        batch = self._reading.take(timeout_s)
+        if batch is None:
+            return False
+        lines, pages = batch
+        encode, first = self._encode, self._seq + 1
+        if lines:
+            self.outlet.write_all([encode(line, seq) for seq, line in enumerate(lines, first)])
+            self._seq += len(lines)
+        self._report.advance(len(lines), pages)
+        return True
+
+    def capture(self) -> Capture:
+        """The record to be published with the last rows."""
+        name = self._table.schema.table
+        seconds = self._report.end()
+        log.info(
+            "table captured",
+            extra={"table": str(name), "lsn": str(self._export.at), "rows": self._seq, "seconds": seconds},
+        )
+        return Capture(
+            self._slot,
+            name,
+            self._table.schema.relid,
+            self._export.stamp,
+            self._seq,
+            self._table.published.membership,
+            avro.codec(self._table.schema).id.hex(),
+        )
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reading.close()
+        self._report.end()
+
+
 class Loader:
-    """Copies tables while it keeps the replication connection alive."""
+    """Copies tables."""
 
     def __init__(self, settings: ConsumerSettings, sink: Sink, feedback: Feedback, metrics: Metrics) -> None:
         self._settings = settings
@@ -39,44 +109,22 @@ class Loader:
         self._feedback = feedback
         self._metrics = metrics
 
-    def load(self, export: Export, table: TableExport) -> Capture:
-        """Produce the table's rows; the capture returned is to be published with the last of them.
+    def begin(self, export: Export, table: TableExport) -> TableCopy:
+        """A copy that whoever asked for it takes further, step by step."""
+        return TableCopy(self._settings, self._sink, self._metrics, export, table)
 
-        A place that was ever written to may hold rows of an earlier table or of an attempt that failed, so a T row
-        empties it first.
-        """
-        name, stamp = table.schema.table, export.stamp
-        # Also for an empty table: its readers need its columns too.
-        outlet = self._sink.outlet(table.schema)
-        now_us = time.time_ns() // 1000
-        if outlet.used():
-            outlet.empty(ChangeRow(Op.TRUNCATE, Stamp(stamp, 0), NO_XID, now_us, None, snapshot=True))
-        encode, write = outlet.copier(stamp, now_us).encode, outlet.write
-        parts = parts_of(export.reader, table)
-        chunks = chunks_of(table, parts, self._settings.copy_chunk_pages)
-        readers = export.readers(min(len(chunks), self._settings.copy_connections), table)
-        report = CopyReport(name, expected_rows(table, parts), sum(c.pages for c in chunks), self._metrics)
-        committed_at, seq = time.monotonic(), 0
+    def load(self, export: Export, table: TableExport) -> Capture:
+        """Copy the whole table while the stream stands still; the capture is to be published with its last rows."""
+        copy, committed_at = self.begin(export, table), time.monotonic()
         # Not for one captured before: its readers would see it half until this copy ends.
         cut_s = None if table.again else self._sink.transaction_limit_s
         try:
-            for lines, pages in read_chunks(readers, chunks, self._feedback.while_waiting):
-                for line in lines:
-                    seq += 1
-                    write(*encode(line, seq))
-                report.advance(len(lines), pages)
+            while not copy.done:
+                self._feedback.while_waiting()
+                copy.step(WAIT_S)
                 if cut_s is not None and time.monotonic() - committed_at >= cut_s:
                     self._sink.publish(None)
                     committed_at = time.monotonic()
+            return copy.capture()
         finally:
-            seconds = report.end()
-        log.info("table captured", extra={"table": str(name), "lsn": str(export.at), "rows": seq, "seconds": seconds})
-        return Capture(
-            self._settings.slot,
-            name,
-            table.schema.relid,
-            stamp,
-            seq,
-            table.published.membership,
-            avro.codec(table.schema).id.hex(),
-        )
+            copy.close()

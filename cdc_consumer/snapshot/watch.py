@@ -110,7 +110,7 @@ class CaptureWatch:
 
 
 def first_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
-    """The tables to copy at one point, small ones together: the stream stands still while they are copied."""
+    """The tables to copy at one point, small ones together: the frontier waits while they are copied."""
     group: list[PublishedTable] = []
     room = GROUP_BYTES
     for table in sorted(wanted, key=lambda t: (t.bytes, t.table)):

@@ -55,11 +55,11 @@ class Feedback:
         """Report now: everything received, and what is durable."""
         with self._order:
             frontier = self._frontier
-            received, published = frontier.received, frontier.published
-            self._session.send_status(received, published)
+            received, published, durable = frontier.received, frontier.published, frontier.durable
+            self._session.send_status(received, durable)
             self._sent_at = time.monotonic()
-            self._lag.look(max(self._metrics.server_position, received), published, self._sent_at)
-        self._metrics.positions(received, published, published, behind=self._lag.behind)
+            self._lag.look(max(self._metrics.server_position, received), durable, self._sent_at)
+        self._metrics.positions(received, published, durable, behind=self._lag.behind)
 
     def if_due(self) -> None:
         """Report when the last report is old; called wherever something may take long."""

@@ -2,7 +2,9 @@
 
 received     how far the server has told us everything (end of the last whole commit, a keepalive between commits)
 published    the frontier in the last committed Progress record
-acknowledged the flush position the server was told: never beyond published, never backwards
+durable      how far the stream is on the topics: the same, but ahead of it while a table is copied, whose rows belong
+             below the frontier
+acknowledged the flush position the server was told: never beyond durable, never backwards
 
 A keepalive moves `received` only while no transaction is open: it says that everything before it was *sent*, and
 what was sent of an open transaction is not complete. Nothing moves `published` but a committed Kafka transaction.
@@ -21,6 +23,7 @@ class Frontier:
         """Commits that start before this are on the topics already."""
         self.received = resume_at
         self.published = resume_at
+        self.durable = resume_at
         self.open_commit: Lsn | None = None
         """Where the commit record of the transaction being received starts."""
         self.last_commit = Lsn(0)
@@ -33,6 +36,7 @@ class Frontier:
         self.resume_at = max(self.resume_at, at)
         self.received = max(self.received, at)
         self.published = max(self.published, at)
+        self.durable = max(self.durable, at)
 
     def begin(self, commit_lsn: Lsn) -> bool:
         """A transaction starts; False when it is on the topics already and must be dropped."""
@@ -59,9 +63,10 @@ class Frontier:
             return self.received
         return max(self.published, min(self.received, Lsn(self.limit.value - 1)))
 
-    def mark_published(self, frontier: Lsn) -> None:
-        """The Kafka transaction with this frontier is committed."""
+    def mark_published(self, frontier: Lsn, written: Lsn) -> None:
+        """The Kafka transaction with this frontier is committed, and with it everything before `written`."""
         self.published = max(self.published, frontier)
+        self.durable = max(self.durable, self.published, written)
 
     def arrived(self, point: Lsn) -> bool:
         """Whether every commit before `point` was received and none after it was handed on."""

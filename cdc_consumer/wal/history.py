@@ -20,7 +20,7 @@ class HistoryCheck:
 
     def __init__(self, progress: Progress, begins_at: Lsn) -> None:
         self._slot = progress.slot
-        self._frontier = progress.frontier
+        self._frontier = progress.resume_at
         self._last = progress.last_commit
         self._expected = self._last is not None and begins_at <= self._last.lsn
 

@@ -182,34 +182,36 @@ def check_resumable(
         )
     if server.timeline != progress.timeline:
         _check_branch(progress, server, branches(server.timeline).get(progress.timeline))
-    if server.position < progress.frontier:
+    if server.position < progress.resume_at:
         raise ServerBehind(
-            f"the server's log ends at {server.position}, the topics already hold {progress.frontier}",
+            f"the server's log ends at {server.position}, the topics already hold {progress.resume_at}",
             hint=f"it was restored to an older state; {new_history_hint(progress.slot)}",
         )
     if slot is None:
-        raise SlotLost(f"slot {progress.slot} is gone, changes after {progress.frontier} may be lost", hint=RESYNC_HINT)
+        raise SlotLost(
+            f"slot {progress.slot} is gone, changes after {progress.resume_at} may be lost", hint=RESYNC_HINT
+        )
     check_usable(slot)
     confirmed = slot.confirmed_flush
-    if confirmed is None or confirmed > progress.frontier or confirmed < progress.slot_lsn:
+    if confirmed is None or confirmed > progress.resume_at or confirmed < progress.slot_lsn:
         raise ForeignSlot(
-            f"slot {slot.name} stands at {confirmed}, our progress is {progress.frontier} of a slot made at "
+            f"slot {slot.name} stands at {confirmed}, our progress is {progress.resume_at} of a slot made at "
             f"{progress.slot_lsn}: it was dropped and made again, or moved by somebody else",
             hint=RESYNC_HINT,
         )
 
 
 def _check_branch(progress: Progress, server: ServerIdentity, left_at: Lsn | None) -> None:
-    """A promoted standby continues our history if it left our timeline at or after our frontier."""
+    """A promoted standby continues our history if it left our timeline at or after our position."""
     if left_at is None:
         raise ForeignServer(
             f"the topics were written on timeline {progress.timeline}, which is not in the history of timeline "
             f"{server.timeline} of this server",
             hint=new_history_hint(progress.slot),
         )
-    if left_at < progress.frontier:
+    if left_at < progress.resume_at:
         raise ForeignServer(
-            f"the server left timeline {progress.timeline} at {left_at}, the topics already hold {progress.frontier} "
+            f"the server left timeline {progress.timeline} at {left_at}, the topics already hold {progress.resume_at} "
             "of it: it was promoted or restored without the last changes that were published",
             hint=new_history_hint(progress.slot),
         )

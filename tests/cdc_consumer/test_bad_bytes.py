@@ -18,7 +18,8 @@ from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
-from cdc_consumer.relay import Ports, Relay
+from cdc_consumer.ports import Ports
+from cdc_consumer.relay import Relay
 from cdc_consumer.resume import StartingPoint
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.routes import Routes

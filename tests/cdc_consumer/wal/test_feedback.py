@@ -35,7 +35,7 @@ def test_only_what_is_published_is_acknowledged() -> None:
     frontier.begin(Lsn(110))
     frontier.commit(Lsn(120))
     speaker.send()
-    frontier.mark_published(Lsn(120))
+    frontier.mark_published(Lsn(120), Lsn(120))
     speaker.send()
     assert session.sent == [(Lsn(120), Lsn(100)), (Lsn(120), Lsn(120))]
 

@@ -55,7 +55,7 @@ def test_a_point_the_stream_has_passed() -> None:
     frontier.begin(Lsn(150))
     assert frontier.passed(Lsn(150)) and not frontier.passed(Lsn(151))
     frontier.commit(Lsn(160))
-    frontier.mark_published(Lsn(160))
+    frontier.mark_published(Lsn(160), Lsn(160))
     assert frontier.passed(Lsn(160)) and not frontier.passed(Lsn(161))
 
 
@@ -94,7 +94,7 @@ def test_published_never_covers_a_commit_that_was_not_received_whole(stream: lis
             case "keepalive":
                 frontier.reach(Lsn(position))
             case _ if frontier.open_commit is None:
-                frontier.mark_published(frontier.publishable)
+                frontier.mark_published(frontier.publishable, frontier.received)
                 on_topics.update(whole)
         assert frontier.published >= previous
         previous = frontier.published

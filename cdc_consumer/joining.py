@@ -1,0 +1,145 @@
+"""Tables that join: their rows at one consistent point L, then every later change.
+
+A table that nobody has read yet is copied while the stream goes on. Its copied rows are stamped before L, so the
+frontier waits below L for the last of them; changes of other tables go to their topics meanwhile, and so far is the
+server told. Changes of the table itself wait in a spool and follow its copy, so that its topic has them in order. After
+a crash it is copied again, at a later point: all that was in the spool is in that snapshot.
+
+Where readers know a table already, or a slot begins anew, the stream stands still: half a copy must not be seen.
+"""
+
+from __future__ import annotations
+
+import time
+
+from cdc_consumer.ports import Ports
+from cdc_consumer.publishing import Publishing
+from cdc_consumer.ring.segments import Segments
+from cdc_consumer.ring.spool import Spool
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.snapshot.export import Export
+from cdc_consumer.snapshot.load import TableCopy
+from cdc_consumer.wal.frontier import Frontier
+from shared_schema.progress import Capture
+
+STEP_S = 0.02
+"""How long a turn copies before it looks at the stream again."""
+
+WAIT_S = 0.002
+"""How long it waits for copied rows when there is nothing else to do."""
+
+
+class Joining:
+    """At most one export's tables on their way into the stream."""
+
+    def __init__(
+        self, settings: ConsumerSettings, frontier: Frontier, ports: Ports, publishing: Publishing, *, anew: bool
+    ) -> None:
+        self._settings = settings
+        self._frontier = frontier
+        self._ports = ports
+        self._publishing = publishing
+        self._anew = anew
+        self._waiting: list[int] = []
+        """Places of the export's tables that are not copied yet."""
+        self._copy: TableCopy | None = None
+        self._spools: dict[int, Spool] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether a table is being copied while the stream goes on."""
+        return self._copy is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits for the copy that the stream must wait too."""
+        if self._copy is None or self._copy.done:
+            return False
+        return sum(spool.size for spool in self._spools.values()) > self._settings.ring_spill_max_mb << 20
+
+    def begin(self, export: Export) -> None:
+        """Everything before the export's point was received, and nothing after it."""
+        if self.active:
+            return
+        if self._publishing.batch.commits:
+            self._publishing.publish()
+        known = any(table.again for table in export.tables)
+        if known or self._anew or not self._publishing.begun:
+            self._copy_at_once(export)
+            return
+        for table in export.tables:
+            relid = table.schema.relid
+            self._spools[relid] = Spool(export.stamp, Segments(self._settings.ring_spill_folder or None))
+            self._ports.routes.set_aside(relid, self._spools[relid])
+            self._ports.ledger.wrote(table.schema)
+        self._waiting = list(range(len(export.tables)))
+        self._copy = self._ports.loader.begin(export, export.tables[0])
+
+    def turn(self, *, idle: bool) -> None:
+        """Copy for a moment; `idle` when the stream has nothing."""
+        export, copy = self._ports.captures.export, self._copy
+        if export is None or copy is None:
+            return
+        until = time.monotonic() + STEP_S
+        while not copy.done and copy.step(WAIT_S if idle else 0.0) and time.monotonic() < until:
+            pass
+        if self._frontier.open_commit is not None:
+            return
+        if copy.done:
+            self._finish(export, copy)
+        elif self._too_long():
+            self._publishing.publish()
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        if self._copy is not None:
+            self._copy.close()
+        for spool in self._spools.values():
+            spool.close()
+
+    def _too_long(self) -> bool:
+        limit_s = self._ports.sink.transaction_limit_s
+        return limit_s is not None and time.monotonic() - self._publishing.published_at >= limit_s
+
+    def _finish(self, export: Export, copy: TableCopy) -> None:
+        """The table's own changes follow its copy; from here on they go the ordinary way."""
+        relid = export.tables[self._waiting.pop(0)].schema.relid
+        spool = self._spools.pop(relid)
+        for rows in spool.drain():
+            copy.outlet.write_all(rows)
+        spool.close()
+        capture = copy.capture()
+        copy.close()
+        self._copy = None
+        if not self._waiting:
+            self._frontier.limit = None
+        self._publishing.publish((capture,))
+        self._ports.captures.joined(capture)
+        self._ports.routes.bring_back(relid)
+        if self._waiting:
+            self._copy = self._ports.loader.begin(export, export.tables[self._waiting[0]])
+        else:
+            self._ports.captures.done()
+
+    def _copy_at_once(self, export: Export) -> None:
+        """Publish each table's capture with its last rows: a restart copies only the rest.
+
+        The frontier passes their point with the last. When a slot begins anew over old topics, none is published
+        before: readers know the tables already and would take it that nothing is missing.
+        """
+        captures: list[Capture] = []
+        for table in export.tables:
+            captures.append(self._ports.loader.load(export, table))
+            self._ports.ledger.wrote(table.schema)
+            last = len(captures) == len(export.tables)
+            if last:
+                self._frontier.limit = None
+            if last or not self._anew:
+                self._publishing.publish((captures[-1],))
+            else:
+                self._ports.sink.publish(None, (captures[-1],))
+        self._anew = False
+        for capture in captures:
+            self._ports.captures.joined(capture)
+        self._ports.captures.done()
+        self._ports.routes.forget()

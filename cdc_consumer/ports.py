@@ -1,0 +1,28 @@
+"""What the parts of the relay work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_consumer.ledger import SchemaLedger
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.ring.receiver import Receiver
+from cdc_consumer.routes import Routes
+from cdc_consumer.sinks.sink import Sink
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.load import Loader
+from cdc_consumer.wal.feedback import Feedback
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One session's connections and what is known of them."""
+
+    receiver: Receiver
+    feedback: Feedback
+    sink: Sink
+    routes: Routes
+    captures: Captures
+    loader: Loader
+    ledger: SchemaLedger
+    metrics: Metrics

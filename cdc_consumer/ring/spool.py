@@ -1,0 +1,67 @@
+"""Encoded rows of a table that is being copied: they wait on local disk until its copy is written, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc_consumer.change_rows.generate import One
+from cdc_consumer.errors import CaptureFailed
+from cdc_consumer.ring.segments import Segments
+from shared_schema.lsn import Lsn
+
+CHUNK_BYTES = 256 * 1024
+"""Kept in memory before it goes to disk."""
+
+_KEYED, _KEYLESS = b"k", b"n"
+
+
+class Spool:
+    """Rows of one relation in commits from `since` on."""
+
+    def __init__(self, since: Lsn, segments: Segments) -> None:
+        self.since = since
+        self._segments = segments
+        self._chunk: list[bytes] = []
+        self._chunk_bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self._segments.bytes
+
+    def write(self, key: bytes | None, value: bytes) -> None:
+        """Keep a row."""
+        self._chunk += (_KEYLESS if key is None else _KEYED + key, value)
+        self._chunk_bytes += len(value)
+        if self._chunk_bytes >= CHUNK_BYTES:
+            try:
+                self._segments.append(self._chunk)
+            except OSError as error:
+                raise CaptureFailed(
+                    f"the disk does not take the changes of a table that is being copied: {error.strerror}",
+                    hint="see PG_TRICKLE_RING_SPILL_FOLDER; the copy is begun again",
+                ) from error
+            self._chunk, self._chunk_bytes = [], 0
+
+    def write_all(self, rows: list[One]) -> None:
+        """Keep several."""
+        for key, value in rows:
+            self.write(key, value)
+
+    def drain(self) -> Iterator[list[One]]:
+        """All rows in the order they came, in pieces; they are gone then."""
+        while chunk := self._segments.take():
+            yield _rows(chunk)
+        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
+        if chunk:
+            yield _rows(chunk)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._segments.close()
+        self._chunk, self._chunk_bytes = [], 0
+
+
+def _rows(chunk: list[bytes]) -> list[One]:
+    pairs = zip(chunk[::2], chunk[1::2], strict=True)
+    return [(key[1:] if key[:1] == _KEYED else None, value) for key, value in pairs]

@@ -1,0 +1,110 @@
+"""A large table joins: the others go on meanwhile, its own changes follow its copy, also after a death in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cdc_consumer import buffer_reader
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
+from tests.cdc_consumer.harness import Connection, Consumer, check, connect, until
+from tests.cdc_consumer.test_capture import add, captured
+from tests.cdc_consumer.topic_reader import Content, open_reader, position, read_topics
+
+ROWS = 25_000
+SCHEMA = f"""
+CREATE TABLE early (id int PRIMARY KEY, v text);
+CREATE TABLE late (id int PRIMARY KEY, v text);
+ALTER TABLE late REPLICA IDENTITY FULL;
+INSERT INTO late SELECT g, repeat('x', 40) FROM generate_series(1, {ROWS}) g;
+"""
+
+
+def joining(make_consumer: MakeConsumer, db: Connection) -> Consumer:
+    """A consumer that streams one table; the other is there and not published."""
+    consumer = make_consumer(heartbeat_ms=300, copy_connections=1, copy_chunk_pages=1)
+    db.execute(SCHEMA.encode())
+    add(db, "early")
+    consumer.start()
+    return consumer
+
+
+@contextmanager
+def stuck_copy(db: Connection, table: str) -> Iterator[None]:
+    """Publish the table, and hold a server process in the middle of its copy."""
+    copying = "SELECT pid FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE 'COPY (SELECT%' LIMIT 1"
+    add(db, table)
+    found, deadline = None, time.monotonic() + 60
+    # Without a pause: hundreds of small chunks do not take long.
+    while (found := db.execute(copying).fetchone()) is None:
+        assert time.monotonic() < deadline, "no copy seen"
+    os.kill(found[0], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(found[0], signal.SIGCONT)
+
+
+def now(consumer: Consumer) -> Content:
+    """What everybody can read at this moment, whatever the frontier says."""
+    if consumer.mode != "log":
+        with connect(consumer.target) as buffers:
+            return buffer_reader.read_buffers(buffers, consumer.prefix)
+    reader = open_reader(consumer.bootstrap)
+    try:
+        return read_topics(reader, consumer.prefix)
+    finally:
+        reader.close()
+
+
+def change_both(db: Connection, consumer: Consumer, key: int) -> None:
+    """A commit in both tables; returns when the first one's row can be read and the server may forget the commit."""
+    db.execute(
+        f"""
+        BEGIN;
+        INSERT INTO early VALUES ({key}, 'new');
+        INSERT INTO late VALUES ({ROWS + key}, 'new');
+        UPDATE late SET v = 'changed {key}' WHERE id IN ({key}, {ROWS - key});
+        DELETE FROM late WHERE id = {ROWS // 2 + key};
+        COMMIT
+        """.encode()
+    )
+    row = db.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+    until(lambda: any(r.values[0] == str(key) for r in now(consumer).rows["public.early"]), "published")
+    confirmed = "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s"
+    assert row is not None
+    until(lambda: db.execute(confirmed, (row[0], consumer.prefix)).fetchone() == (True,), "acknowledged")
+
+
+@LOG_AND_TABLES
+def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = joining(make_consumer, db)
+    with stuck_copy(db, "late"):
+        for key in (1, 2):
+            change_both(db, consumer, key)
+        assert consumer.metric("pg_trickle_cdc_captured_tables") == 1
+        assert consumer.get("/readyz")[0] == 200
+        if consumer.mode == "log":
+            held = now(consumer).progress[-1]
+            assert position(held["frontier"]) < position(held["written"]), "readers of frontiers wait for the copy"
+    captured(consumer, 2)
+    db.execute("UPDATE late SET v = 'after' WHERE id < 5")
+    content = check(consumer, ["public.early", "public.late"])
+    assert [row.snapshot for row in content.rows["public.late"][:ROWS]] == [True] * ROWS
+
+
+def test_killed_while_the_stream_goes_on(make_consumer: MakeConsumer, db: Connection) -> None:
+    """What was acknowledged is not asked for again, and what waited for the copy is in the next one."""
+    consumer = joining(make_consumer, db)
+    with stuck_copy(db, "late"):
+        change_both(db, consumer, 1)
+        consumer.kill()
+    db.execute("UPDATE late SET v = 'while away' WHERE id < 5; DELETE FROM late WHERE id = 7")
+    consumer.start()
+    captured(consumer, 2)
+    change_both(db, consumer, 2)
+    content = check(consumer, ["public.early", "public.late"])
+    assert [row.values[0] for row in content.rows["public.early"]] == ["1", "2"]
