@@ -55,6 +55,14 @@ class Definer:
         columns = tuple(Column(name, kind) for name, kind in definition.columns)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
+    def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[Registered, StreamTable]]:
+        """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
+        with self.database.connection.transaction(force_rollback=True):
+            inside = Definer(self.database, Registry(self.database))
+            with inside.registry.adopting(altered):
+                rows = [row for row in inside.registry.stream_tables() if row.pgt_id in wanted]
+                return {row.pgt_id: (row, inside(row)) for row in rows}
+
     def _run_by_postgres(self, row: Registered, refusal: str, *, steady: bool) -> StreamTable:
         plan = RunByPostgres(row.defining_query, self.registry.base_sources(row.pgt_id), steady, refusal)
         columns = _columns(self.database.connection, row.defining_query)

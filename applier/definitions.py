@@ -56,6 +56,15 @@ class Definitions:
                 refused.append((row, error))
         return understood, refused
 
+    def adopt(self, row: Registered, table: StreamTable) -> None:
+        """It is defined so from now on."""
+        self.tables[row.pgt_id] = table
+        self._written[row.pgt_id] = _written(row)
+
+    def forget(self, pgt_id: int) -> None:
+        """It is to be defined anew."""
+        self.tables.pop(pgt_id, None)
+
     def forget_all_but(self, existing: set[int]) -> set[int]:
         """Forget what was dropped; return it."""
         gone = self.tables.keys() - existing

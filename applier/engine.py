@@ -57,12 +57,15 @@ class Engine:
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
     long_jobs: LongJobs
+    carry_out: Callable[[Engine, list[Registered], Lsn], None]
+    """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
     frontier: Lsn = ORIGIN
     """Of the last whole tick."""
     draining: bool = False
     """Schedules do not count: everything is to be brought up to now."""
     rows: list[Registered] = field(default_factory=list)
     """In service, as stored when last looked at."""
+    _taken_in: Lsn = ORIGIN
     _noted: dict[int, tuple[Way, Why, datetime | None]] = field(default_factory=dict)
     """What people were last told of each."""
     _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
@@ -91,6 +94,7 @@ class Engine:
                 self.traces.capture(capture, self.columns_of(capture))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
+        self._taken_in = frontier
         return frontier
 
     def _close_inputs(self) -> None:
@@ -103,16 +107,26 @@ class Engine:
     def in_service(self) -> list[tuple[Registered, StreamTable]]:
         """Definitions as stored now; a new one is understood here or suspended."""
         rows = self.registry.stream_tables()
+        if any(row.altered or row.replaces is not None for row in rows):
+            self.carry_out(self, rows, self._taken_in)
+            # What is built to take a place is wanted now, whatever its schedule.
+            rows = [row if row.replaces is None else replace(row, asked=True) for row in self.registry.stream_tables()]
+        self.sinks.building = {row.pgt_id for row in rows if row.replaces is not None}
         for gone in self.definitions.forget_all_but({row.pgt_id for row in rows}):
-            self.sinks.ask_again(gone)
-            self.states.forget(gone)
-            self.scheduler.forget(gone)
+            self.forget(gone)
         self.rows = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
         understood, refused = self.definitions.understand(self.rows)
         for row, error in (*refused, *self.scheduler.understand(self.rows)):
             self.fail(row, error)
         metrics.STREAM_TABLES.set(len(understood))
         return [(row, table) for row, table in understood if not self.long_jobs.busy(row.pgt_id)]
+
+    def forget(self, pgt_id: int) -> None:
+        """It is dropped, or has become another."""
+        self.definitions.forget(pgt_id)
+        self.sinks.ask_again(pgt_id)
+        self.states.forget(pgt_id)
+        self.scheduler.forget(pgt_id)
 
     def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
         """How it is refreshed; None when it is not its turn or while what it reads is not known."""

@@ -6,6 +6,7 @@ TrickleError
 ├── StreamLost           the topics no longer hold what a trace needs
 ├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
 ├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
+├── Superseded           a wish was replaced by another while it was carried out
 ├── MayPass              fails on what is there now: tried again, then suspended
 │   ├── TargetError          PostgreSQL refused the rows of one stream table
 │   └── CalculationError     the query itself failed on the data (division by zero, overflow)
@@ -43,6 +44,10 @@ class MayPass(TrickleError):
 
 class TargetError(MayPass):
     """PostgreSQL refused the rows of one stream table."""
+
+
+class Superseded(TrickleError):
+    """A wish was replaced by another while it was carried out."""
 
 
 class CalculationError(MayPass):

@@ -17,7 +17,7 @@ import psycopg
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from applier import report
-from applier.database import Database
+from applier.database import Connection, Database
 from applier.errors import Infrastructure
 from shared_schema.topics import control_topic
 
@@ -31,6 +31,11 @@ PAUSE_S = 2.0
 
 KEEP = "1 hour"
 """How long answers stay."""
+
+
+def not_waiting(connection: Connection) -> None:
+    """Whoever asks may have locked what the question is about, and waits for us."""
+    connection.execute("SET lock_timeout = '1s'")
 
 
 def question_of(value: bytes | None) -> dict[str, Any] | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,7 +14,7 @@ from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row, dict_row
 
 from applier.database import Connection, Database
-from applier.errors import AnotherApplier
+from applier.errors import AnotherApplier, Superseded
 from applier.stream_table import Status
 from applier.trace.store import EMPTY_MANIFEST, Manifest
 from shared_schema.errors import TrickleError
@@ -51,6 +51,12 @@ class Registered:
     """Whether it also reads what leaves no rows in the log."""
     partial: bool = False
     """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
+    altered: bool = False
+    """Whether another query with the same columns waits to be adopted."""
+    replaces: int | None = None
+    """The stream table whose place this one is built to take."""
+    error: str | None = None
+    hint: str | None = None
 
     @property
     def table(self) -> TableId:
@@ -129,16 +135,19 @@ class Registry:
         with self._connection.cursor(row_factory=class_row(Registered)) as cursor:
             return cursor.execute(
                 "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
-                " s.defining_query, s.created_at, s.status, s.schedule, s.refresh_mode, s.full_policy, s.append_only,"
+                " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
+                " s.append_only,"
                 " s.auto_threshold, f.frontier::text AS frontier, f.data_timestamp,"
                 " s.pgt_id IN (SELECT pgtrickle._asked_for()) AS asked,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
                 "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS elsewhere,"
-                " s.partial_until IS NOT NULL AS partial"
+                " s.partial_until IS NOT NULL AS partial,"
+                " a.pgt_id IS NOT NULL AS altered, s.replaces, s.last_error_message AS error, s.last_error_hint AS hint"
                 " FROM pgtrickle.pgt_stream_tables s"
-                " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) ORDER BY s.pgt_id"
+                " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
+                " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id) ORDER BY s.pgt_id"
             ).fetchall()
 
     def base_sources(self, pgt_id: int) -> frozenset[TableId]:
@@ -250,6 +259,44 @@ class Registry:
             " ON CONFLICT (pgt_id) DO UPDATE SET plan = excluded.plan, planned_at = now()",
             (json.dumps(plan), pgt_id),
         )
+
+    def readers(self, relid: int) -> set[int]:
+        """Which stream tables read one, through any number of others."""
+        rows = self._connection.execute("SELECT pgt_id FROM pgtrickle._readers_of(%s::int8::oid)", (relid,)).fetchall()
+        return {int(str(row[0])) for row in rows}
+
+    @contextmanager
+    def adopting(self, pgt_id: int, expected: str | None = None) -> Iterator[None]:
+        """A transaction in which the stream table has the query that waits for it; it does not wait long itself.
+
+        Superseded when that is not the `expected` one any more.
+        """
+        with self._connection.transaction():
+            self._connection.execute("SET LOCAL lock_timeout = '1s'")
+            self._connection.execute("SELECT pgtrickle._adopt(%s)", (pgt_id,))
+            adopted = self._connection.execute(
+                "SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_id = %s", (pgt_id,)
+            ).fetchone()
+            if expected is not None and adopted != (expected,):
+                raise Superseded(f"stream table {pgt_id} was altered again or dropped")
+            yield
+
+    def exchange(self, pgt_id: int) -> None:
+        """A stream table that was built beside another takes its place; a reader of the old one is not waited for."""
+        with self._connection.transaction():
+            self._connection.execute("SET LOCAL lock_timeout = '2s'")
+            self._connection.execute("SELECT pgtrickle._exchange(%s)", (pgt_id,))
+
+    def refuse_alteration(self, pgt_id: int, error: TrickleError) -> None:
+        """The old query stays; say why, where people look and to whoever listens."""
+        self._connection.execute(
+            "SELECT pgtrickle._refuse_alteration(%s, %s, %s, %s)",
+            (pgt_id, type(error).__name__, error.problem, error.hint),
+        )
+
+    def wake(self) -> None:
+        """Let the log move on."""
+        self._connection.execute("SELECT pgtrickle._emit('wake')")
 
     def prune_history(self, days: int) -> int:
         """Forget refreshes older than that; return how many."""

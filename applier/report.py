@@ -23,6 +23,16 @@ def judgement(connection: psycopg.Connection[Any], query: str, search_path: str)
     """What `validate_query` answers: the facts of the plan, or why there is none."""
     try:
         plan = define(connection, query, search_path).plan
+    except psycopg.errors.LockNotAvailable:
+        return {
+            "supported": False,
+            "problem": "a table of the query is locked by a transaction that altered it",
+            "hint": "ask before altering it, or after the commit",
+            "code": psycopg.errors.LockNotAvailable.sqlstate,
+            "line": None,
+            "column": None,
+            "full_in_postgres": False,
+        }
     except (DefinitionError, Refused) as error:
         place = error.place
         return {

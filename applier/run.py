@@ -14,6 +14,7 @@ import psycopg
 from prometheus_client import REGISTRY
 
 from applier import metrics
+from applier.alterations import Alterations
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink, writes_stream_tables
 from applier.database import Connection, Database
@@ -27,7 +28,7 @@ from applier.long_jobs import LongJobs
 from applier.maintenance import Maintenance
 from applier.planner import Planner
 from applier.publish.topic import Publisher
-from applier.questions import Questions
+from applier.questions import Questions, not_waiting
 from applier.registry import Registry, Service
 from applier.scheduler import Scheduler
 from applier.session import spark_session
@@ -88,7 +89,9 @@ class Applier:
             database = self._database()
             self.tuning.report(database)
             ingest.start()
-            questions = Questions(self.settings.topic_prefix, stream.client_options(self.settings), self._database())
+            questions = Questions(
+                self.settings.topic_prefix, stream.client_options(self.settings), self._database(not_waiting)
+            )
             background = [
                 threading.Thread(target=run, args=(self.stopping,), name=name)
                 for name, run in (("maintenance", maintenance.run), ("questions", questions.run))
@@ -149,10 +152,11 @@ class Applier:
             )
 
         traces = Traces(spark, store.load(manifest))
+        definer = Definer(self._database(), registry)
         engine = Engine(
             spark=spark,
             registry=registry,
-            definitions=Definitions(registry, traces, Definer(self._database(), registry)),
+            definitions=Definitions(registry, traces, definer),
             scheduler=Scheduler(settings.max_consecutive_errors),
             planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
@@ -171,6 +175,7 @@ class Applier:
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
             long_jobs=LongJobs(self._workers("long"), self._wake),
+            carry_out=Alterations(definer.trial).carry_out,
         )
         maintenance = Maintenance(
             engine=engine,

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.errors import AnotherApplier, Infrastructure
 from applier.publish.topic import Publisher
+from applier.registry import Executed
 from applier.strategy import Way
 from applier.stream_table import RunByPostgres, StreamTable, TableContents, TableDelta
 from applier.task import Done
@@ -33,6 +35,8 @@ class Sinks:
     publisher: Publisher | None = None
     caught_up: set[int] = field(default_factory=set)
     unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+    building: set[int] = field(default_factory=set)
+    """Stream tables that are built to take another one's place: until then no sink but PostgreSQL hears of them."""
 
     def settled(self, tables: Iterable[int]) -> bool:
         """Whether every sink has everything."""
@@ -45,7 +49,7 @@ class Sinks:
         self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], TableDelta | None]
     ) -> None:
         """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
-        if table.id in self.caught_up:
+        if table.id in self.caught_up or table.id in self.building:
             return
         missed: dict[Lsn, list[TableDelta]] = {}
         for sink, durable in self.durable(table).items():
@@ -106,16 +110,24 @@ class Sinks:
             else:
                 self.postgres.apply(table, rows, as_of, done.executed)
                 delta = replace(rows, whole=None)
-        self._hand_on(table, delta)
-        self.caught_up.add(table.id)
+        self.written(table, delta)
         return delta
 
+    def written(self, table: StreamTable, delta: TableDelta) -> None:
+        """A difference is committed in PostgreSQL: from now on it is owed to the others."""
+        self._hand_on(table, delta)
+        self.caught_up.add(table.id)
+
     def _replace(self, done: Done, rows: TableDelta | TableContents) -> TableDelta:
+        return self.replace(done.task.table, rows, done.task.as_of, done.executed)
+
+    def replace(
+        self, table: StreamTable, rows: TableDelta | TableContents, as_of: datetime, executed: Executed
+    ) -> TableDelta:
         """Only rows that differ reach any of the sinks; what differs is kept until all of them have it.
 
         A whole result cannot be computed again from a window, so nothing else would remember it.
         """
-        table = done.task.table
         waiting = [d for t, d in self.unpublished if t.id == table.id]
         if self.delta_sink:
             waiting += self.delta_sink.waiting(table.id)
@@ -124,13 +136,15 @@ class Sinks:
             table,
             rows.rows if isinstance(rows, TableContents) else rows,
             rows.window,
-            done.task.as_of,
-            done.executed,
+            as_of,
+            executed,
             also_owed=list({d.window: d for d in waiting}.values()),
             settled=min(durable.values(), default=ORIGIN) if durable else None,
         )
 
     def _hand_on(self, table: StreamTable, delta: TableDelta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+        if table.id in self.building:
+            return
         if "topic" in sinks and self.open_publisher:
             self.unpublished.append((table, delta))
         if "delta" in sinks and self.delta_sink:

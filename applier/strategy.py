@@ -58,6 +58,8 @@ class Why(Enum):
     """There is nothing to do."""
     REPAIR = "REPAIR"
     """A crash cut a progressive refresh off: PostgreSQL is compared with the whole."""
+    DEFINITION_CHANGED = "DEFINITION_CHANGED"
+    """It has another query, or something it reads has."""
     HISTORY_GONE = "HISTORY_GONE"
     """It stood still for so long that the changes since are no longer kept."""
 

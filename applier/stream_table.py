@@ -41,6 +41,8 @@ class StreamTable:
     relid: int
     columns: tuple[Column, ...]
     plan: StreamPlan | RunByPostgres
+    counted: bool = False
+    """Whether rows are told apart by counting them even where there is a key."""
     scans: tuple[Scan, ...] = field(init=False)
     sources: frozenset[TableId] = field(init=False)
     key: tuple[int, ...] | None = field(init=False)
@@ -52,7 +54,7 @@ class StreamTable:
         match self.plan:
             case StreamPlan(root=root):
                 read = tuple(scans(root))
-                self._set(read, frozenset(scan.table for scan in read), row_key(root))
+                self._set(read, frozenset(scan.table for scan in read), None if self.counted else row_key(root))
                 object.__setattr__(self, "not_null", frozenset(i for i, f in enumerate(fields(root)) if not f.nullable))
             case RunByPostgres(sources=sources):
                 self._set((), sources, None)

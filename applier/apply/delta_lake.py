@@ -84,7 +84,8 @@ class DeltaSink:
         with self._lock:
             queued = {k: list(v) for k, v in self._pending.items() if v}
         for table_id, deltas in queued.items():
-            table = deltas[-1][0]
+            # What was counted once is counted for all of them.
+            table = next((t for t, _ in deltas if t.key is None), deltas[-1][0])
             try:
                 self._write(table, [delta for _, delta in deltas])
             except (DeltaError, OSError) as error:

@@ -189,6 +189,16 @@ def key_index(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int]
     return sql.SQL(text).format(target(table), columns)
 
 
+KEY_INDEX = """
+SELECT i.indexrelid::regclass::text FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s::int8::oid AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT i.indisprimary
+  AND (SELECT array_agg(a.attname::text ORDER BY k.n) FROM unnest(i.indkey) WITH ORDINALITY k(attnum, n)
+       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) = %s
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conindid = i.indexrelid)
+ORDER BY i.indexrelid
+"""
+"""The indexes that stand on exactly these columns, the oldest first: `key_index` made that one."""
+
 COMPARABLE = """
 SELECT t.oid::int8, a.amname::text FROM unnest(%s::oid[]) t(oid) JOIN pg_catalog.pg_opclass o
     ON o.opcintype = t.oid OR o.opcintype = (

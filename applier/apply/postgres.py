@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -26,7 +26,7 @@ from applier.apply.contents import Contents, difference
 from applier.apply.owed import owe, owed, settle
 from applier.database import Connection, Database
 from applier.errors import TargetDiverged
-from applier.registry import Executed, Refresh, move_frontier, record_refresh
+from applier.registry import Executed, Refresh, Registry, move_frontier, record_refresh
 from applier.stream_table import StreamTable, TableDelta
 from applier.zset import WEIGHT
 from shared_schema.lsn import Lsn, Window
@@ -111,6 +111,22 @@ class PostgresSink:
             refresh = Refresh(table.id, executed, *counts, _since(started), window)
             self._finish(cursor, table, delta, as_of, refresh)
         return delta
+
+    def adopting(self, pgt_id: int, query: str) -> AbstractContextManager[None]:
+        """A transaction in which the stream table has the query that waits for it, if it is this one."""
+        return Registry(self._database).adopting(pgt_id, query)
+
+    @contextmanager
+    def rekeyed(self, old: StreamTable, new: StreamTable) -> Iterator[None]:
+        """While its rows change from those of one query to those of another, no key holds; then that of the new one."""
+        with self._connection.cursor() as cursor:
+            if old.key:
+                cursor.execute(merge_sql.KEY_INDEX, (old.relid, [old.columns[i].name for i in old.key]))
+                for (index,) in cursor.fetchall()[:1]:
+                    cursor.execute(f"DROP INDEX {index}".encode())
+            yield
+            if new.key:
+                self._index(cursor, new, new.key)
 
     def owed(self, table: StreamTable, since: Lsn) -> list[TableDelta]:
         """Differences kept for sinks that stand at `since`, oldest first."""

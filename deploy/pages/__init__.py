@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.pages import catalog, settings, sql
+from deploy.pages import catalog, functions, settings, sql
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -15,5 +15,6 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "settings.md": settings.page(),
         DOCS / "sql.md": sql.page(),
+        DOCS / "functions.md": functions.page(),
         ROOT / "shared_schema" / "catalog" / "settings.json": catalog.page(),
     }

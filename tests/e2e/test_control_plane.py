@@ -50,6 +50,9 @@ def test_a_query_is_judged_in_the_callers_own_transaction(db: Connection) -> Non
             judged("SELECT nope FROM orders")
         with pytest.raises(errors.SyntaxError), db.transaction():
             judged("SELECT 1; DROP TABLE orders")
+    with db.transaction(force_rollback=True):
+        db.execute("ALTER TABLE asked.orders ADD note text")
+        assert "locked" in str(judged("SELECT id FROM asked.orders")["supported"])
     assert one(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables WHERE pgt_schema = 'asked'") == 0
 
 

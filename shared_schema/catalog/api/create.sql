@@ -17,6 +17,13 @@ BEGIN
     END IF;
 END $$;
 
+-- Those who define stream tables take turns: to analyse a query locks its tables a little, to admit them a lot, and two
+-- who have done the one would wait for each other to do the other.
+CREATE OR REPLACE FUNCTION pgtrickle._take_turns() RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_advisory_xact_lock(1885828211, 0)
+$$;
+
 -- The tables a view reads, through any views in between.
 CREATE OR REPLACE FUNCTION pgtrickle._sources_of(view_oid oid) RETURNS TABLE (relid oid, relkind "char")
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -82,6 +89,34 @@ BEGIN
     END IF;
 END $$;
 
+-- What a view reads, every table of it in the stream if it can be: [{"relid", "schema", "name", "type"}, …].
+CREATE OR REPLACE FUNCTION pgtrickle._admit_sources(view_oid oid, refresh_mode text) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    source  record;
+    reads   jsonb := '[]';
+BEGIN
+    FOR source IN
+        SELECT c.oid AS relid, n.nspname, c.relname,
+               EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = c.oid) AS is_stream_table
+        FROM pgtrickle._sources_of(view_oid) s JOIN pg_class c ON c.oid = s.relid
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+    LOOP
+        reads := reads || jsonb_build_object('relid', source.relid, 'schema', source.nspname, 'name', source.relname,
+            'type', CASE WHEN source.is_stream_table THEN 'STREAM_TABLE'
+                         WHEN pgtrickle._captures(source.relid, refresh_mode) THEN 'TABLE' ELSE 'UNCAPTURED' END);
+    END LOOP;
+    RETURN reads;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._set_dependencies(stream_table bigint, reads jsonb) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = stream_table;
+    INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name, source_type)
+    SELECT stream_table, (r ->> 'relid')::oid, r ->> 'schema', r ->> 'name', r ->> 'type'
+    FROM jsonb_array_elements(reads) r;
+$$;
+
 -- A view's query with every name qualified and every constant printed as it is read back under the default settings.
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
@@ -145,11 +180,11 @@ DECLARE
     target     record;
     view_oid   oid;
     new_id     bigint;
-    source     record;
 BEGIN
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     PERFORM pgtrickle._check_schedule(schedule);
     PERFORM pgtrickle._check_refresh_mode(refresh_mode);
+    PERFORM pgtrickle._take_turns();
     view_oid := pgtrickle._analyse(query, caller_path);
     EXECUTE format('CREATE TABLE %I.%I AS TABLE %s WITH NO DATA',
                    target.schema_name, target.table_name, view_oid::regclass);
@@ -160,16 +195,7 @@ BEGIN
             upper(_create_stream_table.refresh_mode), 'INITIALIZING')
     RETURNING pgt_id INTO new_id;
     PERFORM pgtrickle._guard(format('%I.%I', target.schema_name, target.table_name)::regclass);
-    FOR source IN
-        SELECT s.relid, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = s.relid) AS is_stream_table
-        FROM pgtrickle._sources_of(view_oid) s
-    LOOP
-        INSERT INTO pgtrickle.pgt_dependencies (pgt_id, source_relid, source_schema, source_name, source_type)
-        SELECT new_id, c.oid, n.nspname, c.relname,
-               CASE WHEN source.is_stream_table THEN 'STREAM_TABLE'
-                    WHEN pgtrickle._captures(source.relid, refresh_mode) THEN 'TABLE' ELSE 'UNCAPTURED' END
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source.relid;
-    END LOOP;
+    PERFORM pgtrickle._set_dependencies(new_id, pgtrickle._admit_sources(view_oid, refresh_mode));
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
     -- In the log right behind the publication's change: the consumer takes the tables in, the applier looks again.
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || new_id);
@@ -220,6 +246,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables;
 BEGIN
+    -- With what is built to take its place.
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = stream_table;
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._drop_publication(stream_table);
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN

@@ -1,7 +1,7 @@
 -- How stream tables are kept, and whether a query could be one. The plans are the applier's: it stores
 -- each when it makes it, and answers questions about others through the log.
 
--- Ask the applier about a query and wait for the answer, inside any READ COMMITTED transaction.
+-- Ask the applier about a query and wait for the answer, inside any READ COMMITTED transaction; NULL when none comes.
 CREATE OR REPLACE FUNCTION pgtrickle._ask(query text, caller_path text, timeout interval) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -24,9 +24,7 @@ BEGIN
         IF FOUND THEN
             RETURN heard;
         ELSIF clock_timestamp() >= give_up THEN
-            RAISE EXCEPTION 'the applier did not answer within %', timeout
-                USING HINT = 'Is pg-trickle-cdc running? Questions travel through the log. See pgtrickle.health_check().',
-                      ERRCODE = 'query_canceled';
+            RETURN NULL;
         END IF;
         IF asked IS NULL OR clock_timestamp() >= asked + interval '2 seconds' THEN
             PERFORM pgtrickle._emit(content);
@@ -47,7 +45,11 @@ BEGIN
     -- What PostgreSQL itself says against it is said at once, as the caller sees it.
     EXECUTE format('DROP VIEW %s', pgtrickle._analyse(query, search_path)::regclass);
     answer := pgtrickle._ask(query, search_path, timeout);
-    IF NOT (answer ->> 'supported')::boolean THEN
+    IF answer IS NULL THEN
+        RAISE EXCEPTION 'the applier did not answer within %', timeout
+            USING HINT = 'Is pg-trickle-cdc running? Questions travel through the log. See pgtrickle.health_check().',
+                  ERRCODE = 'query_canceled';
+    ELSIF NOT (answer ->> 'supported')::boolean THEN
         RETURN QUERY
         SELECT v.* FROM (VALUES
             ('supported', answer ->> 'problem', 'ERROR'),

@@ -29,20 +29,28 @@ BEGIN
     -- Others see this lock before we commit: the applier refreshes the stream table without regard to its schedule.
     PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
     LOOP
-        SELECT f.frontier, s.status, s.last_error_message, s.last_error_hint INTO now_at
-        FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id) WHERE s.pgt_id = st.pgt_id;
+        -- By its name: one with other columns may take its place meanwhile.
+        SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
+               EXISTS (SELECT FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = s.pgt_id)
+               OR EXISTS (SELECT FROM pgtrickle.pgt_stream_tables n WHERE n.replaces = s.pgt_id) AS altering INTO now_at
+        FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+        WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = st.pgt_name;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
-        ELSIF now_at.status = 'SUSPENDED' THEN
+        ELSIF now_at.status = 'SUSPENDED' AND NOT now_at.altering THEN
             RAISE EXCEPTION 'stream table % is suspended: %', name, now_at.last_error_message
                 USING HINT = coalesce(now_at.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';
-        ELSIF now_at.frontier >= target THEN
+        ELSIF now_at.frontier >= target AND NOT now_at.altering THEN
             RETURN now_at.frontier;
         ELSIF clock_timestamp() >= give_up THEN
             RAISE EXCEPTION 'stream table % did not reach % within %', name, target, timeout
                 USING DETAIL = format('It stands at %s.', coalesce(now_at.frontier::text, 'nothing yet')),
                       HINT = 'Are pg-trickle-cdc and pg-trickle-applier running? See pgtrickle.pgt_status().',
                       ERRCODE = 'query_canceled';
+        END IF;
+        IF now_at.pgt_id <> st.pgt_id THEN
+            st.pgt_id := now_at.pgt_id;
+            PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
         END IF;
         -- Again from time to time: a consumer that was starting did not see the first one.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN

@@ -1,4 +1,4 @@
--- Making stream tables in other ways than one by one, and changing how they are kept.
+-- Making stream tables in other ways than one by one, and getting their definitions back.
 
 CREATE OR REPLACE FUNCTION pgtrickle._existing(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -40,56 +40,6 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
     'Create a stream table unless there is one of that name; return whether it was created.';
 
--- A query as the catalog stores it.
-CREATE OR REPLACE FUNCTION pgtrickle._canonical_query(query text, caller_path text) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    view_oid   oid := pgtrickle._analyse(query, caller_path);
-    canonical  text := pgtrickle._canonical(view_oid);
-BEGIN
-    EXECUTE format('DROP VIEW %s', view_oid::regclass);
-    RETURN canonical;
-END $$;
-
-CREATE OR REPLACE FUNCTION pgtrickle.create_or_replace_stream_table(
-    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
-    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    st          pgtrickle.pgt_stream_tables := pgtrickle._existing(name, search_path);
-BEGIN
-    IF st.pgt_id IS NULL THEN
-        PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
-        RETURN 'created';
-    ELSIF pgtrickle._canonical_query(query, search_path) OPERATOR(pg_catalog.<>) st.defining_query THEN
-        RAISE EXCEPTION 'stream table % has another query', name
-            USING HINT = 'Drop it and create it again; replacing a query in place is not available.',
-                  ERRCODE = 'feature_not_supported';
-    ELSIF ROW (st.schedule, st.refresh_mode) OPERATOR(pg_catalog.=) ROW (schedule, pg_catalog.upper(refresh_mode)) THEN
-        RETURN 'no-op';
-    END IF;
-    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, search_path);
-    RETURN 'config';
-END $$;
-COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
-    'Create a stream table, or change the options of the one that has this query; return created, config or no-op.';
-
-CREATE OR REPLACE FUNCTION pgtrickle._alter_stream_table(
-    name text, new_schedule text, new_refresh_mode text, caller_path text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
-BEGIN
-    IF new_schedule IS NOT NULL THEN
-        PERFORM pgtrickle._check_schedule(new_schedule);
-    END IF;
-    UPDATE pgtrickle.pgt_stream_tables s
-    SET schedule = coalesce(new_schedule, s.schedule),
-        refresh_mode = CASE WHEN new_refresh_mode IS NULL THEN s.refresh_mode
-                            ELSE pgtrickle._check_refresh_mode(new_refresh_mode) END
-    WHERE s.pgt_id = st.pgt_id;
-END $$;
-
 -- What is NULL stays.
 CREATE OR REPLACE FUNCTION pgtrickle._set_options(
     name text, new_append_only boolean, new_full_policy text, new_auto_threshold double precision, caller_path text)
@@ -111,17 +61,6 @@ BEGIN
         WHERE s.pgt_id = st.pgt_id;
     END IF;
 END $$;
-
-CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
-    name text, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
-    append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
-    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pgtrickle._alter_stream_table(name, schedule, refresh_mode, search_path);
-    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
-END $$;
-COMMENT ON FUNCTION pgtrickle.alter_stream_table IS 'Change how a stream table is kept; what is not named stays.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.bulk_create(
     definitions jsonb, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb

@@ -1,0 +1,271 @@
+-- Another query for a stream table that is there. The old rows stay, and stay fresh, until the new ones can take their
+-- place in one transaction of the applier.
+--
+--   no-op       the same query
+--   config      the same query, other options
+--   compatible  the same columns: rows that differ are changed in place
+--   rebuild     other columns: built beside it, then exchanged
+
+-- What somebody made on top of the table, which an exchange would not carry over.
+CREATE OR REPLACE FUNCTION pgtrickle._built_upon(relation oid) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(DISTINCT d.what, ', ' ORDER BY d.what) FROM (
+        SELECT 'stream table ' || r.pgt_relid::regclass AS what FROM pgtrickle._readers_of(relation) r
+        UNION ALL
+        SELECT 'view ' || w.ev_class::regclass FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid
+        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = relation
+          AND w.ev_class <> relation
+        UNION ALL
+        SELECT format('trigger %I', t.tgname) FROM pg_trigger t
+        WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgname <> 'pgt_refuse_dml'
+        UNION ALL
+        SELECT format('policy %I', p.polname) FROM pg_policy p WHERE p.polrelid = relation
+        UNION ALL
+        SELECT format('constraint %I of %s', k.conname, k.conrelid::regclass) FROM pg_constraint k
+        WHERE (k.conrelid = relation AND k.contype <> 'n') OR k.confrelid = relation) d
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._columns(relation oid) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(format('%I %s %s', a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation)
+                     ORDER BY a.attnum)
+    FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+
+-- The rights, the comment and the indexes of one table for another; an index over columns that are gone is left out.
+CREATE OR REPLACE FUNCTION pgtrickle._dress_like(new_table oid, old_table oid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    granted  record;
+    index    record;
+    head     text;
+BEGIN
+    EXECUTE format('ALTER TABLE %s OWNER TO %s', new_table::regclass,
+                   (SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = old_table));
+    FOR granted IN SELECT a.privilege_type, a.is_grantable,
+                          CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
+                   FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = old_table AND a.grantee <> c.relowner LOOP
+        EXECUTE format('GRANT %s ON %s TO %s%s', granted.privilege_type, new_table::regclass, granted.role,
+                       CASE WHEN granted.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
+    END LOOP;
+    IF obj_description(old_table, 'pg_class') IS NOT NULL THEN
+        EXECUTE format('COMMENT ON TABLE %s IS %L', new_table::regclass, obj_description(old_table, 'pg_class'));
+    END IF;
+    FOR index IN SELECT i.indexrelid, i.indisunique, c.relname, pg_get_indexdef(i.indexrelid) AS definition
+                 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                 WHERE i.indrelid = old_table AND i.indisvalid LOOP
+        head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN index.indisunique THEN 'UNIQUE ' ELSE '' END,
+                       index.relname, old_table::regclass);
+        -- The key's index is the applier's own; it makes the one it needs.
+        CONTINUE WHEN NOT starts_with(index.definition, head) OR index.indisunique;
+        BEGIN
+            EXECUTE format('CREATE INDEX %I ON %s USING %s', 'pgt_new_' || index.indexrelid, new_table::regclass,
+                           substr(index.definition, length(head) + 1));
+        EXCEPTION WHEN undefined_column OR undefined_function OR undefined_object OR datatype_mismatch THEN
+            RAISE NOTICE 'index % is left out: %', index.relname, SQLERRM;
+        END;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._alter_query(
+    st pgtrickle.pgt_stream_tables, query text, caller_path text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    view_oid   oid;
+    canonical  text;
+    same       boolean;
+    reads      jsonb;
+    others     text;
+    answer     jsonb;
+    shadow     text := 'pgt_new_' || st.pgt_id;
+BEGIN
+    PERFORM pgtrickle._take_turns();
+    view_oid := pgtrickle._analyse(query, caller_path);
+    canonical := pgtrickle._canonical(view_oid);
+    same := pgtrickle._columns(view_oid) = pgtrickle._columns(st.pgt_relid);
+    -- A later wish replaces an earlier one that is still open.
+    PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR UPDATE;
+    DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = st.pgt_id;
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = st.pgt_id;
+    IF canonical = st.defining_query THEN
+        EXECUTE format('DROP VIEW %s', view_oid::regclass);
+        RETURN 'no-op';
+    END IF;
+    SELECT string_agg(s.relid::regclass::text, ', ') INTO others FROM pgtrickle._sources_of(view_oid) s
+    WHERE s.relid = st.pgt_relid OR s.relid IN (SELECT r.pgt_relid FROM pgtrickle._readers_of(st.pgt_relid) r);
+    IF others IS NOT NULL THEN
+        RAISE EXCEPTION 'stream table % would read itself', st.pgt_relid::regclass
+            USING DETAIL = format('The new query reads %s.', others), ERRCODE = 'invalid_table_definition';
+    END IF;
+    SELECT string_agg(r.pgt_relid::regclass::text, ', ') INTO others
+    FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+    WHERE s.status NOT IN ('ACTIVE', 'INITIALIZING');
+    IF others IS NOT NULL THEN
+        RAISE EXCEPTION 'stream tables that read % are out of service: %', st.pgt_relid::regclass, others
+            USING HINT = 'They must follow it to the new query: resume or drop them first.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Before anything is locked that the applier has to look at.
+    IF pgtrickle._runs('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed' THEN
+        answer := pgtrickle._ask(query, caller_path, interval '10 s');
+        -- A five-letter code is PostgreSQL's: what it takes here may be invisible to others until the commit. What
+        -- PostgreSQL may run itself is decided as the applier does.
+        IF NOT (answer ->> 'supported')::boolean AND answer ->> 'code' !~ '^[0-9A-Z]{5}$'
+           AND NOT ((answer ->> 'full_in_postgres')::boolean
+                    AND (st.refresh_mode = 'FULL' OR st.refresh_mode = 'AUTO' AND st.full_policy = 'allow'
+                         AND answer ->> 'code' NOT IN ('volatile_function', 'current_time', 'session_dependent'))) THEN
+            RAISE EXCEPTION '%', answer ->> 'problem'
+                USING HINT = answer ->> 'hint', ERRCODE = 'feature_not_supported';
+        END IF;
+    END IF;
+    reads := pgtrickle._admit_sources(view_oid, st.refresh_mode);
+    IF same THEN
+        INSERT INTO pgtrickle.pgt_alterations (pgt_id, original_query, defining_query, search_path, dependencies)
+        VALUES (st.pgt_id, query, canonical, caller_path, reads);
+        EXECUTE format('DROP VIEW %s', view_oid::regclass);
+        PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || st.pgt_id);
+        RETURN 'compatible';
+    END IF;
+    EXECUTE format('DROP VIEW %s', view_oid::regclass);
+    others := pgtrickle._built_upon(st.pgt_relid);
+    IF others IS NOT NULL THEN
+        RAISE EXCEPTION 'the columns of stream table % change, and others are built upon it', st.pgt_relid::regclass
+            USING DETAIL = format('There is %s.', others),
+                  HINT = 'Drop them and make them again afterwards, or keep the columns.',
+                  ERRCODE = 'dependent_objects_still_exist';
+    END IF;
+    PERFORM pgtrickle._create_stream_table(
+        format('%I.%I', st.pgt_schema, shadow), query, st.schedule, st.refresh_mode, caller_path);
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold
+    WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = shadow;
+    PERFORM pgtrickle._dress_like(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
+    RETURN 'rebuild';
+END $$;
+
+DROP FUNCTION IF EXISTS pgtrickle._alter_stream_table(text, text, text, text);
+
+CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
+    name text, query text DEFAULT NULL, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
+    append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st     pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+    owner  oid := (SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid);
+    done   text := 'no-op';
+BEGIN
+    IF NOT pg_has_role(owner, 'USAGE') THEN
+        RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
+    ELSIF st.replaces IS NOT NULL THEN
+        RAISE EXCEPTION '% is the new form of another stream table, still being built', name
+            USING HINT = 'Alter that one.', ERRCODE = 'object_in_use';
+    END IF;
+    st.schedule := coalesce(schedule, st.schedule);
+    st.refresh_mode := coalesce(refresh_mode, st.refresh_mode);
+    PERFORM pgtrickle._check_schedule(st.schedule);
+    st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
+    UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
+    WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
+    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold) < 3 THEN
+        done := 'config';
+    END IF;
+    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
+    st.full_policy := coalesce(lower(full_policy), st.full_policy);
+    IF query IS NOT NULL THEN
+        done := coalesce(nullif(pgtrickle._alter_query(st, query, search_path), 'no-op'), done);
+    END IF;
+    RETURN done;
+END $$;
+COMMENT ON FUNCTION pgtrickle.alter_stream_table IS
+    'Change the options or the query of a stream table; returns what that was: no-op, config, compatible or rebuild.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.create_or_replace_stream_table(
+    name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st pgtrickle.pgt_stream_tables := pgtrickle._existing(name, search_path);
+BEGIN
+    IF st.pgt_id IS NULL THEN
+        PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
+        RETURN 'created';
+    END IF;
+    RETURN pgtrickle.alter_stream_table(
+        format('%I.%I', st.pgt_schema, st.pgt_name), query, schedule, refresh_mode, search_path => search_path);
+END $$;
+COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
+    'Create a stream table or make the one of that name so; returns created, no-op, config, compatible or rebuild.';
+
+-- The new query becomes the query; called by the applier in the transaction that writes its rows.
+CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wish pgtrickle.pgt_alterations;
+BEGIN
+    DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = stream_table RETURNING * INTO wish;
+    IF wish.pgt_id IS NULL THEN
+        RETURN;
+    END IF;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET original_query = wish.original_query, defining_query = wish.defining_query, search_path = wish.search_path,
+        analysed_at = wish.requested_at,
+        status = CASE WHEN s.status <> 'SUSPENDED' THEN s.status
+                      WHEN EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = s.pgt_id) THEN 'ACTIVE'
+                      ELSE 'INITIALIZING' END,
+        last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
+    WHERE s.pgt_id = stream_table;
+    PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
+END $$;
+
+-- The new table takes the old one's place and name; called by the applier when both stand at one frontier.
+CREATE OR REPLACE FUNCTION pgtrickle._exchange(new_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    coming  pgtrickle.pgt_stream_tables;
+    going   pgtrickle.pgt_stream_tables;
+    index   record;
+    names   jsonb;
+BEGIN
+    SELECT * INTO coming FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = new_id FOR UPDATE;
+    SELECT * INTO going FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = coming.replaces FOR UPDATE;
+    IF going.pgt_id IS NULL THEN
+        -- Dropped or altered again meanwhile.
+        RETURN;
+    END IF;
+    SELECT jsonb_object_agg(c.relname, o.relname) INTO names
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relname ~ '^pgt_new_[0-9]+$'
+    JOIN pg_class o ON o.oid = substr(c.relname, 9)::oid WHERE i.indrelid = coming.pgt_relid;
+    PERFORM pgtrickle._drop_publication(going.pgt_id);
+    EXECUTE format('DROP TABLE %s', going.pgt_relid::regclass);
+    EXECUTE format('ALTER TABLE %s RENAME TO %I', coming.pgt_relid::regclass, going.pgt_name);
+    FOR index IN SELECT * FROM jsonb_each_text(names) LOOP
+        EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.key, index.value);
+    END LOOP;
+    UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
+    UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL WHERE s.pgt_id = new_id;
+    DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = going.pgt_id;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
+        refresh_mode = going.refresh_mode, full_policy = going.full_policy, auto_threshold = going.auto_threshold,
+        append_only = going.append_only, visibility = going.visibility, status = CASE going.status WHEN 'PAUSED' THEN 'PAUSED' ELSE s.status END,
+        downstream_publication_name = going.downstream_publication_name
+    WHERE s.pgt_id = new_id;
+    PERFORM pgtrickle._ensure_publication(new_id);
+END $$;
+
+-- The old query stays in service; called by the applier with the reason.
+CREATE OR REPLACE FUNCTION pgtrickle._refuse_alteration(stream_table bigint, code text, message text, hint text)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kept bigint := (SELECT coalesce(s.replaces, s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table);
+BEGIN
+    DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = kept;
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = kept;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET last_error_at = now(), last_error_code = code, last_error_message = 'its new query was refused: ' || message,
+        last_error_hint = hint
+    WHERE s.pgt_id = kept;
+    PERFORM pg_notify('pg_trickle_alert', jsonb_build_object('event', 'alteration_refused', 'pgt_id', kept,
+        'error', left(message, 2000), 'hint', left(hint, 2000))::text);
+END $$;

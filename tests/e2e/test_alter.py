@@ -1,0 +1,166 @@
+"""Another query for a stream table that is there: what stays, what changes, and that everybody changes together."""
+
+from __future__ import annotations
+
+import threading
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from applier.check import check
+from deploy.local.stack import Stack
+from shared_schema.table_schema import TableId
+from tests import oracle
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+def one(db: Connection, query: str, *arguments: object) -> object:
+    row = db.execute(query.encode(), arguments or None).fetchone()
+    return row[0] if row else None
+
+
+def create(db: Connection, name: str, query: str) -> None:
+    db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+
+def alter(db: Connection, name: str, query: str) -> object:
+    return one(db, "SELECT pgtrickle.alter_stream_table(%s, query => %s)", name, query)
+
+
+def assert_equal(db: Connection, *names: str) -> None:
+    for name in names:
+        db.execute("SELECT pgtrickle.wait_for(%s)", (name,))
+        checked = check(db, TableId("public", name))
+        assert checked.equal, checked
+
+
+def test_the_same_columns_change_in_place_and_the_readers_with_them(db: Connection, stack: Stack) -> None:
+    db.execute("CREATE TABLE sold (id int PRIMARY KEY, kind text, amount int)")
+    db.execute("INSERT INTO sold SELECT i, 'k' || i % 3, i FROM generate_series(1, 30) i")
+    create(db, "sales", "SELECT id, kind, amount FROM sold WHERE amount > 10")
+    create(db, "sales_by_kind", "SELECT kind, sum(amount) AS total FROM sales GROUP BY kind")
+    db.execute("CREATE VIEW shown AS SELECT kind FROM sales; CREATE INDEX sales_kind ON sales (kind)")
+    assert_equal(db, "sales", "sales_by_kind")
+    relid = one(db, "SELECT 'sales'::regclass::oid")
+    replay = oracle.TopicReplay(stack.addresses.kafka_bootstrap, "trickle_out.public.sales", "trickle_out.schemas")
+    oracle.eventually(lambda: oracle.assert_same(oracle.query_result(db, "sales"), replay.catch_up(), "topic"))
+    before = len(replay.stamps)
+
+    assert alter(db, "sales", "SELECT id, kind, amount FROM sold WHERE amount > 10") == "no-op"
+    assert alter(db, "sales", "SELECT id, kind, amount FROM sold WHERE amount > 12") == "compatible"
+    db.execute("INSERT INTO sold VALUES (99, 'late', 99)")
+    assert_equal(db, "sales", "sales_by_kind")
+    assert one(db, "SELECT min(amount) FROM sales") == 13
+    assert one(db, "SELECT 'sales'::regclass::oid") == relid
+    oracle.eventually(lambda: oracle.assert_same(oracle.query_result(db, "sales"), replay.catch_up(), "topic"))
+    # Two rows left and one came: nothing else was sent.
+    assert len(replay.stamps) - before == 3
+
+    # Rows may repeat now: there is no key any more, and then there is one again.
+    assert alter(db, "sales", "SELECT 7 AS id, kind, 1 AS amount FROM sold") == "compatible"
+    assert_equal(db, "sales", "sales_by_kind")
+    assert alter(db, "sales", "SELECT id, kind, -amount AS amount FROM sold") == "compatible"
+    db.execute("UPDATE sold SET kind = 'moved' WHERE id < 5")
+    assert_equal(db, "sales", "sales_by_kind")
+    expected = oracle.query_result(db, "sales")
+    oracle.eventually(lambda: oracle.assert_same(expected, replay.catch_up(), "topic"))
+    root = stack.addresses.delta_root
+    oracle.eventually(lambda: oracle.assert_same(expected, oracle.in_delta(root, "sales"), "Delta"))
+    reasons = db.execute(
+        "SELECT DISTINCT refresh_reason FROM pgtrickle.get_refresh_history('sales') WHERE action = 'FULL'"
+    )
+    assert reasons.fetchall() == [("definition_changed",)]
+    with pytest.raises(errors.InvalidTableDefinition, match="read itself"):
+        alter(db, "sales", "SELECT 1 AS id, kind, total::int AS amount FROM sales_by_kind")
+    with pytest.raises(errors.FeatureNotSupported, match="random"):
+        alter(db, "sales", "SELECT id, kind, (random() * 10)::int AS amount FROM sold")
+    # Where nobody can be asked the answer comes later, to whoever listens; the old query stays.
+    db.execute("LISTEN pg_trickle_alert")
+    with db.transaction():
+        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert alter(db, "sales", "SELECT id, kind, (random() * 10)::int AS amount FROM sold") == "compatible"
+    said = next(db.notifies(timeout=30)).payload
+    assert "alteration_refused" in said and "random" in said
+    db.execute("UNLISTEN *")
+    assert "random" in str(one(db, "SELECT last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.sales'"))
+    with pytest.raises(errors.DependentObjectsStillExist) as caught:
+        alter(db, "sales", "SELECT id, kind FROM sold")
+    assert "view public.shown" in str(caught.value.diag.message_detail)
+    db.execute("DROP VIEW shown")
+    assert_equal(db, "sales", "sales_by_kind")
+
+
+def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Stack) -> None:
+    db.execute(
+        "CREATE TABLE parts (id int PRIMARY KEY, name text, weight int); CREATE TABLE prices (id int, price int)"
+    )
+    db.execute("INSERT INTO parts SELECT i, 'p' || i, i FROM generate_series(1, 20) i")
+    db.execute("INSERT INTO prices SELECT i, i * 2 FROM generate_series(1, 20) i")
+    create(db, "listed_parts", "SELECT id, name FROM parts")
+    assert_equal(db, "listed_parts")
+    db.execute("CREATE INDEX listed_by_name ON listed_parts (name); GRANT SELECT ON listed_parts TO PUBLIC")
+    db.execute("SELECT pgtrickle.alter_stream_table('listed_parts', schedule => '2s')")
+    # A table that nobody reads yet: the old rows stay, and stay fresh, until it is captured.
+    new = "SELECT p.name, p.id, q.price, p.weight FROM parts p JOIN prices q ON q.id = p.id"
+    assert alter(db, "listed_parts", new) == "rebuild"
+    db.execute("INSERT INTO parts VALUES (21, 'p21', 21)")
+    assert_equal(db, "listed_parts")
+    columns = one(db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute"
+                      " WHERE attrelid = 'listed_parts'::regclass AND attnum > 0")  # fmt: skip
+    assert columns == "name id price weight"
+    assert one(db, "SELECT indexdef FROM pg_indexes WHERE indexname = 'listed_by_name'") == (
+        "CREATE INDEX listed_by_name ON public.listed_parts USING btree (name)"
+    )
+    assert one(db, "SELECT has_table_privilege('public', 'listed_parts', 'SELECT')") is True
+    assert one(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'pgt\\_new%'") == 0
+    assert one(db, "SELECT schedule FROM pgtrickle.pgt_status() WHERE name = 'public.listed_parts'") == "2s"
+    db.execute("UPDATE prices SET price = 0 WHERE id < 3")
+    assert_equal(db, "listed_parts")
+    expected = oracle.query_result(db, "listed_parts")
+    replay = oracle.TopicReplay(
+        stack.addresses.kafka_bootstrap, "trickle_out.public.listed_parts", "trickle_out.schemas"
+    )
+    oracle.eventually(lambda: oracle.assert_same(expected, replay.catch_up(), "topic"))
+    root = stack.addresses.delta_root
+    oracle.eventually(lambda: oracle.assert_same(expected, oracle.in_delta(root, "listed_parts"), "Delta"))
+
+
+def test_create_alter_and_drop_while_it_ticks(db: Connection, stack: Stack) -> None:
+    db.execute(
+        "CREATE TABLE busy (id int PRIMARY KEY, v int); INSERT INTO busy SELECT i, i FROM generate_series(1, 50) i"
+    )
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def write() -> None:
+        with psycopg.connect(stack.addresses.database_url, autocommit=True) as writer:
+            while not stop.wait(0.01):
+                writer.execute("UPDATE busy SET v = v + 1 WHERE id = 1 + (random() * 49)::int")
+
+    def manage(number: int) -> None:
+        try:
+            with psycopg.connect(stack.addresses.database_url, autocommit=True) as own:
+                for round_ in range(2):
+                    create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
+                    for bound in range(2):
+                        alter(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number + bound + round_}")
+                    with own.transaction(force_rollback=True):
+                        own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}",))
+                    own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}",))
+                create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
+                alter(own, f"busy_{number}", f"SELECT id, v + {number} AS v FROM busy")
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=write), *(threading.Thread(target=manage, args=(n,)) for n in range(2))]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1:]:
+        thread.join()
+    stop.set()
+    threads[0].join()
+    assert not failed
+    assert_equal(db, "busy_0", "busy_1")
