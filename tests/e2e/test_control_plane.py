@@ -65,16 +65,30 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
     assert "not planned it yet" in str(one(db, "SELECT pgtrickle.explain_stream_table('kinds')"))
     db.execute("SELECT pgtrickle.wait_for('kinds')")
     text = str(one(db, "SELECT pgtrickle.explain_stream_table('kinds')"))
-    for part in ("public.kinds, ACTIVE", "Aggregate by", "touched groups", "last refresh: INITIAL", "touched_keys"):
+    for part in (
+        "public.kinds, ACTIVE",
+        "Aggregate by",
+        "touched groups",
+        "last refresh: FULL (INITIAL)",
+        "touched_keys",
+    ):
         assert part in text
     facts = one(db, "SELECT pgtrickle.explain_stream_table('kinds', format => 'json')::jsonb")
     assert isinstance(facts, dict) and facts["row_key"] == ["kind"] and facts["plan"]["operator"]
-    assert facts["last_refresh"]["action"] == "INITIAL"
+    assert facts["last_refresh"]["reason"] == "INITIAL" and facts["thresholds"]["full_policy"] == "allow"
     lineage = db.execute("SELECT * FROM pgtrickle.stream_table_lineage('kinds')").fetchall()
     assert lineage == [
         ("kind", "public.explained", "kind"),
         ("total", "public.explained", "amount"),
         ("n", None, None),
     ]
-    mode = db.execute("SELECT * FROM pgtrickle.explain_refresh_mode('kinds')").fetchone()
-    assert mode == ("AUTO", "INITIAL", None)
+    db.execute("INSERT INTO explained VALUES (1, 'a', 1)")
+    db.execute("SELECT pgtrickle.wait_for('kinds')")
+
+    def told() -> None:
+        mode = db.execute(
+            "SELECT configured_mode, effective_mode FROM pgtrickle.explain_refresh_mode('kinds')"
+        ).fetchone()
+        assert mode in (("AUTO", "DIFFERENTIAL"), ("AUTO", "FULL"))
+
+    oracle.eventually(told)

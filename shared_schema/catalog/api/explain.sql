@@ -95,7 +95,14 @@ BEGIN
         'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'query', st.original_query, 'status', st.status,
         'refresh_mode', st.refresh_mode, 'schedule', st.schedule, 'error', st.last_error_message,
         'hint', st.last_error_hint, 'costs_of_last_100', costs,
-        'last_refresh', (SELECT jsonb_build_object('action', r.action, 'reason', r.refresh_reason, 'at', r.end_time,
+        'runtime', (SELECT to_jsonb(r) - 'pgt_id' FROM pgtrickle.pgt_runtime r WHERE r.pgt_id = st.pgt_id),
+        'thresholds', jsonb_build_object(
+            'full_policy', st.full_policy,
+            'max_change_ratio', coalesce(st.auto_threshold,
+                                         pgtrickle._setting('differential_max_change_ratio')::double precision)),
+        'last_refresh', (SELECT jsonb_build_object('action', r.action, 'reason', r.refresh_reason,
+                                'detail', r.refresh_reason_detail, 'at', r.end_time, 'rows_in', r.rows_in,
+                                'compute_ms', r.compute_ms, 'write_ms', r.write_ms,
                                 'ms', date_part('epoch', r.end_time - r.start_time) * 1000,
                                 'rows_inserted', r.rows_inserted, 'rows_deleted', r.rows_deleted)
                          FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id = st.pgt_id
@@ -128,6 +135,10 @@ BEGIN
     IF e ? 'complexity' THEN
         said := said || pg_catalog.format(E'\na refresh costs as much as: %s\n', e ->> 'complexity');
     END IF;
+    IF e ->> 'refresh_mode' = 'AUTO' THEN
+        said := said || pg_catalog.format(E'computed anew when more than %s of the sources'' rows changed, full_policy %s\n',
+                                          e #>> '{thresholds,max_change_ratio}', e #>> '{thresholds,full_policy}');
+    END IF;
     IF e -> 'last_refresh' <> 'null' THEN
         said := said || pg_catalog.format(E'last refresh: %s (%s), +%s -%s rows in %s ms\n',
             e #>> '{last_refresh,action}', e #>> '{last_refresh,reason}', e #>> '{last_refresh,rows_inserted}',
@@ -149,10 +160,13 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
 BEGIN
-    RETURN QUERY SELECT st.refresh_mode, r.action, CASE WHEN r.action = 'FULL' THEN r.refresh_reason END
-    FROM (VALUES (1)) one LEFT JOIN LATERAL (
-        SELECT h.action, h.refresh_reason FROM pgtrickle.pgt_refresh_history h
-        WHERE h.pgt_id = st.pgt_id ORDER BY h.refresh_id DESC LIMIT 1) r ON true;
+    RETURN QUERY SELECT st.refresh_mode, r.effective_refresh_mode,
+                        CASE WHEN r.effective_refresh_mode LIKE 'FULL%' AND st.refresh_mode <> 'FULL'
+                             THEN concat_ws(': ', r.effective_reason, nullif(h.refresh_reason_detail, '')) END
+    FROM (VALUES (1)) one LEFT JOIN pgtrickle.pgt_runtime r ON r.pgt_id = st.pgt_id
+    LEFT JOIN LATERAL (
+        SELECT x.refresh_reason_detail FROM pgtrickle.pgt_refresh_history x
+        WHERE x.pgt_id = st.pgt_id AND x.refresh_reason = r.effective_reason ORDER BY x.refresh_id DESC LIMIT 1) h ON true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.explain_refresh_mode IS
     'The mode a stream table is to be kept in, the one its last refresh was done in, and why if that was in full.';
