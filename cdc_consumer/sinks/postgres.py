@@ -44,8 +44,9 @@ HELD_BYTES = 16 * 1024 * 1024
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 
-LOCK_WAIT_S = 5.0
-"""How long the instance before us may take to notice that it lost the slot; then its session is ended."""
+LOCK_WAIT_S = 0.5
+"""We have the slot, so whoever holds the lock has lost it: a killed instance's session ends at once, one that hangs is
+ended. Waiting longer would only add to the time of a takeover."""
 
 
 def prepare(settings: ConsumerSettings) -> None:

@@ -104,12 +104,13 @@ class Servers:
         )
         return self.db.execute(query, (slot,)).fetchone() == (1,)
 
-    def drain(self, target: str) -> float:
+    def drain(self, target: str, consumer: Consumer | None = None) -> float:
         """Start the consumer -> seconds until everything before `target` is on the topics and confirmed."""
-        self.consumer.start(wait=False)
-        began = self._streams(OURS)
+        consumer = consumer or self.consumer
+        consumer.start(wait=False)
+        began = self._streams(consumer.prefix)
         query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
-        _soon(lambda: self.db.execute(query, (target, OURS)).fetchone() == (True,), "drained", 600)
+        _soon(lambda: self.db.execute(query, (target, consumer.prefix)).fetchone() == (True,), "drained", 600)
         return time.monotonic() - began
 
     def receive(self, target: str) -> float:
@@ -218,6 +219,27 @@ def peak_rss_mb(stack: Servers, rows: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def buffer_events_per_s(stack: Servers, mode: str, events: int) -> int:
+    """3-column inserts into change-buffer tables, by a consumer of its own; no bar, and nothing to compare with."""
+    stack.db.execute("CREATE DATABASE buffers" if mode == "remote" else "SELECT 1")
+    settings = {"mode": mode} | ({"target_url": stack.postgres.url_of("buffers")} if mode == "remote" else {})
+    bootstrap, folder = stack.consumer.bootstrap, stack.consumer.log.parent
+    consumer = Consumer(stack.postgres.url, bootstrap, f"bench_{mode}", folder, publications="buffered", **settings)
+    stack.db.execute("CREATE TABLE IF NOT EXISTS buffered (id int PRIMARY KEY, n int, v text); TRUNCATE buffered")
+    stack.db.execute("DROP PUBLICATION IF EXISTS buffered")
+    stack.db.execute("CREATE PUBLICATION buffered FOR TABLE buffered")
+    try:
+        consumer.start()
+        assert consumer.stop() == 0
+        stack.db.execute(f"INSERT INTO buffered SELECT g, g, 'v' || g FROM generate_series(1, {events}) g".encode())
+        return round(events / stack.drain(stack.position(), consumer))
+    finally:
+        consumer.end()
+        stack.db.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", (consumer.prefix,)
+        )
+
+
 def measure(stack: Servers, options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
     report: dict[str, Any] = {}
     for name, workload in WORKLOADS.items():
@@ -236,6 +258,10 @@ def measure(stack: Servers, options: argparse.Namespace, meter: BusyMeter) -> di
     stack.halt()
     report["latency_p50_ms"] = round(statistics.median(latencies), 1)
     report["latency_p95_ms"] = round(latencies[int(len(latencies) * 0.95) - 1], 1)
+    for mode in ("sidecar", "remote"):
+        report[f"{mode}_narrow_insert_events_per_s"] = buffer_events_per_s(
+            stack, mode, 50_000 if options.short else 200_000
+        )
     report["big_txn_peak_rss_mb"] = round(peak_rss_mb(stack, 500_000 if options.short else 5_000_000), 1)
     return report
 

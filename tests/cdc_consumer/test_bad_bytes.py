@@ -16,7 +16,7 @@ from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.pgoutput.messages import Begin, Relation
+from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
 from cdc_consumer.ports import Ports
 from cdc_consumer.relay import Relay
@@ -41,6 +41,7 @@ from shared_schema.settings import load
 from shared_schema.table_schema import TableId, TableSchema
 from tests.cdc_consumer.harness import Connection
 from tests.cdc_consumer.history import SCHEMA, run_transaction
+from tests.cdc_consumer.pgoutput.encoding import encode as message_bytes
 
 DAMAGES = int(os.environ.get("DAMAGES", "1500"))
 
@@ -237,3 +238,14 @@ def test_messages_in_an_order_no_server_sends(
         stream = Stream(facts, load(ConsumerSettings), Lsn(0))
         assert stream.outcome([*described, *wrong]) is MalformedMessage
     assert isinstance(Stream(facts, load(ConsumerSettings), Lsn(0)).outcome([*described, begin, row, commit]), list)
+
+
+def test_a_message_outside_of_transactions_moves_the_frontier_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No keepalive has to follow: on a busy connection it may take long, and a reader may wait for this message."""
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    stream = Stream(lambda _: cast(RelationFacts, None), load(ConsumerSettings), Lsn(100))
+    for lsn, taken in ((Lsn(90), 0), (Lsn(100), 0), (Lsn(150), 1), (Lsn(180), 2)):
+        message = LogicalMessage(False, lsn, "app", b"x")
+        found = stream.outcome([b"w" + bytes(24) + message_bytes(message)])
+        assert isinstance(found, list) and len(found) == taken
+        assert stream.frontier.received == max(lsn, Lsn(100))

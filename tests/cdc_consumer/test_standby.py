@@ -6,7 +6,7 @@ import json
 import signal
 import time
 
-from tests.cdc_consumer.conftest import MakeConsumer
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MODES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, refused, until
 from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction
 from tests.cdc_consumer.writers import writing
@@ -29,6 +29,7 @@ def takeover_s(standby: Consumer, began: float) -> float:
     return time.monotonic() - began
 
 
+@MODES
 def test_a_standby_takes_over_from_a_killed_instance(make_consumer: MakeConsumer, db: Connection) -> None:
     first, second = make_consumer(), make_consumer()
     db.execute(SCHEMA)
@@ -48,6 +49,7 @@ def test_a_standby_takes_over_from_a_killed_instance(make_consumer: MakeConsumer
     assert json.loads(second.command("status", "--json").stdout)["standbys"] == []
 
 
+@LOG_AND_TABLES
 def test_a_stopped_instance_loses_the_slot_and_comes_back_as_standby(
     make_consumer: MakeConsumer, db: Connection
 ) -> None:
