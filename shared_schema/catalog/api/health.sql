@@ -58,8 +58,9 @@ BEGIN
 
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ') INTO found
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+    LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
     WHERE s.status = 'ACTIVE'
-      AND clock_timestamp() - f.data_timestamp > greatest(pgtrickle._check_schedule(s.schedule) * 10, interval '30 s');
+      AND clock_timestamp() > greatest(coalesce(t.next_refresh_at, f.data_timestamp), f.data_timestamp) + interval '30 s';
     RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
         coalesce('far behind their schedule: ' || found, 'every stream table is fresh');
 

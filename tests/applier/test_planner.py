@@ -1,0 +1,78 @@
+"""Which window a refresh takes: everything, or as much as may be followed at once, always whole commits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applier.trace.inbox import Arrival
+from applier.trace.trace import Trace
+from applier.trace.traces import Traces
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+
+TABLE = TableId("public", "t")
+SCHEMA = TableSchema(TABLE, 1, (Column("id", PgType(23, -1, "int4", "integer")),), ("id",), ReplicaIdentity.FULL)
+NOW = datetime(2026, 5, 17, tzinfo=UTC)
+
+commits = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 30)), min_size=1, max_size=60)
+"""How far apart, and how many rows each."""
+
+
+def traces_of(sizes: list[tuple[int, int]]) -> tuple[Traces, list[tuple[int, int]]]:
+    """A relation with these commits, and where they are."""
+    # The overlay is Arrow on the driver: Spark is not asked.
+    trace = Trace(cast(Any, None), TABLE)
+    trace.columns = ()
+    trace.capture(SCHEMA.columns, Lsn(1), 1)
+    at, placed = 10, []
+    for apart, rows in sizes:
+        at += apart
+        trace.append([Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(at), n), 0, 0, (n,)), SCHEMA) for n in range(rows)])
+        placed.append((at, rows))
+    return Traces(cast(Any, None), [trace]), placed
+
+
+@given(commits, st.integers(1, 200), st.integers(0, 500))
+def test_a_step_is_a_beginning_of_whole_commits(sizes: list[tuple[int, int]], most: int, old: int) -> None:
+    traces, placed = traces_of(sizes)
+    window = Window(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
+    inside = [(at, rows) for at, rows in placed if Lsn(at) in window]
+    step = traces.first_changes([TABLE], window, most)
+    taken = traces.changes([TABLE], step)
+    assert step.old == window.old and step.new <= window.new
+    # Whole commits, the last of which reaches the limit; or everything.
+    assert taken == sum(rows for at, rows in inside if Lsn(at) in step)
+    if step.new < window.new:
+        assert taken >= most
+        before_last = [rows for at, rows in inside if Lsn(at) in step][:-1]
+        assert sum(before_last) < most
+    else:
+        assert taken == sum(rows for _, rows in inside)
+    assert step.new > step.old or not inside
+
+
+@given(commits)
+def test_every_window_finds_its_rows_however_chunks_were_united(sizes: list[tuple[int, int]]) -> None:
+    traces, placed = traces_of(sizes)
+    for at, rows in placed:
+        assert traces.changes([TABLE], Window(Lsn(at), Lsn(at + 1))) == rows
+        assert traces.changes([TABLE], Window(Lsn(0), Lsn(at))) == sum(r for a, r in placed if a < at)
+
+
+def test_what_was_never_captured_is_not_held() -> None:
+    traces, _ = traces_of([(1, 1)])
+    assert traces.holds([TABLE], Lsn(5))
+    assert not traces.holds([TABLE, TableId("public", "other")], Lsn(5))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_rows_are_counted(rows: int) -> None:
+    traces, _ = traces_of([(1, 3 + rows)])
+    assert traces.rows([TABLE]) == 3 + rows

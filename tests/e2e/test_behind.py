@@ -1,0 +1,82 @@
+"""Far behind: in steps while others stay fresh, and as a whole when the changes are no longer kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests import oracle
+from tests.e2e.test_schedules import assert_equal, create, value, wait
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def small_limits(db: Connection) -> Iterator[None]:
+    """The least the settings allow; back to what they were afterwards."""
+    limits = {"catch_up_rows": "1000", "max_buffer_rows": "10000", "checkpoint_rows": "100"}
+    for name, least in limits.items():
+        db.execute("SELECT pgtrickle.set_setting(%s, %s)", (name, least))
+
+    def taken() -> None:
+        used = db.execute(
+            "SELECT name, value FROM pgtrickle.pgt_settings_in_use WHERE name = ANY (%s)", (list(limits),)
+        )
+        assert {str(name): str(setting) for name, setting in used.fetchall()} == limits
+
+    oracle.eventually(taken)
+    yield
+    for name in limits:
+        db.execute("SELECT pgtrickle.reset_setting(%s)", (name,))
+
+
+def fill(db: Connection, first: int, rows: int, commits: int) -> None:
+    """New rows in several commits."""
+    for i in range(commits):
+        db.execute(
+            "INSERT INTO backlog SELECT i, i %% 7 FROM generate_series(%s::int, %s::int) i",
+            (first + i * rows, first + (i + 1) * rows - 1),
+        )
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_who_is_behind_comes_up_in_steps_or_as_a_whole(db: Connection) -> None:
+    db.execute("CREATE TABLE backlog (id int PRIMARY KEY, kind int)")
+    create(db, "fresh", "SELECT id, kind FROM backlog WHERE kind = 3")
+    query = "SELECT kind, count(*) AS n FROM backlog GROUP BY kind"
+    create(db, "slow", query, refresh_mode="DIFFERENTIAL")
+    create(db, "careful", query, full_policy="error")
+    wait(db, "fresh", "slow", "careful")
+    for name in ("slow", "careful"):
+        db.execute("SELECT pgtrickle.pause_stream_table(%s)", (name,))
+    fill(db, 0, 400, 8)
+    assert_equal(db, "fresh")
+    db.execute("SELECT pgtrickle.resume_stream_table('slow')")
+    assert_equal(db, "slow")
+    steps = db.execute("SELECT action, rows_in FROM pgtrickle.get_refresh_history('slow', 100) WHERE rows_in > 0")
+    taken = steps.fetchall()
+    assert len(taken) >= 3 and {action for action, _ in taken} == {"DIFFERENTIAL"}
+    # Whole commits: a step ends with the commit that reaches the limit.
+    assert all(isinstance(rows, int) and rows <= 1400 for _, rows in taken) and sum(r for _, r in taken) == 3200  # type: ignore[misc]
+
+    db.execute("SELECT pgtrickle.pause_stream_table('slow')")
+    fill(db, 10_000, 4_000, 4)
+    assert_equal(db, "fresh")
+    before = value(db, "SELECT frontier FROM pgtrickle.pgt_checkpoints")
+
+    def let_go() -> None:
+        assert value(db, "SELECT frontier > %s FROM pgtrickle.pgt_checkpoints", before) is True
+
+    fill(db, 100_000, 10, 1)
+    wait(db, "fresh")
+    oracle.eventually(let_go)
+    db.execute("SELECT pgtrickle.resume_stream_table('slow')")
+    assert_equal(db, "slow")
+    last = db.execute("SELECT action, refresh_reason FROM pgtrickle.get_refresh_history('slow', 1)").fetchone()
+    assert last == ("FULL", "HISTORY_GONE")
+    db.execute("SELECT pgtrickle.resume_stream_table('careful')")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="full_policy"):
+        wait(db, "careful")
