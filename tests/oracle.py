@@ -115,7 +115,7 @@ def assert_same(expected: Bag, got: Bag, where: str) -> None:
     assert not missing and not extra, f"{where}: missing {list(missing)[:3]}, unexpected {list(extra)[:3]}"
 
 
-def eventually(check: Callable[[], None], within_s: float = 30) -> None:
+def eventually(check: Callable[[], None], within_s: float = 90) -> None:
     """Repeat until it holds; for what follows in the background."""
     deadline = time.monotonic() + within_s
     while True:
