@@ -5,19 +5,21 @@ The law of every line here: delta(node) = snapshot(node, after) − snapshot(nod
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
+from applier.operators.changing import Changing
 from applier.operators.filter import apply_filter
 from applier.operators.inner_join import delta_join, join
 from applier.operators.inputs import Inputs, Side
-from applier.operators.matching import Changing
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
 from applier.operators.recursion import delta_recursion, given
 from applier.operators.repeat import apply_repeat
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
+from applier.operators.size import size_of
 from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.unfold import apply_unfold
 from applier.operators.union_all import add, add_changes
@@ -87,6 +89,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
 
 def delta(node: Node, inputs: Inputs) -> str | None:
     """What the window changes in the node's result; None when it is proven to change nothing."""
+    changing, size = partial(_changing, inputs=inputs), partial(size_of, inputs=inputs)
     match node:
         case Scan():
             return delta_scan(node, inputs)
@@ -103,18 +106,11 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             below = delta(node.input, inputs)
             return None if below is None else _linear(node, below)
         case Join():
-            return delta_join(
-                node,
-                (delta(node.left, inputs), delta(node.right, inputs)),
-                left_before=lambda: snapshot(node.left, Side.BEFORE, inputs),
-                right_after=lambda: snapshot(node.right, Side.AFTER, inputs),
-                small=inputs.small,
-            )
-        case OuterJoin() | SemiJoin():
-            left, right = _changing(node.left, inputs), _changing(node.right, inputs)
-            if isinstance(node, SemiJoin):
-                return delta_semi_join(node, left, right, small=inputs.small)
-            return delta_outer_join(node, left, right, small=inputs.small)
+            return delta_join(node, changing, small=inputs.small, size=size)
+        case OuterJoin():
+            return delta_outer_join(node, changing, small=inputs.small, size=size)
+        case SemiJoin():
+            return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case Aggregate() if (kept := inputs.kept(node)) is not None:
             if kept.both is not None:
                 return delta_summed(node, kept.both)

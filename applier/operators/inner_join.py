@@ -1,47 +1,160 @@
-"""Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, where B' = B + ΔB; the weights of joined rows multiply."""
+"""Δ(A1 ⋈ … ⋈ An) = Σ_i A1 ⋈ … ⋈ A(i−1) ⋈ ΔAi ⋈ A'(i+1) ⋈ … ⋈ A'n, where A' = A + ΔA; weights multiply.
+
+One term per input that changes, however the joins are nested: they are all one product. Each term begins with its
+delta and takes the others in one by one, so that what is joined stays as small as the change; the written order would
+join everything before it meets the delta.   Reads the traces of the other inputs, keeps no state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from applier.expressions.emit import spark_sql
-from applier.plan.expr import shift
-from applier.plan.nodes import Join, fields
+from applier.operators.changing import Changing
+from applier.plan.expr import Expr, columns_read, shift
+from applier.plan.nodes import Join, Node, fields, row_key
 from applier.zset import WEIGHT, column_name, column_names, plus, select
 
 LEFT, RIGHT = "l", "r"
 
+TINY_ROWS = 20_000
+"""A whole input of at most so many rows is sent to the running result, and not the other way round."""
 
-def join(node: Join, left: str, right: str, *, small: str | None = None) -> str:
-    """A ⋈ B of two Z-sets; `small` names the side (LEFT or RIGHT) that is a delta and worth broadcasting."""
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """One of the inputs that are joined, and the places of its columns in the output."""
+
+    node: Node
+    places: range
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """One thing that must hold for joined rows, over the output's columns."""
+
+    text: str
+    reads: frozenset[int]
+    pair: tuple[Expr, Expr] | None
+    """The two sides of an equality."""
+
+
+def join(node: Join, left: str, right: str) -> str:
+    """A ⋈ B of two Z-sets, in the order they are written."""
     width, right_width = len(fields(node.left)), len(fields(node.right))
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
         conditions.append(spark_sql(node.residual))
-    moved = [f"{column_name(i)} AS {column_name(width + i)}" for i in range(right_width)]
-    sources = (
-        f"(SELECT {', '.join([*column_names(width), f'{WEIGHT} AS __wl'])} FROM ({left})) {LEFT}"
-        f" JOIN (SELECT {', '.join([*moved, f'{WEIGHT} AS __wr'])} FROM ({right})) {RIGHT}"
+    places = (range(width), range(width, width + right_width))
+    return _joined((left, right), places, conditions)
+
+
+def _joined(
+    sides: tuple[str, str], places: tuple[Sequence[int], range], conditions: Sequence[str], hint: str = ""
+) -> str:
+    """Two Z-sets, the left one with its columns at their places already; the output's columns at theirs."""
+    kept = [column_name(place) for place in places[0]]
+    moved = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(places[1])]
+    columns = [*kept, *(column_name(place) for place in places[1])]
+    return (
+        f"SELECT {hint}{', '.join([*columns, f'__wl * __wr AS {WEIGHT}'])}"
+        f" FROM (SELECT {', '.join([*kept, f'{WEIGHT} AS __wl'])} FROM ({sides[0]})) {LEFT}"
+        f" JOIN (SELECT {', '.join([*moved, f'{WEIGHT} AS __wr'])} FROM ({sides[1]})) {RIGHT}"
         f" ON {' AND '.join(conditions) or 'true'}"
     )
-    text = select(column_names(width + right_width), "__wl * __wr", sources)
-    return text if small is None else text.replace("SELECT", f"SELECT /*+ BROADCAST({small}) */", 1)
 
 
 def delta_join(
-    node: Join,
-    deltas: tuple[str | None, str | None],
-    *,
-    left_before: Callable[[], str],
-    right_after: Callable[[], str],
-    small: bool,
+    node: Join, changing: Callable[[Node], Changing], *, small: bool, size: Callable[[Node], int | None]
 ) -> str | None:
-    """ΔA ⋈ B' + A ⋈ ΔB.   Reads the traces of both inputs, keeps no state.
+    """What changes in the product; `size` is about how many rows an input has, None when nobody knows.
 
-    A snapshot is only asked for when the other side changed, so a quiet input costs its partner nothing.
+    A snapshot is only asked for when another input changed, so a quiet one costs its partners nothing.
     """
-    left, right = deltas
-    return plus(
-        None if left is None else join(node, left, right_after(), small=LEFT if small else None),
-        None if right is None else join(node, left_before(), right, small=RIGHT if small else None),
-    )
+    factors, conditions = _flattened(node, 0)
+    inputs = [changing(factor.node) for factor in factors]
+    sizes = [size(factor.node) for factor in factors]
+    terms = [
+        _term(i, factors, conditions, inputs, sizes, small=small)
+        for i, changed in enumerate(inputs)
+        if changed.delta is not None
+    ]
+    return plus(*terms)
+
+
+def _flattened(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
+    """The inputs of joins within joins, left to right, and all their conditions."""
+    factors: list[_Factor] = []
+    conditions: list[_Condition] = []
+    width = len(fields(node.left))
+    for side, start in ((node.left, offset), (node.right, offset + width)):
+        if isinstance(side, Join):
+            inner, also = _flattened(side, start)
+            factors += inner
+            conditions += also
+        else:
+            factors.append(_Factor(side, range(start, start + len(fields(side)))))
+    for left, right in node.equi:
+        pair = shift(left, offset), shift(right, offset + width)
+        reads = frozenset((*columns_read(pair[0]), *columns_read(pair[1])))
+        conditions.append(_Condition(f"{spark_sql(pair[0])} = {spark_sql(pair[1])}", reads, pair))
+    if node.residual is not None:
+        moved = shift(node.residual, offset)
+        conditions.append(_Condition(spark_sql(moved), frozenset(columns_read(moved)), None))
+    return factors, conditions
+
+
+def _term(
+    first: int,
+    factors: Sequence[_Factor],
+    conditions: Sequence[_Condition],
+    inputs: Sequence[Changing],
+    sizes: Sequence[int | None],
+    *,
+    small: bool,
+) -> str:
+    """… ⋈ ΔA_first ⋈ …, beginning with the delta; columns c0, c1 … of the output."""
+    bound = list(factors[first].places)
+    names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(bound)]
+    text = f"SELECT {', '.join([*names, WEIGHT])} FROM ({inputs[first].delta})"
+    left = [i for i in range(len(factors)) if i != first]
+    open_conditions = list(conditions)
+    while left:
+        following = min(left, key=lambda i: _rank(factors[i], bound, open_conditions, sizes[i]))
+        left.remove(following)
+        factor = factors[following]
+        seen = {*bound, *factor.places}
+        now = [c for c in open_conditions if c.reads <= seen]
+        open_conditions = [c for c in open_conditions if not c.reads <= seen]
+        other = _end(inputs[following], earlier=following < first)
+        tiny = (sizes[following] or TINY_ROWS + 1) <= TINY_ROWS
+        hint = f"/*+ BROADCAST({RIGHT if tiny else LEFT}) */ " if small else ""
+        text = _joined((text, other), (bound, factor.places), [c.text for c in now], hint)
+        bound += factor.places
+    return select(column_names(len(bound)), WEIGHT, f"({text})")
+
+
+def _end(changing: Changing, *, earlier: bool) -> str:
+    """Inputs before the one that changes as they were, those behind it as they are: so no pair of changes is lost."""
+    return changing.before() if earlier else changing.after()
+
+
+def _rank(
+    factor: _Factor, bound: Sequence[int], conditions: Sequence[_Condition], size: int | None
+) -> tuple[bool, bool, float]:
+    """First what an equality ties to the rows so far, and of that what has at most one partner for each of them."""
+    ours, theirs = set(factor.places), set(bound)
+    tied: set[int] = set()
+    connected = False
+    for condition in conditions:
+        if condition.pair is None:
+            continue
+        for mine, other in (condition.pair, condition.pair[::-1]):
+            read, needed = set(columns_read(mine)), set(columns_read(other))
+            if read and needed and read <= ours and needed <= theirs:
+                connected = True
+                tied |= read
+    key = row_key(factor.node)
+    unique = key is not None and {factor.places[i] for i in key} <= tied
+    return not connected, not unique, float("inf") if size is None else size

@@ -41,6 +41,9 @@ class Inputs(Protocol):
     def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window."""
 
+    def rows(self, scan: Scan) -> int | None:
+        """About how many rows the relation has; None when nobody knows."""
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
 

@@ -10,11 +10,11 @@ A NULL key has no partner, so no change of B touches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from applier.expressions.emit import spark_sql
+from applier.operators.changing import Changing
 from applier.plan.expr import Expr, columns_read, shift
 from applier.zset import WEIGHT, column_name, plus
 
@@ -24,15 +24,6 @@ class Partner(Enum):
 
     SOME = "LEFT SEMI JOIN"
     NONE = "LEFT ANTI JOIN"
-
-
-@dataclass(frozen=True, slots=True)
-class Changing:
-    """An input over the window: what changes, and its two ends, asked for only when needed."""
-
-    delta: str | None
-    before: Callable[[], str]
-    after: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)

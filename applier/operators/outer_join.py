@@ -5,9 +5,12 @@ A ▷ B are the rows of A without a partner in B: see `matching`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from applier.operators.changing import Changing
 from applier.operators.inner_join import delta_join, join
-from applier.operators.matching import Changing, Matching, Partner
-from applier.plan.nodes import Field, Join, OuterJoin, fields
+from applier.operators.matching import Matching, Partner
+from applier.plan.nodes import Field, Join, Node, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
 
 
@@ -40,15 +43,16 @@ def outer_join(node: OuterJoin, left: str, right: str) -> str:
     return " UNION ALL ".join(part for part in parts if part is not None)
 
 
-def delta_outer_join(node: OuterJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
+def delta_outer_join(
+    node: OuterJoin, changing: Callable[[Node], Changing], *, small: bool, size: Callable[[Node], int | None]
+) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
+    left, right = changing(node.left), changing(node.right)
     matching, output = _matching(node), fields(node)
     alone = matching.delta(Partner.NONE, left, right, small=small)
     others = matching.flipped().delta(Partner.NONE, right, left, small=small) if node.full else None
     return plus(
-        delta_join(
-            _inner(node), (left.delta, right.delta), left_before=left.before, right_after=right.after, small=small
-        ),
+        delta_join(_inner(node), changing, small=small, size=size),
         _extended(alone, matching.left.places, output),
         _extended(others, matching.right.places, output),
     )

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from applier.operators.matching import Changing, Matching, Partner
+from applier.operators.changing import Changing
+from applier.operators.matching import Matching, Partner
 from applier.plan.nodes import SemiJoin, fields
 
 

@@ -78,6 +78,10 @@ class KeptInputs:
         """As the window's."""
         return self.inputs.snapshot(scan, side)
 
+    def rows(self, scan: Scan) -> int | None:
+        """As the window's."""
+        return self.inputs.rows(scan)
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """As the window's."""
         return self.inputs.fixpoint(node, base, step)

@@ -183,6 +183,11 @@ class WindowInputs:
             views.append(self._view(scan.table, "delta", parts.delta))
         return " UNION ALL ".join(self._select(scan, view) for view in views)
 
+    def rows(self, scan: Scan) -> int:
+        """About how many rows the relation has."""
+        parts = self._of(scan.table)
+        return int(parts.base.rows + parts.before.num_rows)
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """A recursion at one end of the window, computed once however often it is asked for."""
         with self._lock:

@@ -89,6 +89,9 @@ class Ends:
     def snapshot(self, scan: Scan, side: Side) -> str:
         return f"SELECT * FROM {self._sides[scan, side]}"
 
+    def rows(self, scan: Scan) -> int | None:
+        return None
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 

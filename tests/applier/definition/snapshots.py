@@ -34,6 +34,9 @@ class LoadedInputs:
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
         return f"SELECT * FROM {self._views[scan]}"
 
+    def rows(self, scan: Scan) -> int | None:
+        return None
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 

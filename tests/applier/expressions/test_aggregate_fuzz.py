@@ -125,6 +125,9 @@ class _NoisyInputs:
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
         return f"SELECT * FROM {create_view(twice.unionAll(once))}"
 
+    def rows(self, scan: Scan) -> int | None:
+        return None
+
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
