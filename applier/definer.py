@@ -12,7 +12,7 @@ from applier.definition.analyse import analyse, rolled_back
 from applier.definition.define import Written, define
 from applier.definition.refusal import Reason, Refused
 from applier.errors import SourceChanged
-from applier.plan.facts import facts
+from applier.plan.facts import facts, without_plan
 from applier.registry import Registered, Registry
 from applier.strategy import FullPolicy, Mode
 from applier.stream_table import RunByPostgres, StreamTable
@@ -34,6 +34,17 @@ class Definer:
 
     def __call__(self, row: Registered) -> StreamTable:
         """The stream table; a TrickleError says why it cannot be kept."""
+        try:
+            return self._defined(row)
+        except psycopg.ProgrammingError as error:
+            # It is dropped or altered at this moment, or what it reads is.
+            raise SourceChanged(
+                f"the query of {row.table} cannot be run any more: {error.diag.message_primary}",
+                hint=error.diag.message_hint
+                or "what it reads was dropped or altered: drop and create the stream table",
+            ) from error
+
+    def _defined(self, row: Registered) -> StreamTable:
         if self.registry.result_columns(row.defining_query) != self.registry.result_columns(
             f"TABLE {row.table.quoted}"
         ):
@@ -64,6 +75,7 @@ class Definer:
                 return {row.pgt_id: (row, inside(row)) for row in rows}
 
     def _run_by_postgres(self, row: Registered, refusal: str, *, steady: bool) -> StreamTable:
+        self.registry.save_plan(row.pgt_id, without_plan(refusal))
         plan = RunByPostgres(row.defining_query, self.registry.base_sources(row.pgt_id), steady, refusal)
         columns = _columns(self.database.connection, row.defining_query)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)

@@ -248,7 +248,7 @@ class Registry:
                 " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
                 (type(error).__name__, error.problem, error.hint, pgt_id),
             )
-            alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000]}
+            alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000], "hint": error.hint[:2000]}
             self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))
 
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:

@@ -71,6 +71,16 @@ def facts(plan: StreamPlan) -> dict[str, Any]:
     }
 
 
+def without_plan(refusal: str) -> dict[str, Any]:
+    """The same of a query that PostgreSQL runs itself."""
+    return {
+        "complexity": WHOLE,
+        "in_full": [{"node": "the query", "reason": refusal, "code": "run_by_postgres"}],
+        "suggestions": ["rewrite what cannot be followed, and only the changes are computed"],
+        "text": f"PostgreSQL runs the query itself, in full: {refusal}\n",
+    }
+
+
 def _in_full(node: Node) -> dict[str, str]:
     reason = computed_in_full(node) or ""
     code = re.search(r"\[(\w+)\]", reason)

@@ -241,3 +241,22 @@ def test_what_is_known_without_the_programs(db: Connection) -> None:
     assert rows(db, "SELECT * FROM pgtrickle.stream_table_lineage('st')") == []
     with pytest.raises(errors.InvalidParameterValue, match="xml"):
         rows(db, "SELECT pgtrickle.explain_stream_table('st', 'xml')")
+
+
+def test_a_rolled_back_alteration_leaves_nothing(db: Connection) -> None:
+    create(db, "st", "SELECT id, amount FROM orders")
+    for query, kind in (
+        ("SELECT id, amount FROM orders WHERE id > 1", "compatible"),
+        ("SELECT id FROM orders", "rebuild"),
+    ):
+        with db.transaction(force_rollback=True):
+            assert db.execute("SELECT pgtrickle.alter_stream_table('st', query => %s)", (query,)).fetchone() == (kind,)
+            assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(2 if kind == "rebuild" else 1,)]
+    assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_alterations") == [(0,)]
+    assert rows(db, "SELECT relname FROM pg_class WHERE relname LIKE 'pgt\\_new%'") == []
+    db.execute("SELECT pgtrickle.alter_stream_table('st', query => 'SELECT id FROM orders')")
+    with pytest.raises(errors.ObjectInUse):
+        db.execute("SELECT pgtrickle.alter_stream_table((SELECT pgt_name FROM pgtrickle.pgt_stream_tables"
+                   " WHERE replaces IS NOT NULL), schedule => '5s')")  # fmt: skip
+    db.execute("SELECT pgtrickle.drop_stream_table('st')")
+    assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(0,)]

@@ -14,6 +14,7 @@ from psycopg import errors, sql
 from applier.cli import main
 from applier.errors import InstallError
 from applier.install import install, uninstall
+from cdc_consumer.wal.catalog import stored_settings
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -123,6 +124,14 @@ def test_a_name_is_never_more_than_a_name(db: Connection) -> None:
         assert one(db, "SELECT source FROM pgtrickle.list_sources(%s)", quoted) == table.as_string(db)
         for call in ("alter_stream_table(%s, schedule => '2s')", "pause_stream_table(%s)", "resume_stream_table(%s)"):
             db.execute(f"SELECT pgtrickle.{call}".encode(), (quoted,))
+        other = sql.SQL("SELECT {} FROM {} WHERE {} > 1").format(sql.Identifier(name), table, sql.Identifier(name))
+        alter = "SELECT pgtrickle.alter_stream_table(%s, query => %s)"
+        assert one(db, alter, quoted, other.as_string(db)) == "compatible"
+        wider = sql.SQL("SELECT {} AS a, 1 AS {} FROM {}").format(sql.Identifier(name), sql.Identifier(name), table)
+        db.execute(sql.SQL("CREATE INDEX {} ON {} ({})").format(sql.Identifier("i" + name), own, sql.Identifier(name)))
+        assert one(db, alter, quoted, wider.as_string(db)) == "rebuild"
+        assert one(db, alter, quoted, query) == "no-op"
+        db.execute("SELECT * FROM pgtrickle.explain_stream_table(%s), pgtrickle.explain_json(%s)", (quoted, quoted))
         definition = one(db, "SELECT pgtrickle.export_definition(%s)", quoted)
         db.execute("SELECT pgtrickle.drop_stream_table(%s)", (quoted,))
         db.execute(str(definition).encode())
@@ -150,8 +159,9 @@ def test_a_query_is_one_select_of_what_the_caller_may_read(db: Connection) -> No
 def roles(db: Connection) -> Iterator[dict[str, str]]:
     """The role set of docs/roles.md, under names of this test."""
     suffix = secrets.token_hex(4)
-    names = {role: f"{role}_{suffix}" for role in ("trickle_owner", "trickle_applier", "trickle_reader")}
-    owner, applier, reader = (sql.Identifier(name) for name in names.values())
+    names = {r: f"{r}_{suffix}" for r in ("trickle_owner", "trickle_applier", "trickle_reader", "trickle_cdc")}
+    owner, applier, reader, cdc = (sql.Identifier(name) for name in names.values())
+    db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' REPLICATION").format(cdc))
     db.execute(sql.SQL("CREATE ROLE {}").format(owner))
     db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' IN ROLE {}").format(applier, owner))
     db.execute(sql.SQL("ALTER ROLE {} SET role = {}").format(applier, owner))
@@ -159,16 +169,19 @@ def roles(db: Connection) -> Iterator[dict[str, str]]:
     db.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(sql.Identifier(db.info.dbname), owner))
     yield names
     db.execute("RESET ROLE")
-    for role in (reader, applier, owner):
+    for role in (reader, cdc, applier, owner):
         db.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
         db.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
 def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, database: str, roles: dict[str, str]) -> None:
-    def as_role(role: str) -> Connection:
+    def url_of(role: str) -> str:
         url = urlsplit(database)
         host = f"{url.hostname or ''}:{url.port}" if url.port else url.hostname or ""
-        return psycopg.connect(urlunsplit(url._replace(netloc=f"{roles[role]}:x@{host}")), autocommit=True)
+        return urlunsplit(url._replace(netloc=f"{roles[role]}:x@{host}"))
+
+    def as_role(role: str) -> Connection:
+        return psycopg.connect(url_of(role), autocommit=True)
 
     db.execute(sql.SQL("CREATE SCHEMA app AUTHORIZATION {}").format(sql.Identifier(roles["trickle_owner"])))
     db.execute("CREATE TABLE public.secret (id int PRIMARY KEY)")
@@ -181,6 +194,12 @@ def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, databa
         with pytest.raises(errors.InsufficientPrivilege):
             connection.execute("SELECT pgtrickle.create_stream_table('leak', 'SELECT id FROM public.secret')")
         reader = sql.Identifier(roles["trickle_reader"])
+        connection.execute("SELECT pgtrickle.set_setting('linger_ms', '9')")
+        assert stored_settings(url_of("trickle_cdc")) == {}
+        cdc = sql.Identifier(roles["trickle_cdc"])
+        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA pgtrickle, app TO {}").format(cdc))
+        connection.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA pgtrickle, app TO {}").format(cdc))
+        assert stored_settings(url_of("trickle_cdc")) == {"linger_ms": ("9", "setting")}
         connection.execute(sql.SQL("GRANT USAGE ON SCHEMA pgtrickle, app TO {}").format(reader))
         connection.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA pgtrickle TO {}").format(reader))
         connection.execute(sql.SQL("GRANT SELECT ON app.big TO {}").format(reader))
@@ -191,6 +210,8 @@ def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, databa
             "SELECT pgtrickle.drop_stream_table('app.big')",
             "SELECT pgtrickle.pause_stream_table('app.big')",
             "SELECT pgtrickle.alter_stream_table('app.big', schedule => '9s')",
+            "SELECT pgtrickle.alter_stream_table('app.big', query => 'SELECT 1 AS id')",
+            "SELECT pgtrickle.set_setting('linger_ms', '1')",
             "SELECT pgtrickle.create_stream_table('pg_temp.mine', 'SELECT id FROM app.big')",
             "SELECT id FROM app.orders",
         ):

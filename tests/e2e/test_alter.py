@@ -142,11 +142,12 @@ def test_create_alter_and_drop_while_it_ticks(db: Connection, stack: Stack) -> N
             with psycopg.connect(stack.addresses.database_url, autocommit=True) as own:
                 for round_ in range(2):
                     create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
+                    create(own, f"busy_{number}_read", f"SELECT id FROM busy_{number}")
                     for bound in range(2):
                         alter(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number + bound + round_}")
                     with own.transaction(force_rollback=True):
-                        own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}",))
-                    own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}",))
+                        own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}_read",))
+                    own.execute("SELECT pgtrickle.drop_stream_table(%s, cascade => true)", (f"busy_{number}",))
                 create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
                 alter(own, f"busy_{number}", f"SELECT id, v + {number} AS v FROM busy")
         except BaseException as error:

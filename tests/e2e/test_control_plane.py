@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -92,3 +94,20 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
         assert mode in (("AUTO", "DIFFERENTIAL"), ("AUTO", "FULL"))
 
     oracle.eventually(told)
+
+
+def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
+    db.execute("CREATE TABLE heard (id int PRIMARY KEY, note text); LISTEN pg_trickle_alert")
+    create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM heard', refresh_mode => %s)"
+    db.execute(create, ("lucky", "DIFFERENTIAL"))
+    alert = json.loads(next(db.notifies(timeout=30)).payload)
+    assert alert["event"] == "suspended" and "random" in alert["error"] and alert["hint"]
+    db.execute("UNLISTEN *")
+    status = "SELECT status || ': ' || last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.lucky'"
+    assert str(one(db, status)).startswith("SUSPENDED: the function random()")
+    # What only PostgreSQL can run says so.
+    words = "SELECT id, to_tsvector('simple', note)::text AS w FROM heard"
+    db.execute("SELECT pgtrickle.create_stream_table('words', %s)", (words,))
+    db.execute("SELECT pgtrickle.wait_for('words')")
+    assert "PostgreSQL runs the query itself" in str(one(db, "SELECT pgtrickle.explain_stream_table('words')"))
+    assert one(db, "SELECT pgtrickle.explain_json('words') #>> '{in_full,0,code}'") == "run_by_postgres"
