@@ -260,3 +260,20 @@ def test_a_rolled_back_alteration_leaves_nothing(db: Connection) -> None:
                    " WHERE replaces IS NOT NULL), schedule => '5s')")  # fmt: skip
     db.execute("SELECT pgtrickle.drop_stream_table('st')")
     assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(0,)]
+
+
+def test_who_copies_a_source_is_seen(db: Connection, database: str) -> None:
+    db.execute("CREATE TABLE parted (id int) PARTITION BY HASH (id)")
+    db.execute("CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    create(db, "st", "SELECT id FROM orders")
+    create(db, "st2", "SELECT s.id FROM st s JOIN parted p ON p.id = s.id")
+    shown = "SELECT source, state, copying_connections, waiting FROM pgtrickle.capture_status()"
+    assert rows(db, shown) == [
+        ("public.orders", "waiting", 0, ["public.st", "public.st2"]),
+        ("public.parted", "waiting", 0, ["public.st2"]),
+    ]
+    with psycopg.connect(database, application_name="pg-trickle-cdc") as copier:
+        copier.execute("SELECT FROM ONLY parted_0")
+        assert [row[1:3] for row in rows(db, shown)] == [("waiting", 0), ("copying", 1)]
+    db.execute("INSERT INTO pgtrickle.pgt_frontiers SELECT pgt_id, '0/1', now() FROM pgtrickle.pgt_stream_tables")
+    assert [row[1] for row in rows(db, shown)] == ["captured", "captured"]

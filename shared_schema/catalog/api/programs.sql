@@ -36,3 +36,41 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION pgtrickle.change_buffer_sizes IS
     'What of each source is still unconfirmed in the log, and how large its change-buffer table is in modes that have one.';
+
+-- The consumer takes a new source in by itself; whoever copies holds a lock on the table that others can see.
+CREATE OR REPLACE FUNCTION pgtrickle.capture_status()
+RETURNS TABLE (source text, state text, copying_connections bigint, rows_in_hand bigint, size_bytes bigint,
+               waiting text[])
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH sources AS (
+        SELECT b.source_relid, format('%I.%I', b.source_schema, b.source_name) AS source,
+               array_agg(format('%I.%I', s.pgt_schema, s.pgt_name) ORDER BY s.pgt_id)
+                   FILTER (WHERE s.status = 'INITIALIZING') AS waiting,
+               bool_or(f.pgt_id IS NOT NULL) AS in_use
+        FROM pgtrickle.pgt_stream_tables s
+        LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+        CROSS JOIN LATERAL pgtrickle._base_sources(s.pgt_id) b
+        GROUP BY 1, 2
+    ),
+    parts AS (
+        SELECT s.source_relid, coalesce(t.relid, s.source_relid) AS relid
+        FROM sources s LEFT JOIN LATERAL pg_partition_tree(s.source_relid) t ON t.isleaf
+    ),
+    copying AS (
+        SELECT p.source_relid, count(DISTINCT l.pid) AS connections, sum(c.tuples_processed)::bigint AS rows_in_hand
+        FROM parts p
+        JOIN pg_locks l ON l.relation = p.relid AND l.mode = 'AccessShareLock' AND l.granted
+            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        JOIN pg_stat_activity a ON a.pid = l.pid AND a.application_name = 'pg-trickle-cdc'
+        LEFT JOIN pg_stat_progress_copy c ON c.pid = l.pid
+        GROUP BY 1
+    )
+    SELECT s.source,
+           CASE WHEN c.connections IS NOT NULL THEN 'copying' WHEN s.in_use THEN 'captured' ELSE 'waiting' END,
+           coalesce(c.connections, 0), c.rows_in_hand,
+           (SELECT sum(pg_relation_size(p.relid))::bigint FROM parts p WHERE p.source_relid = s.source_relid), s.waiting
+    FROM sources s LEFT JOIN copying c USING (source_relid)
+    ORDER BY 1
+$$;
+COMMENT ON FUNCTION pgtrickle.capture_status IS
+    'How far each source is on its way into the stream: waiting, copying or captured, and which stream tables wait for it.';
