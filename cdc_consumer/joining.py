@@ -63,6 +63,7 @@ class Joining:
             return
         if self._publishing.batch.commits:
             self._publishing.publish()
+        self._ports.metrics.copying.set(len(export.tables))
         known = any(table.again for table in export.tables)
         if known or self._anew or not self._publishing.begun:
             self._copy_at_once(export)
@@ -83,6 +84,7 @@ class Joining:
         until = time.monotonic() + STEP_S
         while not copy.done and copy.step(WAIT_S if idle else 0.0) and time.monotonic() < until:
             pass
+        self._ports.metrics.spool_bytes.set(sum(spool.size for spool in self._spools.values()))
         if self._frontier.open_commit is not None:
             return
         if copy.done:
@@ -116,6 +118,8 @@ class Joining:
         self._publishing.publish((capture,))
         self._ports.captures.joined(capture)
         self._ports.routes.bring_back(relid)
+        self._ports.metrics.copying.set(len(self._waiting))
+        self._ports.metrics.spool_bytes.set(sum(spool.size for spool in self._spools.values()))
         if self._waiting:
             self._copy = self._ports.loader.begin(export, export.tables[self._waiting[0]])
         else:
@@ -139,6 +143,7 @@ class Joining:
             else:
                 self._ports.sink.publish(None, (captures[-1],))
         self._anew = False
+        self._ports.metrics.copying.set(0)
         for capture in captures:
             self._ports.captures.joined(capture)
         self._ports.captures.done()

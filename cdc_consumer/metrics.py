@@ -89,6 +89,27 @@ class Metrics:
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
         self._acknowledged = Gauge(f"{name}_acknowledged_lsn", "Flush position the server knows", registry=registry)
         self.slot = SlotGauges(name, registry)
+        self._show_more(name, registry)
+
+    def _show_more(self, name: str, registry: CollectorRegistry) -> None:
+        """How both ends are, and what waits where."""
+        for gauge, text, holds in (
+            ("ready", "1 while it does its work, as /readyz says", lambda: self.ready and self.alive),
+            ("source_reachable", "1 while the server answers", lambda: self.source_problem is None),
+            ("sink_reachable", "1 while the place where change rows go answers", lambda: self.sink_problem is None),
+        ):
+            Gauge(f"{name}_{gauge}", text, registry=registry).set_function(holds)
+        self.last_message = Gauge(
+            f"{name}_last_message_timestamp_seconds", "When the server last sent something", registry=registry
+        )
+        self.last_transaction = Gauge(
+            f"{name}_last_transaction_id", "Of the last source commit published", registry=registry
+        )
+        self.ring_slots = Gauge(f"{name}_ring_slots", "Messages the ring may keep in memory", registry=registry)
+        self.copying = Gauge(f"{name}_copying_tables", "Tables being copied or next in line", registry=registry)
+        self.spool_bytes = Gauge(
+            f"{name}_spool_bytes", "Changes of tables being copied that wait on local disk", registry=registry
+        )
 
     def rows(self, table: TableId, op: Op, number: int) -> None:
         """Count produced rows."""

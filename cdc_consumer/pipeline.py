@@ -72,6 +72,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         ensure_publications(catalog, settings.publications)
         point = take_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
+        metrics.ring_slots.set(settings.ring_buffer_slots)
         lag = Lag(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
         feedback = stack.enter_context(Feedback(session, frontier, metrics, stop, lag))
         receiver = Receiver(

@@ -104,6 +104,8 @@ class Publishing:
         self._ports.metrics.unpublished = 0, 0
         self._ports.feedback.send()
         self._ports.metrics.transactions.inc(self.batch.commits)
+        if self._last_commit is not None:
+            self._ports.metrics.last_transaction.set(self._last_commit.xid)
         self._ports.metrics.publications.inc()
         self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
         self.batch, self.asked, self.begun, self.published_at = Batch(), False, True, time.monotonic()

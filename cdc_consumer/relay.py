@@ -105,6 +105,7 @@ class Relay:
         self._publishing.batch.rows += self._rows.written()
         self._publishing.batch.began_at = self._publishing.batch.began_at or time.monotonic()
         metrics.messages.inc(len(frames))
+        metrics.last_message.set(time.time())
         metrics.poll_seconds.observe(time.perf_counter() - started)
 
     def finish(self) -> None:

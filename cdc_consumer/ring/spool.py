@@ -43,11 +43,6 @@ class Spool:
                 ) from error
             self._chunk, self._chunk_bytes = [], 0
 
-    def write_all(self, rows: list[One]) -> None:
-        """Keep several."""
-        for key, value in rows:
-            self.write(key, value)
-
     def drain(self) -> Iterator[list[One]]:
         """All rows in the order they came, in pieces; they are gone then."""
         while chunk := self._segments.take():

@@ -73,7 +73,9 @@ class Postgres(process.Keeper):
 
     def bin(self, name: str) -> Path:
         """A program of this version: psql, pg_dump, pgbench, pg_recvlogical, …"""
-        return (self._bin if self._bin.name else programs(self.major, self.user)) / name
+        found = (self._bin if self._bin.name else programs(self.major, self.user)) / name
+        # Some versions come without clients; those of the newest talk to all servers.
+        return found if found.exists() else programs(DEFAULT_MAJOR, self.user) / name
 
     def start(self) -> None:
         """Create the cluster if there is none, start, and return when connections are accepted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 from cdc_consumer.metrics import Metrics
@@ -49,7 +50,20 @@ def test_metrics_move(make_consumer: MakeConsumer, db: Connection) -> None:
     with connect(consumer.url) as other:
         other.execute("BEGIN; INSERT INTO seen VALUES (-1)")
         until(lambda: value(consumer, "slot_oldest_transaction_seconds") > 0, "an open transaction shows")
-    for gauge in ("lag_seconds", "unacknowledged_commits", "behind", "standby", "ring_frames", "spill_bytes"):
+    for gauge in ("ready", "source_reachable", "sink_reachable", "captured_tables"):
+        assert value(consumer, gauge) == 1, gauge
+    assert value(consumer, "ring_slots") == 65_536 and value(consumer, "last_transaction_id") > 0
+    assert abs(value(consumer, "last_message_timestamp_seconds") - time.time()) < 60
+    for gauge in (
+        "copying_tables",
+        "spool_bytes",
+        "lag_seconds",
+        "unacknowledged_commits",
+        "behind",
+        "standby",
+        "ring_frames",
+        "spill_bytes",
+    ):
         assert value(consumer, gauge) == 0, gauge
 
 

@@ -14,18 +14,18 @@ from tests.cdc_consumer.harness import Connection, Consumer, check, connect, unt
 from tests.cdc_consumer.test_capture import add, captured
 from tests.cdc_consumer.topic_reader import Content, open_reader, position, read_topics
 
-ROWS = 25_000
+ROWS = 5_000
 SCHEMA = f"""
 CREATE TABLE early (id int PRIMARY KEY, v text);
-CREATE TABLE late (id int PRIMARY KEY, v text);
+CREATE TABLE late (id int PRIMARY KEY, v text) WITH (fillfactor = 10);
 ALTER TABLE late REPLICA IDENTITY FULL;
 INSERT INTO late SELECT g, repeat('x', 40) FROM generate_series(1, {ROWS}) g;
 """
 
 
-def joining(make_consumer: MakeConsumer, db: Connection) -> Consumer:
+def joining(make_consumer: MakeConsumer, db: Connection, **settings: object) -> Consumer:
     """A consumer that streams one table; the other is there and not published."""
-    consumer = make_consumer(heartbeat_ms=300, copy_connections=1, copy_chunk_pages=1)
+    consumer = make_consumer(heartbeat_ms=300, copy_connections=1, copy_chunk_pages=1, **settings)
     db.execute(SCHEMA.encode())
     add(db, "early")
     consumer.start()
@@ -85,7 +85,12 @@ def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer,
     with stuck_copy(db, "late"):
         for key in (1, 2):
             change_both(db, consumer, key)
-        assert consumer.metric("pg_trickle_cdc_captured_tables") == 1
+        # More than memory is used for.
+        db.execute("UPDATE late SET v = 'all of it ' || id")
+        until(lambda: consumer.metric("pg_trickle_cdc_spool_bytes") > 0, "spooled")
+        assert (
+            consumer.metric("pg_trickle_cdc_captured_tables") == 1 == consumer.metric("pg_trickle_cdc_copying_tables")
+        )
         assert consumer.get("/readyz")[0] == 200
         if consumer.mode == "log":
             held = now(consumer).progress[-1]
@@ -94,6 +99,20 @@ def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer,
     db.execute("UPDATE late SET v = 'after' WHERE id < 5")
     content = check(consumer, ["public.early", "public.late"])
     assert [row.snapshot for row in content.rows["public.late"][:ROWS]] == [True] * ROWS
+    assert consumer.metric("pg_trickle_cdc_spool_bytes") == 0 == consumer.metric("pg_trickle_cdc_copying_tables")
+
+
+def test_the_stream_waits_when_too_much_waits_for_the_copy(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = joining(make_consumer, db, ring_spill_max_mb=0)
+    with stuck_copy(db, "late"):
+        db.execute("UPDATE late SET v = 'all of it ' || id")
+        until(lambda: consumer.metric("pg_trickle_cdc_spool_bytes") > 0, "spooled")
+        at = consumer.metric("pg_trickle_cdc_messages_total")
+        db.execute("UPDATE late SET v = v || '!'")
+        time.sleep(1)
+        assert consumer.metric("pg_trickle_cdc_messages_total") == at, "it receives no more"
+    captured(consumer, 2)
+    check(consumer, ["public.late"])
 
 
 def test_killed_while_the_stream_goes_on(make_consumer: MakeConsumer, db: Connection) -> None:
