@@ -28,7 +28,7 @@ class Database:
     """One connection at a time; `prepare` runs on each new one, before anybody else uses it."""
 
     def __init__(self, url: str, prepare: Callable[[Connection], None] | None = None) -> None:
-        self._url = url
+        self.url = url
         self._prepare = prepare
         self._connection: Connection | None = None
 
@@ -36,7 +36,7 @@ class Database:
     def connection(self) -> Connection:
         """The open connection."""
         if self._connection is None or self._connection.closed:
-            connection = connect(self._url)
+            connection = connect(self.url)
             if self._prepare is not None:
                 self._prepare(connection)
             self._connection = connection

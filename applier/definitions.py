@@ -17,6 +17,9 @@ from shared_schema.progress import epoch
 
 log = logging.getLogger(__name__)
 
+ANY_RELATION = 0
+"""The number of a relation in another database says nothing here: it is known by its name."""
+
 Definer = Callable[[Registered], StreamTable]
 """A stored definition -> its plan; a TrickleError says why it has none."""
 
@@ -97,7 +100,7 @@ class Definitions:
         trace = self.traces.get(scan.table)
         if trace is None:
             return False
-        if trace.relid != scan.relid:
+        if trace.relid not in (ANY_RELATION, scan.relid):
             if registered.lsn:
                 raise SourceChanged(
                     f"table {scan.table} was dropped and created again", hint="drop and create the stream table"

@@ -14,17 +14,19 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier import metrics
+from applier.apply.staging import StagedDelta, Staging
 from applier.compute import compute, whole
-from applier.definitions import Definitions
+from applier.definitions import ANY_RELATION, Definitions
 from applier.errors import MayPass
 from applier.long_jobs import LongJobs
 from applier.planner import Planner, is_long
+from applier.publish.topic import is_published
 from applier.registry import Registered, Registry
 from applier.scheduler import Scheduler
 from applier.sinks import Sinks
 from applier.state.states import States
 from applier.strategy import Way, Why
-from applier.stream_table import RunByPostgres, Status, StreamTable, TableContents, TableDelta
+from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableContents, TableDelta
 from applier.task import Done, Outcome, Task
 from applier.tick import together
 from applier.trace.inbox import Inbox
@@ -36,6 +38,10 @@ from shared_schema.progress import Capture
 from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
+
+
+def _of_this_database(capture: Capture) -> Capture:
+    return replace(capture, relid=ANY_RELATION) if is_published(capture) else capture
 
 
 @dataclass
@@ -53,6 +59,8 @@ class Engine:
     traces: Traces
     states: States
     sinks: Sinks
+    staging: Staging | None
+    """Where deltas go that are too large for the driver."""
     run_by_postgres: Callable[[StreamTable, Lsn], TableDelta]
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
@@ -91,7 +99,7 @@ class Engine:
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(capture, self.columns_of(capture))
+                self.traces.capture(_of_this_database(capture), self.columns_of(capture))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
         self._taken_in = frontier
@@ -141,9 +149,9 @@ class Engine:
         """Give the topic and Delta what they missed when the last run ended."""
         self.sinks.catch_up(table, at, self._over)
 
-    def _over(self, table: StreamTable, window: Window) -> TableDelta | None:
+    def _over(self, table: StreamTable, window: Window) -> Delta | None:
         with self.traces.through(window) as inputs:
-            return compute(self.spark, table, inputs)
+            return compute(self.spark, table, inputs, staging=self.staging)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
@@ -172,7 +180,8 @@ class Engine:
         if task.strategy.way is Way.IN_POSTGRES:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
         with self.traces.through(task.window) as inputs:
-            return self._timed(task, lambda: self._in_spark(task, inputs))
+            done = self._timed(task, lambda: self._in_spark(task, inputs))
+            return self._timed(task, done.outcome.awaited) if isinstance(done.outcome, StagedDelta) else done
 
     def _in_spark(self, task: Task, inputs: WindowInputs) -> Outcome:
         if task.strategy.why is Why.REPAIR:
@@ -185,7 +194,7 @@ class Engine:
         if task.strategy.way is Way.NO_DATA:
             self.states.unchanged(task.table, task.window)
             return None
-        return compute(self.spark, task.table, inputs, self.states)
+        return compute(self.spark, task.table, inputs, self.states, self.staging)
 
     def _timed(self, task: Task, run: Callable[[], Outcome]) -> Done:
         started, began = datetime.now(UTC), time.monotonic()
@@ -203,7 +212,7 @@ class Engine:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: TableDelta | TableContents) -> None:
+    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> None:
         """PostgreSQL first: from its commit on the difference is owed to the others."""
         table, started = done.task.table, time.monotonic()
         append_only = done.task.registered.append_only
@@ -213,7 +222,7 @@ class Engine:
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
         self._succeeded(done)
-        if append_only and _leaving(delta):
+        if append_only and isinstance(delta, TableDelta) and _leaving(delta):
             self._revert_append_only(done.task.registered)
         extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)

@@ -17,6 +17,7 @@ from applier import metrics
 from applier.alterations import Alterations
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink, writes_stream_tables
+from applier.apply.staging import Staging
 from applier.database import Connection, Database
 from applier.definer import Definer
 from applier.definitions import Definitions
@@ -153,6 +154,12 @@ class Applier:
 
         traces = Traces(spark, store.load(manifest))
         definer = Definer(self._database(), registry)
+        staging = Staging(
+            settings.database_url.get_secret_value(),
+            readers=1 + int(settings.publish_sink) + int(settings.delta_sink),
+            above=settings.staging_rows,
+        )
+        staging.clear()
         engine = Engine(
             spark=spark,
             registry=registry,
@@ -172,6 +179,7 @@ class Applier:
                 DeltaSink(settings.delta_root) if settings.delta_sink else None,
                 manifest,
             ),
+            staging=staging,
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
             long_jobs=LongJobs(self._workers("long"), self._wake),

@@ -8,6 +8,7 @@ execution, a heap that does not have to grow.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,9 @@ def spark_session(
 ) -> SparkSession:
     """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath."""
     os.environ["TZ"] = "UTC"
+    if master.startswith("local"):
+        # Executors run Python of ours when they COPY a large delta; on a cluster it is the operator who installs it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java_options = (
         "-Duser.timezone=UTC -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
         "-Dlog4j2.level=ERROR -Dio.netty.tryReflectionSetAccessible=true"

@@ -42,6 +42,12 @@ class ApplierSettings(SharedSettings):
     max_parallel_workers: int = Field(
         default=4, ge=1, le=64, json_schema_extra=LIVE, description="stream tables computed at the same time"
     )
+    staging_rows: int = Field(
+        default=200_000,
+        ge=1,
+        le=1_000_000_000,
+        description="a refresh that reads more rows than this is written by the executors, not by the driver",
+    )
     target_lock_timeout_ms: int = Field(
         default=30_000,
         ge=0,

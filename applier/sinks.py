@@ -10,11 +10,12 @@ from datetime import datetime
 
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
+from applier.apply.staging import StagedDelta
 from applier.errors import AnotherApplier, Infrastructure
 from applier.publish.topic import Publisher
 from applier.registry import Executed
 from applier.strategy import Way
-from applier.stream_table import RunByPostgres, StreamTable, TableContents, TableDelta
+from applier.stream_table import Delta, RunByPostgres, StreamTable, TableContents, TableDelta
 from applier.task import Done
 from applier.trace.store import Manifest
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -34,7 +35,7 @@ class Sinks:
     """The last checkpoint: where the sinks stood then."""
     publisher: Publisher | None = None
     caught_up: set[int] = field(default_factory=set)
-    unpublished: list[tuple[StreamTable, TableDelta]] = field(default_factory=list)
+    unpublished: list[tuple[StreamTable, Delta]] = field(default_factory=list)
     building: set[int] = field(default_factory=set)
     """Stream tables that are built to take another one's place: until then no sink but PostgreSQL hears of them."""
 
@@ -45,13 +46,11 @@ class Sinks:
 
     # -- after a start --------------------------------------------------------------------------------------------
 
-    def catch_up(
-        self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], TableDelta | None]
-    ) -> None:
+    def catch_up(self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], Delta | None]) -> None:
         """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
         if table.id in self.caught_up or table.id in self.building:
             return
-        missed: dict[Lsn, list[TableDelta]] = {}
+        missed: dict[Lsn, list[Delta]] = {}
         for sink, durable in self.durable(table).items():
             since = self._since(table, sink, durable, at)
             if since not in missed:
@@ -84,14 +83,14 @@ class Sinks:
         return since
 
     def _missed(
-        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], TableDelta | None]
-    ) -> list[TableDelta]:
+        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], Delta | None]
+    ) -> list[Delta]:
         """What happened in between: what was kept because it cannot be computed again, then what can."""
         if window.old >= window.new:
             return []
         if isinstance(table.plan, RunByPostgres) and not window.old:
             return [TableDelta(window, self.postgres.held(table))]
-        kept = self.postgres.owed(table, window.old) if window.old else []
+        kept: list[Delta] = [*self.postgres.owed(table, window.old)] if window.old else []
         since = max([window.old, *(delta.window.new for delta in kept)])
         # Everything that PostgreSQL computed is kept.
         if since >= window.new or isinstance(table.plan, RunByPostgres):
@@ -101,11 +100,15 @@ class Sinks:
 
     # -- a refresh ------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: TableDelta | TableContents) -> TableDelta:
+    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> TableDelta | StagedDelta:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
         table, as_of = done.task.table, done.task.as_of
-        with self._asking_again(table.id):
-            if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
+        delta: TableDelta | StagedDelta
+        with self._asking_again(table.id), _released(rows):
+            if isinstance(rows, StagedDelta):
+                self.postgres.apply(table, rows, as_of, done.executed)
+                delta = rows
+            elif isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
                 delta = self._replace(done, rows)
             else:
                 self.postgres.apply(table, rows, as_of, done.executed)
@@ -113,7 +116,7 @@ class Sinks:
         self.written(table, delta)
         return delta
 
-    def written(self, table: StreamTable, delta: TableDelta) -> None:
+    def written(self, table: StreamTable, delta: Delta) -> None:
         """A difference is committed in PostgreSQL: from now on it is owed to the others."""
         self._hand_on(table, delta)
         self.caught_up.add(table.id)
@@ -128,7 +131,7 @@ class Sinks:
 
         A whole result cannot be computed again from a window, so nothing else would remember it.
         """
-        waiting = [d for t, d in self.unpublished if t.id == table.id]
+        waiting: list[Delta] = [d for t, d in self.unpublished if t.id == table.id]
         if self.delta_sink:
             waiting += self.delta_sink.waiting(table.id)
         durable = self.durable(table)
@@ -142,7 +145,7 @@ class Sinks:
             settled=min(durable.values(), default=ORIGIN) if durable else None,
         )
 
-    def _hand_on(self, table: StreamTable, delta: TableDelta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+    def _hand_on(self, table: StreamTable, delta: Delta, sinks: Sequence[str] = ("topic", "delta")) -> None:
         if table.id in self.building:
             return
         if "topic" in sinks and self.open_publisher:
@@ -161,6 +164,8 @@ class Sinks:
             # A new one finds out whether the transaction was committed after all.
             self.publisher = None
             raise
+        for _, delta in self.unpublished:
+            delta.release()
         self.unpublished.clear()
 
     def current_publisher(self) -> Publisher | None:
@@ -184,3 +189,16 @@ class Sinks:
         self.unpublished = [(t, d) for t, d in self.unpublished if t.id != table_id]
         if self.delta_sink:
             self.delta_sink.forget(table_id)
+
+
+@contextmanager
+def _released(rows: TableDelta | StagedDelta | TableContents) -> Iterator[None]:
+    """PostgreSQL is one of the readers; where it fails nobody else will read."""
+    try:
+        yield
+    except BaseException:
+        if not isinstance(rows, TableContents):
+            rows.release(all_readers=True)
+        raise
+    if not isinstance(rows, TableContents):
+        rows.release()

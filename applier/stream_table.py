@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -75,6 +77,36 @@ class StreamTable:
         return str(self.table)
 
 
+class Delta(Protocol):
+    """The net difference of one stream table over one window, wherever its rows are."""
+
+    @property
+    def window(self) -> Window:
+        """What it covers."""
+
+    @property
+    def rows(self) -> pa.Table:
+        """All of it on the driver."""
+
+    @property
+    def whole(self) -> pa.Table | None:
+        """The content at the window's end, where PostgreSQL has to be compared with it."""
+
+    @property
+    def count(self) -> int:
+        """How many net rows."""
+
+    @property
+    def is_fill(self) -> bool:
+        """Whether it is the whole content, for a place that holds nothing yet."""
+
+    def batches(self, size: int) -> Iterator[pa.Table]:
+        """The rows in pieces; with a key, the two rows of an update are neighbours unless they are in memory anyway."""
+
+    def release(self, *, all_readers: bool = False) -> None:
+        """A sink has read it and needs it no more."""
+
+
 @dataclass(frozen=True)
 class TableDelta:
     """The net difference of one stream table over one window: columns c0.., weight `__w`, no row twice, no zero."""
@@ -90,6 +122,14 @@ class TableDelta:
     def count(self) -> int:
         """How many net rows."""
         return int(self.rows.num_rows)
+
+    def batches(self, size: int) -> Iterator[pa.Table]:
+        """The same rows in pieces."""
+        for start in range(0, self.rows.num_rows, size):
+            yield self.rows.slice(start, size)
+
+    def release(self, *, all_readers: bool = False) -> None:
+        """It goes when nobody holds it."""
 
     @property
     def is_fill(self) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from applier.apply.staging import StagedDelta
 from applier.registry import Executed, Registered
 from applier.strategy import Strategy, Why
 from applier.stream_table import StreamTable, TableContents, TableDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Window
 
-Outcome = TableDelta | TableContents | TrickleError | None
+Outcome = TableDelta | StagedDelta | TableContents | TrickleError | None
 """A difference; everything there should be; why there is neither; or None when nothing changed."""
 
 
@@ -41,7 +42,11 @@ class Done:
     @property
     def window(self) -> Window:
         """Where it leads."""
-        return self.outcome.window if isinstance(self.outcome, TableDelta | TableContents) else self.task.window
+        return (
+            self.outcome.window
+            if isinstance(self.outcome, TableDelta | StagedDelta | TableContents)
+            else self.task.window
+        )
 
     @property
     def executed(self) -> Executed:

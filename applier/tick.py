@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, assert_never
 
+from applier.apply.staging import StagedDelta
 from applier.registry import Registered
 from applier.stream_table import StreamTable, TableContents, TableDelta
 from applier.task import Done, Task
@@ -44,7 +45,7 @@ class Ports(Protocol):
     def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
         """The outcome of each, in order; several at a time."""
 
-    def write_back(self, done: Done, rows: TableDelta | TableContents) -> None:
+    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> None:
         """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
 
     def advance(self, unchanged: list[Done]) -> None:
@@ -91,9 +92,9 @@ def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
                 ports.fail(row, error, done)
             case TableContents() as rows:
                 _tried(ports, row, done, partial(ports.write_back, done, rows))
-            case TableDelta() as rows if rows.is_fill or rows.count or rows.whole is not None:
+            case TableDelta() | StagedDelta() as rows if rows.is_fill or rows.count or rows.whole is not None:
                 _tried(ports, row, done, partial(ports.write_back, done, rows))
-            case TableDelta() | None:
+            case TableDelta() | StagedDelta() | None:
                 unchanged.append(done)
             case _:
                 assert_never(done.outcome)

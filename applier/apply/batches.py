@@ -141,7 +141,12 @@ def _merge(cursor: Cursor, table: StreamTable, batch: Batch, statements: list[sq
         cursor.execute(statement)
         affected += cursor.rowcount
     if affected != expected:
-        raise TargetDiverged(
-            f"{table} did not hold the rows that should change: {expected} expected, {affected} found",
-            hint="it was written to by somebody else; drop it and create it again",
-        )
+        raise diverged(table, expected, affected)
+
+
+def diverged(table: StreamTable, expected: int, found: int) -> TargetDiverged:
+    """What is said of a table that does not hold the rows it should."""
+    return TargetDiverged(
+        f"{table} did not hold the rows that should change: {expected} expected, {found} found",
+        hint="it was written to by somebody else; drop it and create it again",
+    )

@@ -9,7 +9,6 @@ one its query returns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TypeAlias
 
 import psycopg
@@ -40,7 +39,8 @@ def difference(cursor: Cursor, table: StreamTable, contents: Contents) -> pa.Tab
                 copy.write(piece)
     else:
         cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, contents))
-    rows = _read(cursor, _difference_sql(table, whole, schema), schema)
+    found = read(cursor.connection, _difference_sql(table, whole, schema), schema, FETCH_ROWS)
+    rows = pa.Table.from_batches(found, schema)
     cursor.execute(sql.SQL("DROP TABLE {}").format(whole))
     return rows
 
@@ -52,46 +52,43 @@ def _schema(table: StreamTable, contents: Contents) -> pa.Schema:
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
 
 
-def _shown(table: StreamTable, schema: pa.Schema) -> list[sql.Composable]:
+def shown(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
     """The columns as they are compared and read: what rests as text is the text PostgreSQL prints."""
     return [
         sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
-            sql.Identifier(column.name)
+            sql.Identifier(column_name(i) if by_place else column.name)
         )
         for i, column in enumerate(table.columns)
     ]
 
 
-def _named(shown: list[sql.Composable]) -> sql.Composed:
-    return sql.SQL(", ").join(
-        sql.SQL("{} AS {}").format(expr, sql.Identifier(column_name(i))) for i, expr in enumerate(shown)
-    )
-
-
-def _places(shown: list[sql.Composable]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Literal(i + 1) for i in range(len(shown)))
-
-
 def _difference_sql(table: StreamTable, whole: sql.Identifier, schema: pa.Schema) -> sql.Composed:
-    shown = _shown(table, schema)
-    names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(shown)))
+    places = [sql.Identifier(column_name(i)) for i in range(len(table.columns))]
+    named = [
+        sql.SQL("{} AS {}").format(expression, place)
+        for expression, place in zip(shown(table, schema), places, strict=True)
+    ]
     return sql.SQL(
         "SELECT {names}, sum(w)::int8 AS w FROM ("
         "SELECT {shown}, 1 AS w FROM {whole} UNION ALL SELECT {shown}, -1 FROM {target}"
-        ") both_sides GROUP BY {places} HAVING sum(w) <> 0"
-    ).format(names=names, shown=_named(shown), whole=whole, target=merge_sql.target(table), places=_places(shown))
+        ") both_sides GROUP BY {names} HAVING sum(w) <> 0"
+    ).format(
+        names=sql.SQL(", ").join(places),
+        shown=sql.SQL(", ").join(named),
+        whole=whole,
+        target=merge_sql.target(table),
+    )
 
 
-def _read(cursor: Cursor, query: sql.Composed, schema: pa.Schema) -> pa.Table:
-    with cursor.connection.cursor("pgt_rows") as rows:
-        rows.itersize = FETCH_ROWS
+def read(
+    connection: psycopg.Connection[tuple[object, ...]], query: sql.Composed, schema: pa.Schema, size: int
+) -> Iterator[pa.RecordBatch]:
+    """What a query returns, `size` rows at a time, in the caller's transaction."""
+    with connection.cursor("pgt_rows") as rows:
+        rows.itersize = size
         rows.execute(query)
-        return pa.Table.from_batches(_batches(rows, schema), schema)
-
-
-def _batches(rows: Iterator[tuple[object, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    while some := list(islice(rows, FETCH_ROWS)):
-        columns = zip(*some, strict=True)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
-        )
+        while some := rows.fetchmany(size):
+            columns = zip(*some, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
+            )

@@ -20,9 +20,10 @@ from deltalake.exceptions import DeltaError
 
 from applier import metrics
 from applier.apply.net_delta import row_tuples
+from applier.apply.staging import StagedDelta
 from applier.delta_files import tidy
 from applier.errors import TargetDiverged
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable
 from applier.zset import WEIGHT, Row, column_name, column_names, copies, identity, net
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.topics import escape_name
@@ -31,13 +32,22 @@ log = logging.getLogger(__name__)
 
 _ACT = "__act"
 
+PROPERTIES = {"delta.checkpointInterval": "100", "delta.dataSkippingNumIndexedCols": "32"}
+"""For readers: few files of the log to read, statistics to skip data files by. Retention is `delta_retention_hours`."""
+
+_PRUNED = (pa.int16(), pa.int32(), pa.int64(), pa.string())
+"""Types whose order is the same in Arrow, in the files' statistics and in the predicate."""
+
+STREAMED_ROWS = 16_384
+"""Of a delta that is not in memory, at a time."""
+
 
 class DeltaSink:
     """Keeps stream tables below one folder or URI: `<root>/<schema>/<name>`."""
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
-        self._pending: dict[int, list[tuple[StreamTable, TableDelta]]] = defaultdict(list)
+        self._pending: dict[int, list[tuple[StreamTable, Delta]]] = defaultdict(list)
         self._lock = threading.Lock()
         self._durable: dict[int, Lsn] = {}
 
@@ -58,7 +68,7 @@ class DeltaSink:
         version = DeltaTable(self.path(table)).transaction_version(_application(table))
         return ORIGIN if version is None else Lsn(version)
 
-    def add(self, table: StreamTable, delta: TableDelta) -> None:
+    def add(self, table: StreamTable, delta: Delta) -> None:
         """Queue a delta; it must begin where the last one queued ended."""
         with self._lock:
             self._pending[table.id].append((table, delta))
@@ -68,7 +78,7 @@ class DeltaSink:
         with self._lock:
             return not self._pending.get(table_id)
 
-    def waiting(self, table_id: int) -> list[TableDelta]:
+    def waiting(self, table_id: int) -> list[Delta]:
         """What is queued, oldest first."""
         with self._lock:
             return [delta for _, delta in self._pending.get(table_id, ())]
@@ -98,6 +108,8 @@ class DeltaSink:
                 diverged.append((table, error))
             with self._lock:
                 del self._pending[table_id][: len(deltas)]
+            for _, delta in deltas:
+                delta.release()
         return diverged
 
     def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
@@ -110,11 +122,18 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
-    def _write(self, table: StreamTable, deltas: list[TableDelta]) -> None:
+    def _write(self, table: StreamTable, deltas: list[Delta]) -> None:
+        first, *later = deltas
+        if isinstance(first, StagedDelta) and first.is_fill:
+            self._fill(table, _streamed(first, len(table.columns)), first.window.new)
+            self._durable[table.id] = first.window.new
+            if later:
+                self._write(table, later)
+            return
         window = Window(deltas[0].window.old, deltas[-1].window.new)
         rows = net(pa.concat_tables([d.rows for d in deltas], promote_options="default"))
         if not window.old:
-            self._fill(table, rows, window.new)
+            self._fill(table, copies(rows, len(table.columns)).to_reader(), window.new)
         elif rows.num_rows:
             self._merge(table, rows, window.new)
         else:
@@ -122,19 +141,28 @@ class DeltaSink:
         self._durable[table.id] = window.new
         log.debug("delta written", extra={"table": str(table), "frontier": str(window.new), "rows": rows.num_rows})
 
-    def _fill(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
-        named = copies(rows, len(table.columns)).rename_columns([c.name for c in table.columns])
+    def _fill(self, table: StreamTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
+        names = [column.name for column in table.columns]
+        schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
         write_deltalake(
             self.path(table),
-            named,
+            pa.RecordBatchReader.from_batches(schema, (batch.rename_columns(names) for batch in rows)),
             mode="overwrite",
             schema_mode="overwrite",
+            name=str(table.table),
+            description="kept by pg-trickle-applier; pgtrickle_lsn in each commit is the position its rows are of",
+            configuration=PROPERTIES,
             commit_properties=_commit(table, frontier),
         )
 
     def _merge(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
         target = DeltaTable(self.path(table))
         width = len(table.columns)
+        if pc.min(rows[WEIGHT]).as_py() > 0:
+            # Nothing leaves: a file more, and no other is read.
+            named = copies(rows, width).rename_columns([column.name for column in table.columns])
+            write_deltalake(target, named, mode="append", commit_properties=_commit(table, frontier))
+            return
         held = Counter[Row]() if table.key is not None else _held(target, rows, width)
         leaving = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
         arriving = rows if table.key is not None else _with_final_counts(rows, held)
@@ -149,7 +177,7 @@ class DeltaSink:
         outcome = (
             target.merge(
                 acts,
-                predicate=f"s.{_ACT} = 'D' AND {same}",
+                predicate=f"s.{_ACT} = 'D' AND {same}{_range(table, leaving)}",
                 source_alias="s",
                 target_alias="t",
                 commit_properties=_commit(table, frontier),
@@ -162,6 +190,23 @@ class DeltaSink:
         )
         if (outcome["num_target_rows_deleted"], outcome["num_target_rows_inserted"]) != (removed, added):
             raise _diverged(table)
+
+
+def _range(table: StreamTable, leaving: pa.Table) -> str:
+    """Between which values of their first key column the leaving rows lie: files without any of them are not read."""
+    place = (table.key or (0,))[0]
+    values = leaving[column_name(place)]
+    if values.null_count or values.type not in _PRUNED:
+        return ""
+    ends = (pc.min(values).as_py(), pc.max(values).as_py())
+    low, high = (f"'{end.replace(chr(39), chr(39) * 2)}'" if isinstance(end, str) else str(end) for end in ends)
+    name = f"t.{_quoted(table.columns[place].name)}"
+    return f" AND {name} >= {low} AND {name} <= {high}"
+
+
+def _streamed(delta: StagedDelta, width: int) -> pa.RecordBatchReader:
+    batches = (batch for rows in delta.batches(STREAMED_ROWS) for batch in copies(rows, width).to_batches())
+    return pa.RecordBatchReader.from_batches(pa.schema([delta.schema.field(i) for i in range(width)]), batches)
 
 
 def _diverged(table: StreamTable) -> TargetDiverged:

@@ -179,6 +179,39 @@ def keyless_statements(
     return [delete, insert]
 
 
+Phases = tuple[list[sql.Composed], list[sql.Composed], list[sql.Composed]]
+"""Deletions, updates, insertions."""
+
+
+def fill_part(table: StreamTable, part: sql.Identifier) -> Phases:
+    """Everything in a part into the empty table."""
+    names, places = (sql.SQL(", ").join(of(table)) for of in (_names, _batch_names))
+    text = (
+        "INSERT INTO {t} ({names}) SELECT {places} FROM {d} WHERE n = 1"
+        " UNION ALL SELECT {places} FROM {d} d, generate_series(1, d.n) WHERE d.n > 1"
+    )
+    return [], [], [sql.SQL(text).format(t=target(table), names=names, places=places, d=part)]
+
+
+def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], part: sql.Identifier) -> Phases:
+    """The statements of a keyed part, apart by what they do."""
+    phases: Phases = ([], [], [])
+    per_variant = 3 if len(key) < len(table.columns) else 2
+    statements = keyed_statements(table, key, not_null, 0, part)
+    for place, statement in enumerate(statements):
+        phase = place % per_variant
+        phases[phase if phase < per_variant - 1 else 2].append(statement)
+    return phases
+
+
+def keyless_part(
+    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], part: sql.Identifier
+) -> Phases:
+    """The statements of a part whose rows may repeat."""
+    delete, insert = keyless_statements(table, comparable, hashable, part)
+    return [delete], [], [insert]
+
+
 def key_index(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int) -> sql.Composed:
     """The index a keyed MERGE finds its rows with; unique where NULLs are equal or there are none."""
     columns = sql.SQL(", ").join(_names(table)[i] for i in key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pyarrow as pa
 
-from applier.stream_table import TableDelta
+from applier.stream_table import Delta, TableDelta
 from shared_schema.lsn import Lsn, Window
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
@@ -13,10 +13,9 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 PART_ROWS = 65_536
 
 
-def owe(cursor: Cursor, pgt_id: int, delta: TableDelta) -> None:
+def owe(cursor: Cursor, pgt_id: int, delta: Delta) -> None:
     """Keep the delta, in the transaction that applies it."""
-    for part, start in enumerate(range(0, delta.rows.num_rows, PART_ROWS)):
-        rows = delta.rows.slice(start, PART_ROWS)
+    for part, rows in enumerate(delta.batches(PART_ROWS)):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             stream.write_table(rows)

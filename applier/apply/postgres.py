@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import datetime
 
 import psycopg
@@ -21,13 +20,15 @@ from psycopg import errors, sql
 
 from applier.apply import merge_sql, refused
 from applier.apply.ahead import ahead
-from applier.apply.batches import ByCount, ByKey, Fill, Way, cut
+from applier.apply.batches import ByCount, ByKey, Fill, Way, cut, diverged
 from applier.apply.contents import Contents, difference
 from applier.apply.owed import owe, owed, settle
+from applier.apply.progress import Progress
+from applier.apply.staging import Part, StagedDelta
 from applier.database import Connection, Database
 from applier.errors import TargetDiverged
 from applier.registry import Executed, Refresh, Registry, move_frontier, record_refresh
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable, TableDelta
 from applier.zset import WEIGHT
 from shared_schema.lsn import Lsn, Window
 
@@ -65,21 +66,24 @@ class PostgresSink:
     def _server(self) -> int:
         return self._server_version or self._connection.info.server_version
 
-    def apply(self, table: StreamTable, delta: TableDelta, as_of: datetime, executed: Executed) -> None:
+    def apply(self, table: StreamTable, delta: Delta, as_of: datetime, executed: Executed) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
         started = time.monotonic()
         with self._told(table, delta):
-            steps = delta.whole is None and delta.count > self.batch_size and self._is_progressive(table)
+            large = isinstance(delta, StagedDelta) or (delta.whole is None and delta.count > self.batch_size)
+            steps = large and self._is_progressive(table)
             before = self._progressively(table, delta) if steps else (0, 0)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 counts = before if steps else self._at_once(cursor, table, delta)
                 refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
                 self._finish(cursor, table, delta, as_of, refresh)
 
-    def _at_once(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
+    def _at_once(self, cursor: Cursor, table: StreamTable, delta: Delta) -> tuple[int, int]:
+        if isinstance(delta, StagedDelta):
+            return self._staged(cursor, table, delta)
         if delta.whole is None:
             return self._write(cursor, table, self._way(cursor, table, delta), delta)
-        found = replace(delta, rows=difference(cursor, table, delta.whole))
+        found = TableDelta(delta.window, difference(cursor, table, delta.whole))
         return self._write(cursor, table, self._by_difference(cursor, table), found)
 
     def replace(
@@ -90,7 +94,7 @@ class PostgresSink:
         as_of: datetime,
         executed: Executed,
         *,
-        also_owed: list[TableDelta] | None = None,
+        also_owed: Sequence[Delta] = (),
         settled: Lsn | None = None,
     ) -> TableDelta:
         """Make the table hold `contents` as of the window's end, touching only rows that differ; return the difference.
@@ -106,7 +110,7 @@ class PostgresSink:
             counts = self._write(cursor, table, self._by_difference(cursor, table), delta)
             if settled is not None:
                 settle(cursor, table.id, settled)
-                for one in (*(also_owed or ()), delta):
+                for one in (*also_owed, delta):
                     owe(cursor, table.id, one)
             refresh = Refresh(table.id, executed, *counts, _since(started), window)
             self._finish(cursor, table, delta, as_of, refresh)
@@ -140,12 +144,12 @@ class PostgresSink:
             missing = difference(cursor, table, nothing)
         return missing.set_column(missing.num_columns - 1, WEIGHT, pc.negate(missing[WEIGHT]))
 
-    def _finish(self, cursor: Cursor, table: StreamTable, delta: TableDelta, as_of: datetime, refresh: Refresh) -> None:
+    def _finish(self, cursor: Cursor, table: StreamTable, delta: Delta, as_of: datetime, refresh: Refresh) -> None:
         if delta.is_fill:
             if table.key:
                 self._index(cursor, table, table.key)
             cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
-        if delta.whole is not None or delta.count > self.batch_size:
+        if isinstance(delta, StagedDelta) or delta.whole is not None or delta.count > self.batch_size:
             cursor.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = NULL"
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
@@ -155,7 +159,7 @@ class PostgresSink:
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
             record_refresh(cursor, refresh)
 
-    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> tuple[int, int]:
+    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: Delta) -> tuple[int, int]:
         if delta.is_fill and isinstance(way, Fill):
             self._must_be_empty(cursor, table)
         rows = way.arrange(delta.rows)
@@ -168,7 +172,7 @@ class PostgresSink:
             came, left = came + more, left + less
         return came, left
 
-    def _progressively(self, table: StreamTable, delta: TableDelta) -> tuple[int, int]:
+    def _progressively(self, table: StreamTable, delta: Delta) -> tuple[int, int]:
         """Each batch by itself; the catalog says meanwhile that the table is at no frontier."""
         came = left = 0
         with self._connection.cursor() as cursor:
@@ -179,12 +183,54 @@ class PostgresSink:
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = %s::pg_lsn WHERE pgt_id = %s",
                 (str(delta.window.new), table.id),
             )
+            if isinstance(delta, StagedDelta):
+                return self._staged(cursor, table, delta)
             way.prepare(cursor)
             for batch in ahead(cut(way.arrange(delta.rows), self.batch_size)):
                 with self._connection.transaction():
                     more, less = way.write(cursor, batch)
+                log.debug("batch committed", extra={"table": str(table), "rows": batch.rows.num_rows})
                 came, left = came + more, left + less
         return came, left
+
+    def _staged(self, cursor: Cursor, table: StreamTable, delta: StagedDelta) -> tuple[int, int]:
+        """Part by part: a fill while the executors still make the next, a change when all of it is there.
+
+        Outside of a transaction each statement is one of its own.
+        """
+        if delta.is_fill:
+            self._must_be_empty(cursor, table)
+        done = [0, 0, 0]
+        parts: list[Part] = []
+        with Progress(self._database.url, table) as progress:
+
+            def run(phase: int, part: Part) -> None:
+                for statement in self._phases(cursor, table, delta, part)[phase]:
+                    cursor.execute(statement)
+                    done[phase] += cursor.rowcount
+
+            for part in delta.parts():
+                parts.append(part)
+                if delta.is_fill:
+                    run(2, part)
+                    rows = sum(p.rows for p in parts)
+                    progress.tell(rows, max(rows, rows * delta.expected // len(parts)))
+            total = sum(part.rows for part in parts)
+            for phase in range(0 if delta.is_fill else 3):
+                for number, part in enumerate(parts, start=1):
+                    run(phase, part)
+                    progress.tell(total * (phase * len(parts) + number) // (3 * len(parts)), total)
+        came, left = sum(part.came for part in parts), sum(part.left for part in parts)
+        if (done[1] + done[2], done[0] + done[1]) != (came, left):
+            raise diverged(table, came + left, sum(done) + done[1])
+        return came, left
+
+    def _phases(self, cursor: Cursor, table: StreamTable, delta: StagedDelta, part: Part) -> merge_sql.Phases:
+        if delta.is_fill:
+            return merge_sql.fill_part(table, part.table)
+        if table.key is None:
+            return merge_sql.keyless_part(table, *self._comparable(cursor, table), part.table)
+        return merge_sql.keyed_part(table, table.key, table.not_null, part.table)
 
     def _is_progressive(self, table: StreamTable) -> bool:
         found = self._connection.execute(
@@ -192,8 +238,9 @@ class PostgresSink:
         ).fetchone()
         return found == (True,)
 
-    def _way(self, cursor: Cursor, table: StreamTable, delta: TableDelta) -> Way:
-        return Fill(table) if delta.is_fill or delta.appended else self._by_difference(cursor, table)
+    def _way(self, cursor: Cursor, table: StreamTable, delta: Delta) -> Way:
+        straight = delta.is_fill or (isinstance(delta, TableDelta) and delta.appended)
+        return Fill(table) if straight else self._by_difference(cursor, table)
 
     def _by_difference(self, cursor: Cursor, table: StreamTable) -> Way:
         if table.key is None:
@@ -227,12 +274,12 @@ class PostgresSink:
         return self._types[table.id]
 
     @contextmanager
-    def _told(self, table: StreamTable, delta: TableDelta | None) -> Iterator[None]:
+    def _told(self, table: StreamTable, delta: Delta | None) -> Iterator[None]:
         """PostgreSQL's errors in our words: which can be tried again, and for the others which row it was."""
         try:
             yield
         except psycopg.Error as error:
-            if delta is not None and delta.whole is None and refused.is_about_rows(error):
+            if isinstance(delta, TableDelta) and delta.whole is None and refused.is_about_rows(error):
                 with self._connection.cursor() as cursor:
                     row = self._first_refused(cursor, table, self._way(cursor, table, delta), delta)
                 raise refused.explained(error, table, row) from error

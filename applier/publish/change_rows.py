@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
 from applier.apply.net_delta import row_tuples
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable, TableDelta
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.lsn import Lsn
 from shared_schema.pg_types import VARHDRSZ, Carrier, PgType
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
+BATCH_ROWS = 4_096
+"""Of a delta that is not in memory, at a time."""
 
-def last_position(delta: TableDelta) -> Lsn:
+
+def last_position(delta: Delta) -> Lsn:
     """The last position the window covers: its frontier is exclusive."""
     return Lsn(delta.window.new.value - 1)
 
@@ -40,21 +45,36 @@ def wire_value(pg: PgType, value: Any) -> Value:
     return result
 
 
-def change_rows(table: StreamTable, delta: TableDelta, *, empty_first: bool) -> list[ChangeRow]:
+def change_rows(table: StreamTable, delta: Delta, *, empty_first: bool) -> Iterator[ChangeRow]:
     """The delta as change rows: D before I, both halves of a keyed change adjacent; stamped inside the window.
 
     `empty_first` puts a TRUNCATE before them: the topic still holds another stream table's rows.
     """
     lsn = last_position(delta)
     now_us = time.time_ns() // 1000
-    rows = [ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), 0, now_us, None)] if empty_first else []
-    for *values, weight in _by_key(table, delta.rows):
+    if empty_first:
+        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), 0, now_us, None)
+    stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
+    waiting: ChangeRow | None = None
+    for *values, weight in _ordered(table, delta):
         wire = tuple(wire_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
         op = Op.INSERT if weight > 0 else Op.DELETE
         for _ in range(abs(weight)):
-            stamp = Stamp(lsn, len(rows))
-            rows.append(ChangeRow(op, stamp, 0, now_us, wire, snapshot=delta.is_fill))
-    return _mark_updates(rows, table.key)
+            row = ChangeRow(op, next(stamps), 0, now_us, wire, snapshot=delta.is_fill)
+            if waiting is not None:
+                waiting, row = _mark_update(waiting, row, table.key)
+                yield waiting
+            waiting = row
+    if waiting is not None:
+        yield waiting
+
+
+def _ordered(table: StreamTable, delta: Delta) -> Iterator[tuple[Any, ...]]:
+    if isinstance(delta, TableDelta):
+        yield from _by_key(table, delta.rows)
+    else:
+        for batch in delta.batches(BATCH_ROWS):
+            yield from row_tuples(batch)
 
 
 def _by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
@@ -68,16 +88,12 @@ def _by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(tuples, key=lambda row: (place[tuple(row[i] for i in key)], row[-1]))
 
 
-def _mark_updates(rows: list[ChangeRow], key: tuple[int, ...] | None) -> list[ChangeRow]:
+def _mark_update(old: ChangeRow, new: ChangeRow, key: tuple[int, ...] | None) -> tuple[ChangeRow, ChangeRow]:
     """A D directly before an I of the same key is an update: both say which columns changed."""
-    if key is None:
-        return rows
-    for i in range(len(rows) - 1):
-        old, new = rows[i], rows[i + 1]
-        if old.op is not Op.DELETE or new.op is not Op.INSERT or old.values is None or new.values is None:
-            continue
-        if all(old.values[k] == new.values[k] for k in key):
-            pairs = enumerate(zip(old.values, new.values, strict=True))
-            changed = frozenset(j for j, (a, b) in pairs if a != b)
-            rows[i], rows[i + 1] = replace(old, changed=changed), replace(new, changed=changed)
-    return rows
+    if key is None or (old.op, new.op) != (Op.DELETE, Op.INSERT) or old.values is None or new.values is None:
+        return old, new
+    if any(old.values[k] != new.values[k] for k in key):
+        return old, new
+    pairs = enumerate(zip(old.values, new.values, strict=True))
+    changed = frozenset(j for j, (a, b) in pairs if a != b)
+    return replace(old, changed=changed), replace(new, changed=changed)

@@ -7,6 +7,7 @@ applier can take the topic for a source.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,16 +16,26 @@ from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import Infrastructure
 from applier.publish.change_rows import change_rows, last_position, topic_schema
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable
 from shared_schema import avro, progress
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableId
 from shared_schema.topics import progress_topic, schemas_topic, table_topic
 
+log = logging.getLogger(__name__)
+
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 WAIT_S = 60.0
 """How long a broker may be away before the tick is given up and tried again."""
+
+
+SLOT_PREFIX = "st-"
+
+
+def is_published(capture: Capture) -> bool:
+    """Whether a capture record is a stream table's rather than a source's."""
+    return capture.slot.startswith(SLOT_PREFIX)
 
 
 class Publisher:
@@ -68,7 +79,7 @@ class Publisher:
 
     @staticmethod
     def _slot(table: StreamTable) -> str:
-        return f"st-{table.id}"
+        return f"{SLOT_PREFIX}{table.id}"
 
     def _ensure(self, topic: str, config: dict[str, str]) -> None:
         if topic in self._topics:
@@ -115,7 +126,7 @@ class Publisher:
             case Capture():
                 self._captured[record.table] = record.relid
 
-    def publish(self, deltas: list[tuple[StreamTable, TableDelta]]) -> None:
+    def publish(self, deltas: list[tuple[StreamTable, Delta]]) -> None:
         """Publish the deltas of one tick in one Kafka transaction; each must begin where its topic ends."""
         if not deltas:
             return
@@ -141,6 +152,7 @@ class Publisher:
             raise
         for record in records:
             self._note(record)
+        log.debug("published", extra={"tables": len(deltas), "rows": sum(rows)})
 
     def _abort(self) -> None:
         # What the aborted transaction registered is not there.
@@ -151,7 +163,7 @@ class Publisher:
         except KafkaException as error:
             raise Infrastructure(f"the publication could not be rolled back: {error.args[0].str()}") from error
 
-    def _produce(self, table: StreamTable, delta: TableDelta, ends: Offsets) -> int:
+    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets) -> int:
         """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many."""
         topic = table_topic(self._prefix, table.table)
         codec = avro.codec(topic_schema(table))
@@ -160,10 +172,11 @@ class Publisher:
             self._schemas.add(codec.id)
         # The name was published before by another stream table: its rows must leave first.
         renewed = delta.is_fill and self._captured.get(table.table, table.relid) != table.relid
-        rows = change_rows(table, delta, empty_first=renewed)
-        for row in rows:
+        sent = 0
+        for row in change_rows(table, delta, empty_first=renewed):
             self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
-        return len(rows)
+            sent += 1
+        return sent
 
     def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -191,7 +204,7 @@ class Publisher:
         finally:
             consumer.close()
 
-    def _records(self, table: StreamTable, delta: TableDelta, rows: int, ends: Offsets) -> list[Progress | Capture]:
+    def _records(self, table: StreamTable, delta: Delta, rows: int, ends: Offsets) -> list[Progress | Capture]:
         topic = table_topic(self._prefix, table.table)
         slot = self._slot(table)
         done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: self._ends[topic] | ends[topic]})

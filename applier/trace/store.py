@@ -7,6 +7,8 @@ manifest names; loading restores the tables to the named versions, so they never
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -18,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from applier.delta_files import is_scattered, tidy
+from applier.errors import InstallError
 from applier.trace.columns import TraceColumn
 from applier.trace.rows import LSN, SEQ
 from applier.trace.trace import EMPTY_BASE, Base, Trace
@@ -59,12 +62,24 @@ class Manifest:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Manifest:
-        """The inverse of to_json."""
-        offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
-        return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
+        """The inverse of to_json; another form than ours is an InstallError."""
+        with _of_known_form():
+            offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
+            return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
 
 
 EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})
+
+
+@contextmanager
+def _of_known_form() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InstallError(
+            f"the checkpoint in pgtrickle.pgt_checkpoints is not in a form this version knows ({error!r})",
+            hint="start the version that wrote it, or delete its row: the topics are then read from their beginning",
+        ) from error
 
 
 class TraceStore:
@@ -79,7 +94,8 @@ class TraceStore:
 
     def load(self, manifest: Manifest) -> list[Trace]:
         """The traces as of a manifest."""
-        return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
+        with _of_known_form():
+            return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
 
     def _load_one(self, frontier: Lsn, entry: dict[str, Any]) -> Trace:
         table = TableId(*entry["table"])

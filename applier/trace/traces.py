@@ -147,6 +147,14 @@ class WindowInputs:
         with self._lock:
             return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
 
+    @property
+    def rows_read(self) -> int:
+        """How many rows a query over what was asked for so far goes through: from ORIGIN everything, else the delta."""
+        with self._lock:
+            parts = self._parts.values()
+            before = 0 if self.window.old else sum(p.base.rows + int(p.before.num_rows) for p in parts)
+            return before + sum(int(p.delta.num_rows) for p in parts)
+
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.
 

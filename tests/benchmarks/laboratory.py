@@ -30,7 +30,7 @@ from applier.jars import SPARK_JARS, ensure
 from applier.registry import Executed, Registry
 from applier.session import spark_session
 from applier.state.states import States
-from applier.stream_table import StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable
 from applier.trace.rows import LSN, SEQ, arrow_type, trace_schema
 from applier.trace.store import held_in_memory
 from applier.trace.trace import Base, Trace
@@ -177,7 +177,7 @@ class Laboratory:
         self._computed(name, Window(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: Window, states: States | None) -> tuple[TableDelta | None, int]:
+    def _computed(self, name: str, window: Window, states: States | None) -> tuple[Delta | None, int]:
         self._groups += 1
         self.spark.sparkContext.setJobGroup(f"group {self._groups}", name)
         with self.traces.through(window) as inputs:

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from applier.apply.delta_lake import DeltaSink
 from applier.delta_files import MANY_FILES
@@ -149,3 +150,39 @@ def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:
     assert len(list((tmp_path / "public" / "st").glob("*.parquet"))) == 1
     assert stored(tmp_path) == held
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(MANY_FILES + 2)
+
+
+def test_only_the_files_that_hold_a_leaving_row_are_read(tmp_path: Path) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
+    held: Bag = Counter()
+    for number in range(5):
+        after = held + Counter({(number * 10 + i, 0.5): 1 for i in range(10)})
+        sink.add(table, delta(held, after, Window(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
+        sink.flush()
+        held = after
+    assert len(DeltaTable(sink.path(table)).file_uris()) == 5
+    second = held - Counter({(23, 0.5): 1}) + Counter({(23, 1.5): 1})
+    sink.add(table, delta(held, second, Window(Lsn(5), Lsn(6))))
+    sink.flush()
+    metrics = DeltaTable(sink.path(table)).history(1)[0]["operationMetrics"]
+    assert (metrics["num_target_files_scanned"], metrics["num_target_files_skipped_during_scan"]) == (1, 4)
+    assert stored(tmp_path) == second
+
+
+def test_plain_spark_reads_any_position_that_is_kept(tmp_path: Path, spark: SparkSession) -> None:
+    sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
+    table = replace(table, columns=(table.columns[0], Column("b", FLOAT)))
+    states: list[Bag] = [Counter({(1, 0.5): 1}), Counter({(1, 1.5): 1, (2, None): 1}), Counter()]
+    before: Bag = Counter()
+    for number, after in enumerate(states):
+        sink.add(table, delta(before, after, Window(Lsn(number * 16), Lsn(number * 16 + 16))))
+        sink.flush()
+        before = after
+    found = DeltaTable(sink.path(table))
+    assert found.protocol().min_reader_version == 1, "any reader of Delta can read it"
+    assert found.metadata().name == "public.st"
+    versions = {commit["pgtrickle_lsn"]: commit["version"] for commit in found.history()}
+    for number, state in enumerate(states):
+        at = versions[str(Lsn(number * 16 + 16))]
+        rows = spark.read.format("delta").option("versionAsOf", at).load(sink.path(table)).collect()
+        assert Counter(tuple(row) for row in rows) == state

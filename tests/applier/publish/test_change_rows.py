@@ -50,7 +50,7 @@ nets = st.dictionaries(
 
 @given(nets)
 def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) -> None:
-    rows = change_rows(stream_table(None), delta(net), empty_first=False)
+    rows = list(change_rows(stream_table(None), delta(net), empty_first=False))
     replayed: Counter[object] = Counter()
     for row in rows:
         replayed[row.values] += row.op.weight
@@ -60,7 +60,9 @@ def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) 
 
 
 def test_an_update_is_a_pair_that_says_what_changed() -> None:
-    rows = change_rows(stream_table((0,)), delta({(1, "new"): 1, (2, "gone"): -1, (1, "old"): -1}), empty_first=False)
+    rows = list(
+        change_rows(stream_table((0,)), delta({(1, "new"): 1, (2, "gone"): -1, (1, "old"): -1}), empty_first=False)
+    )
     shown = [(row.op, row.values, row.changed) for row in rows]
     changed = frozenset({1})
     assert (Op.DELETE, (2, "gone"), None) in shown
@@ -69,7 +71,7 @@ def test_an_update_is_a_pair_that_says_what_changed() -> None:
 
 
 def test_a_fill_is_a_snapshot_and_may_empty_the_topic_first() -> None:
-    rows = change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), empty_first=True)
+    rows = list(change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), empty_first=True))
     assert [(row.op, row.stamp.seq, row.snapshot) for row in rows] == [(Op.TRUNCATE, 0, False), (Op.INSERT, 1, True)]
 
 

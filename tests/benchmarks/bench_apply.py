@@ -1,0 +1,236 @@
+"""How fast does a computed delta get into PostgreSQL: pipelined and staged, against one COPY + one MERGE of everything?
+
+Every contestant starts from a Spark query and ends with the commit. `pipelined` is what the applier does with a window
+of this size: executors COPY parts, PostgreSQL merges them. `batches of n` is what it does with smaller windows:
+collect, then COPY + MERGE batch by batch, one encoded ahead. `single shot` collects, then one COPY and one MERGE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.apply.delta_lake import DeltaSink
+from applier.apply.staging import Staging
+from applier.install import install
+from applier.jars import SPARK_JARS, ensure
+from applier.session import spark_session
+from applier.stream_table import StreamTable, TableDelta
+from applier.zset import net
+from deploy.local.postgres import Postgres
+from shared_schema.lsn import Lsn, Window
+from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, make, sink
+from tests.benchmarks import harness
+from tests.benchmarks.busy import BusyMeter
+
+ROWS, SHORT_ROWS = 1_000_000, 100_000
+PART_ROWS = 50_000
+BATCH_SIZES = (256, 1024, 4096, 16384, 65536)
+NOW = datetime(2024, 2, 29, tzinfo=UTC)
+TICKS, ROWS_PER_TICK, LAKE_ROWS = 20, 100, 100_000
+
+
+@dataclass
+class Bench:
+    """A stream table of so many rows whose every row is updated by each run."""
+
+    url: str
+    db: Connection
+    spark: SparkSession
+    rows: int
+    table: StreamTable = field(init=False)
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        self.table = make(self.db, "measured", {"a": "int", "b": "text", "v": "bigint"}, (0,))
+        fill = TableDelta(Window(Lsn(0), Lsn(10)), net(self.frame(f"{self._row(0)}, 1L AS __w").toArrow()))
+        sink(self.url, 65_536).apply(self.table, fill, NOW, executed("fill"))
+
+    @staticmethod
+    def _row(version: int) -> str:
+        return f"CAST(id AS int) AS c0, repeat(CAST(id % 10 AS string), 20) AS c1, id + {version}L AS c2"
+
+    def frame(self, columns: str) -> DataFrame:
+        return self.spark.sql(f"SELECT {columns} FROM range({self.rows})")
+
+    def change(self) -> tuple[DataFrame, Window]:
+        """The next delta as a query, and its window."""
+        old, self.version = self.version, self.version + 1
+        leaving, arriving = (
+            self.frame(f"{self._row(old)}, -1L AS __w"),
+            self.frame(f"{self._row(self.version)}, 1L AS __w"),
+        )
+        return leaving.union(arriving), Window(Lsn(10 + old * 10), Lsn(20 + old * 10))
+
+    def measured(self, run: Callable[[DataFrame, Window], None]) -> harness.Measures:
+        """Rows a second, and by how much this process grew meanwhile."""
+        frame, window = self.change()
+        self.db.execute("VACUUM measured")
+        self.db.execute("CHECKPOINT")
+        with growth() as grown:
+            began = time.perf_counter()
+            run(frame, window)
+            took = time.perf_counter() - began
+        return {"rows_per_s": self.rows / took, "driver_growth_mb": grown[0]}
+
+    def pipelined(self) -> harness.Measures:
+        def run(frame: DataFrame, window: Window) -> None:
+            parts = max(2, self.rows // PART_ROWS)
+            staged = Staging(self.url, 1).stage(self.table, window, frame, parts, lambda error: error)
+            sink(self.url).apply(self.table, staged, NOW, executed("changes"))
+            staged.release()
+
+        return self.measured(run)
+
+    def in_batches(self, size: int) -> harness.Measures:
+        def run(frame: DataFrame, window: Window) -> None:
+            sink(self.url, size).apply(self.table, TableDelta(window, net(frame.toArrow())), NOW, executed("changes"))
+
+        return self.measured(run)
+
+    def first_row_over_total(self) -> float:
+        """Of a progressive fill: when another session sees its first row, as a share of the whole."""
+        table = make(self.db, "seen", {"a": "int", "b": "text", "v": "bigint"}, (0,), visibility="progressive")
+        parts = max(8, self.rows // 10_000)
+        seen, stop = [0.0], threading.Event()
+
+        def watch() -> None:
+            with psycopg.connect(self.url, autocommit=True) as other:
+                while not stop.wait(0.005):
+                    if other.execute("SELECT EXISTS (SELECT FROM seen)").fetchone() == (True,):
+                        seen[0] = time.perf_counter()
+                        return
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        began = time.perf_counter()
+        frame = self.frame(f"{self._row(0)}, 1L AS __w")
+        staged = Staging(self.url, 1).stage(table, Window(Lsn(0), Lsn(10)), frame, parts, lambda error: error)
+        sink(self.url).apply(table, staged, NOW, executed("fill"))
+        took = time.perf_counter() - began
+        stop.set()
+        watcher.join()
+        staged.release()
+        return (seen[0] - began) / took
+
+    def lake_ms_per_tick(self, folder: Path, per_merge: int) -> float:
+        """Milliseconds of MERGE into a Delta table per tick, when so many ticks share one."""
+        lake = DeltaSink(str(folder))
+        held: Bag = Counter({(i, "x", 0): 1 for i in range(LAKE_ROWS)})
+        lake.add(self.table, delta(self.table, Counter(), held, (0, 10)))
+        lake.flush()
+        took = 0.0
+        for tick in range(TICKS):
+            first = tick * ROWS_PER_TICK
+            old: Bag = Counter({(i, "x", 0): 1 for i in range(first, first + ROWS_PER_TICK)})
+            new: Bag = Counter({(i, "y", tick): 1 for i in range(first, first + ROWS_PER_TICK)})
+            lake.add(self.table, delta(self.table, old, new, (10 + tick, 11 + tick)))
+            if (tick + 1) % per_merge == 0:
+                began = time.perf_counter()
+                lake.flush()
+                took += time.perf_counter() - began
+        return took * 1000 / TICKS
+
+
+@contextmanager
+def growth() -> Iterator[list[float]]:
+    """By how many megabytes this process grew at most."""
+
+    def resident() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    before, most, stop = resident(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.01):
+            most[0] = max(most[0], resident() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@contextmanager
+def prepared(rows: int) -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(prefix="pg-trickle-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = Postgres(Path(folder))
+        server.start()
+        spark = spark_session(ensure(SPARK_JARS), scratch=Path(folder))
+        try:
+            with psycopg.connect(server.url, autocommit=True) as db:
+                install(db)
+                yield Bench(server.url, db, spark, rows)
+        finally:
+            spark.stop()
+            server.stop()
+
+
+def measure(bench: Bench, options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
+    sizes = BATCH_SIZES[1:4] if options.short else BATCH_SIZES
+    contestants = [
+        harness.Contestant("pipelined", bench.pipelined),
+        *(harness.Contestant(f"batches of {n}", lambda n=n: bench.in_batches(n)) for n in sizes),  # type: ignore[misc]
+        harness.Contestant("single shot", lambda: bench.in_batches(bench.rows)),
+    ]
+    contested = harness.Benchmark("apply", f"{bench.rows} updated rows into PostgreSQL", contestants, 3, 1, 1)
+    repeats = options.repeats or (contested.short_repeats if options.short else contested.repeats)
+    found = harness.compare(contested, repeats, meter)
+    print(harness.table(contested, found))
+    results = found["results"]
+    ours, theirs = (results[name]["rows_per_s"]["median"] for name in ("pipelined", "single shot"))
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
+        lake = {n: bench.lake_ms_per_tick(Path(folder), n) for n, folder in ((1, one), (TICKS, many))}
+    return {
+        "pipelined_rows_per_s": round(ours),
+        "single_shot_rows_per_s": round(theirs),
+        "ratio": round(ours / theirs, 3),
+        "driver_growth_mb": round(results["pipelined"]["driver_growth_mb"]["median"], 1),
+        "single_shot_growth_mb": round(results["single shot"]["driver_growth_mb"]["median"], 1),
+        "rows_per_s_by_batch": {n: round(results[f"batches of {n}"]["rows_per_s"]["median"]) for n in sizes},
+        "first_row_over_total": round(bench.first_row_over_total(), 3),
+        "delta_ms_per_tick": round(lake[1], 1),
+        "delta_ms_per_tick_amortised": round(lake[TICKS], 1),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A table, and one JSON object in the last line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
+    parser.add_argument("--repeats", type=int, help="rounds that must count")
+    options = parser.parse_args(arguments)
+    meter = BusyMeter()
+    report: dict[str, Any] = {"benchmark": "apply", "short": options.short, "load": meter.load(), "refused": None}
+    try:
+        with prepared(SHORT_ROWS if options.short else ROWS) as bench:
+            report |= measure(bench, options, meter)
+    except harness.TooBusy as busy:
+        print(busy)
+        print(json.dumps(report | {"refused": busy.problem}))
+        return harness.REFUSED
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

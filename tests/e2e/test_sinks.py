@@ -1,0 +1,223 @@
+"""The three sinks under fire: killed after each durable effect and at random; a second applier behind the topic."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from deploy.local.binary import APPLIER, Binary
+from deploy.local.process import free_port
+from deploy.local.stack import Stack
+from shared_schema.lsn import Lsn
+from tests import oracle
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
+
+BATCHES = "between two batches"
+"""Of a progressive window: seen in the catalog. The others are seen in the applier's log, right after they happened."""
+
+KILLS = [BATCHES]
+if LONG:
+    KILLS += ["stream table refreshed", "published", "delta written", "traces checkpointed", *(["at random"] * 50)]
+
+STREAM_TABLES = {
+    "fire_rows": "SELECT id, grp, note FROM fire WHERE v > 10",
+    "fire_bag": "SELECT grp, note FROM fire",
+    "fire_sums": "SELECT grp, count(*) AS n, sum(v) AS total FROM fire GROUP BY grp",
+}
+
+
+@contextmanager
+def load(url: str) -> Iterator[None]:
+    """Transactions, small ones and a few large ones, until the block ends."""
+    rng = random.Random(7)
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not stop.wait(0.1):
+                low = rng.randint(1, 300)
+                wide = rng.choice([1, 3, 40])
+                with connection.transaction():
+                    connection.execute(
+                        "INSERT INTO fire SELECT i, i %% 7, i %% 30, %s FROM generate_series(%s::int, %s::int) i"
+                        " ON CONFLICT (id) DO UPDATE SET v = fire.v + 1, note = excluded.note",
+                        (rng.choice(["a", "b", None]), low, low + wide),
+                    )
+                    connection.execute("DELETE FROM fire WHERE id = %s", (rng.randint(1, 300),))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+
+
+def wait_for_effect(db: Connection, log: Path, effect: str, limit_s: float) -> None:
+    """Return as soon as it happened; a moment at random is when the time is up."""
+    seen = log.stat().st_size
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if effect == BATCHES:
+            partial = db.execute("SELECT FROM pgtrickle.pgt_stream_tables WHERE partial_until IS NOT NULL")
+            if partial.rowcount:
+                return
+        elif effect in log.read_bytes()[seen:].decode(errors="replace"):
+            return
+        time.sleep(0.002)
+    assert effect == "at random", f"{effect!r} was not seen"
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+def test_a_kill_after_any_effect_loses_and_repeats_nothing(db: Connection, stack: Stack) -> None:
+    db.execute("CREATE TABLE fire (id int PRIMARY KEY, grp int, v numeric, note text)")
+    db.execute("INSERT INTO fire SELECT i, i % 7, i, 'x' FROM generate_series(1, 200) i")
+    applier = stack.binaries["applier"]
+    settings = dict(applier.settings)
+    if LONG:
+        applier.settings |= {"PG_TRICKLE_LOG_LEVEL": "debug", "PG_TRICKLE_STAGING_ROWS": "150"}
+        applier.settings |= {"PG_TRICKLE_CHECKPOINT_ROWS": "100"}
+        stack.restart("applier")
+    for name, query in STREAM_TABLES.items():
+        # Not AUTO, which would replace the contents when this much changes: that has no batches to be killed between.
+        db.execute("SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => 'DIFFERENTIAL')", (name, query))
+    for name in STREAM_TABLES:
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '3 min')", (name,))
+    db.execute("SELECT pgtrickle.set_visibility('fire_bag', 'progressive')")
+    db.execute("SELECT pgtrickle.set_setting('pipeline_batch_size', '2')")
+    log, rng = Path(stack.addresses.applier_log), random.Random(11)
+    for number, effect in enumerate(KILLS):
+        with load(stack.addresses.database_url):
+            wait_for_effect(db, log, effect, rng.uniform(0.1, 8) if effect == "at random" else 180)
+            stack.kill("applier")
+        if number == len(KILLS) - 1:
+            applier.settings = settings
+        stack.restart("applier", wait=False)
+    for name in STREAM_TABLES:
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '4 min')", (name,))
+        expected = oracle.query_result(db, name)
+        oracle.assert_same(expected, oracle.in_postgres(db, name), f"{name} in PostgreSQL")
+        replay = oracle.TopicReplay(
+            stack.addresses.kafka_bootstrap, f"trickle_out.public.{name}", "trickle_out.schemas"
+        )
+        oracle.eventually(lambda r=replay, e=expected: oracle.assert_same(e, r.catch_up(), "topic"))  # type: ignore[misc]
+        assert replay.stamps == sorted(set(replay.stamps)), f"{name}: a stamp is repeated or out of order"
+        oracle.eventually(
+            lambda n=name, e=expected: oracle.assert_same(  # type: ignore[misc]
+                e, oracle.in_delta(stack.addresses.delta_root, n), f"{n} in Delta"
+            ),
+            within_s=90,
+        )
+    db.execute("SELECT pgtrickle.reset_setting('pipeline_batch_size')")
+
+
+def test_a_refused_row_suspends_one_stream_table_and_tells_whoever_listens(db: Connection, stack: Stack) -> None:
+    db.execute("CREATE TABLE strict_base (id int PRIMARY KEY, v int); INSERT INTO strict_base VALUES (1, 1)")
+    for name in ("strict_one", "strict_two"):
+        db.execute("SELECT pgtrickle.create_stream_table(%s, 'SELECT id, v FROM strict_base')", (name,))
+    db.execute("SELECT pgtrickle.wait_for('strict_two')")
+    db.execute("ALTER TABLE strict_one ADD CONSTRAINT few CHECK (v < 10)")
+    with psycopg.connect(stack.addresses.database_url, autocommit=True) as listener:
+        listener.execute("LISTEN pg_trickle_alert")
+        db.execute("INSERT INTO strict_base VALUES (2, 11)")
+        told = next(listener.notifies(timeout=60))
+    alert = json.loads(told.payload)
+    assert alert["event"] == "suspended"
+    assert "the row with id = 2 of public.strict_one: check violation, constraint few" in alert["error"]
+    db.execute("SELECT pgtrickle.wait_for('strict_two')")
+    assert db.execute("SELECT count(*) FROM strict_two").fetchone() == (2,)
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="id = 2"):
+        db.execute("SELECT pgtrickle.wait_for('strict_one')")
+    db.execute("ALTER TABLE strict_one DROP CONSTRAINT few; SELECT pgtrickle.resume_stream_table('strict_one')")
+    db.execute("SELECT pgtrickle.wait_for('strict_one')")
+    assert db.execute("SELECT count(*) FROM strict_one").fetchone() == (2,)
+
+
+@dataclass
+class Resumed(oracle.TopicReplay):
+    """A consumer that begins with the rows of a snapshot and skips what the snapshot holds."""
+
+    since: int = 0
+
+    def _apply(self, record: dict[str, Any], schema: dict[str, Any]) -> None:
+        if record["lsn"] >= self.since:
+            super()._apply(record, schema)
+
+
+def resumed(db: Connection, stack: Stack, name: str) -> Resumed:
+    """As documented for consumers behind the topic's retention: rows and frontier by one statement."""
+    found = db.execute(
+        f"SELECT f.frontier::text, t.* FROM {name} t, pgtrickle.pgt_frontiers f"
+        " JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) WHERE s.pgt_name = %s AND s.partial_until IS NULL".encode(),
+        (name,),
+    ).fetchall()
+    topic = f"trickle_out.public.{name}"
+    rows = oracle.Bag([row[1:] for row in found])
+    since = Lsn.parse(str(found[0][0])).value
+    return Resumed(stack.addresses.kafka_bootstrap, topic, "trickle_out.schemas", rows, since=since)
+
+
+def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection, stack: Stack, tmp_path: Path) -> None:
+    db.execute("CREATE TABLE upstream (id int PRIMARY KEY, grp int, v numeric(8,2), note text)")
+    db.execute("INSERT INTO upstream SELECT i, i % 3, i, 'n' || i FROM generate_series(1, 20) i")
+    query = "SELECT grp, note, v FROM upstream WHERE v > 4"
+    db.execute("SELECT pgtrickle.create_stream_table('handed_on', %s)", (query,))
+    db.execute("SELECT pgtrickle.wait_for('handed_on')")
+    late = resumed(db, stack, "handed_on")
+    with psycopg.connect(stack.postgres.url, autocommit=True) as admin:
+        admin.execute("DROP DATABASE IF EXISTS downstream WITH (FORCE)")
+        admin.execute("CREATE DATABASE downstream")
+    url = stack.postgres.url_of("downstream")
+    second = Binary(APPLIER, tmp_path / "applier.log", metrics_port=free_port())
+    second.settings = {
+        "PG_TRICKLE_DATABASE_URL": url,
+        "PG_TRICKLE_KAFKA_BOOTSTRAP": stack.addresses.kafka_bootstrap,
+        "PG_TRICKLE_TOPIC_PREFIX": "trickle_out",
+        "PG_TRICKLE_PUBLICATION_PREFIX": "trickle_down",
+        "PG_TRICKLE_SLOT": "downstream",
+        "PG_TRICKLE_DELTA_SINK": "false",
+        "PG_TRICKLE_STATE_DIR": str(tmp_path / "state"),
+        "PG_TRICKLE_SCRATCH_DIR": str(tmp_path),
+    }
+    second.run_once("install")
+    with psycopg.connect(url, autocommit=True) as below:
+        # The same columns under the same name: what the topic's rows are read as.
+        below.execute("CREATE TABLE handed_on (grp int, note text, v numeric(8,2))")
+        below.execute("SELECT pgtrickle.create_stream_table('copied', 'SELECT grp, note, v FROM handed_on')")
+        below.execute(
+            "SELECT pgtrickle.create_stream_table('counted', 'SELECT grp, count(*) FROM handed_on GROUP BY 1')"
+        )
+        second.start()
+        try:
+            db.execute("UPDATE upstream SET v = v - 3 WHERE id % 2 = 0; DELETE FROM upstream WHERE id > 17")
+            db.execute("INSERT INTO upstream VALUES (50, 1, 99.5, NULL), (51, 1, 99.5, NULL)")
+
+            def check() -> None:
+                expected = oracle.query_result(db, "handed_on")
+                got = below.execute("TABLE copied").fetchall()
+                oracle.assert_same(expected, oracle.Bag(got), f"downstream, {second.last_words()[-500:]}")
+                counted = db.execute("SELECT grp, count(*) FROM handed_on GROUP BY 1").fetchall()
+                assert sorted(below.execute("TABLE counted").fetchall()) == sorted(counted)
+
+            oracle.eventually(check, within_s=150)
+            oracle.assert_same(oracle.query_result(db, "handed_on"), late.catch_up(), "resumed from a snapshot")
+        finally:
+            second.kill()
+    with psycopg.connect(stack.postgres.url, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier("downstream")))
