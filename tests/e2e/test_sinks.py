@@ -86,7 +86,7 @@ def wait_for_effect(db: Connection, log: Path, effect: str, limit_s: float) -> N
 
 @pytest.mark.timeout(7200 if LONG else 600)
 def test_a_kill_after_any_effect_loses_and_repeats_nothing(db: Connection, stack: Stack) -> None:
-    db.execute("CREATE TABLE fire (id int PRIMARY KEY, grp int, v numeric, note text)")
+    db.execute("CREATE TABLE fire (id int PRIMARY KEY, grp int, v numeric(10,2), note text)")
     db.execute("INSERT INTO fire SELECT i, i % 7, i, 'x' FROM generate_series(1, 200) i")
     applier = stack.binaries["applier"]
     settings = dict(applier.settings)
