@@ -91,12 +91,7 @@ BEGIN
         EXECUTE format('DROP VIEW %s', view_oid::regclass);
         RETURN 'no-op';
     END IF;
-    SELECT string_agg(s.relid::regclass::text, ', ') INTO others FROM pgtrickle._sources_of(view_oid) s
-    WHERE s.relid = st.pgt_relid OR s.relid IN (SELECT r.pgt_relid FROM pgtrickle._readers_of(st.pgt_relid) r);
-    IF others IS NOT NULL THEN
-        RAISE EXCEPTION 'stream table % would read itself', st.pgt_relid::regclass
-            USING DETAIL = format('The new query reads %s.', others), ERRCODE = 'invalid_table_definition';
-    END IF;
+    PERFORM pgtrickle._refuse_cycle(st.pgt_relid, ARRAY(SELECT s.relid FROM pgtrickle._sources_of(view_oid) s));
     SELECT string_agg(r.pgt_relid::regclass::text, ', ') INTO others
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
     WHERE s.status NOT IN ('ACTIVE', 'INITIALIZING');

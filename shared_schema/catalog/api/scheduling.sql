@@ -76,7 +76,8 @@ BEGIN
     FROM (SELECT path FROM paths WHERE relid = stream_table ORDER BY cardinality(path) LIMIT 1) found,
          unnest(found.path) WITH ORDINALITY AS steps(step, place);
     IF ring IS NOT NULL THEN
-        RAISE EXCEPTION 'stream tables may not read each other in a circle: %', ring
-            USING HINT = 'Break the circle: read the tables below one of them.', ERRCODE = 'invalid_recursion';
+        RAISE EXCEPTION 'stream table % would read itself', stream_table::regclass
+            USING DETAIL = format('It would read %s.', ring),
+                  HINT = 'Break the circle: read the tables below one of them.', ERRCODE = 'invalid_table_definition';
     END IF;
 END $$;
