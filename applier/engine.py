@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -158,7 +159,11 @@ class Engine:
     def begin(self, tasks: Sequence[Task]) -> list[Task]:
         """What takes long goes on beside the ticks."""
         for task in (t for t in tasks if is_long(t)):
-            self.long_jobs.begin(task, self._compute_long)
+            inputs = None if task.strategy.way is Way.IN_POSTGRES else self.traces.through(_seen(task))
+            if inputs is not None:
+                # Now, between two checkpoints: the next one may move what it reads.
+                inputs.take(task.table.sources)
+            self.long_jobs.begin(task, partial(self._compute_long, inputs))
         return [task for task in tasks if not is_long(task)]
 
     def finished(self) -> list[Done]:
@@ -170,16 +175,17 @@ class Engine:
         return self.workers.map(self._compute, tasks)
 
     def _compute(self, task: Task) -> Done:
+        window = _seen(task)
         with self._inputs_lock:
-            if task.window not in self._inputs:
-                self._inputs[task.window] = self.traces.through(task.window)
-            inputs = self._inputs[task.window]
+            if window not in self._inputs:
+                self._inputs[window] = self.traces.through(window)
+            inputs = self._inputs[window]
         return self._timed(task, lambda: self._in_spark(task, inputs))
 
-    def _compute_long(self, task: Task) -> Done:
-        if task.strategy.way is Way.IN_POSTGRES:
+    def _compute_long(self, inputs: WindowInputs | None, task: Task) -> Done:
+        if inputs is None:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
-        with self.traces.through(task.window) as inputs:
+        with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
             return self._timed(task, done.outcome.awaited) if isinstance(done.outcome, StagedDelta) else done
 
@@ -271,6 +277,12 @@ class Engine:
         self.scheduler.forget(table.pgt_id)
         self.registry.suspend(table.pgt_id, error)
         metrics.SUSPENSIONS.inc()
+
+
+def _seen(task: Task) -> Window:
+    """What it has to see of the traces; for a whole computation their beginning may be gone."""
+    only_whole = task.strategy.way is Way.FULL and task.strategy.why is not Why.REPAIR
+    return Window(ORIGIN, task.window.new) if only_whole else task.window
 
 
 def _leaving(delta: TableDelta) -> bool:

@@ -117,8 +117,10 @@ class Maintenance:
         entries = [self.store.entry(trace, base) for trace, base in bases]
         manifest = Manifest(frontier, offsets, entries, sinks)
         self.registry.save_manifest(self.applier, manifest)
-        for trace, base in bases:
-            trace.rebase(base)
+        with self.tick_lock:
+            # Between two ticks: a refresh is planned by what the traces still hold.
+            for trace, base in bases:
+                trace.rebase(base)
         self.engine.sinks.manifest = manifest
         metrics.CHECKPOINTS.inc()
         log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})

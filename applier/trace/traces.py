@@ -215,6 +215,11 @@ class WindowInputs:
             raise AssertionError(f"{table} was not captured before it was read")
         return trace
 
+    def take(self, tables: Iterable[TableId]) -> None:
+        """Hold what there is now of these relations."""
+        for table in tables:
+            self._of(table)
+
     def _of(self, table: TableId) -> Parts:
         with self._lock:
             if table not in self._parts:
