@@ -105,6 +105,13 @@ def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
     db.execute("UNLISTEN *")
     status = "SELECT status || ': ' || last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.lucky'"
     assert str(one(db, status)).startswith("SUSPENDED: the function random()")
+    # Another query is the way out.
+    assert (
+        one(db, "SELECT pgtrickle.alter_stream_table('lucky', 'SELECT id, 0.5::float8 AS r FROM heard')")
+        == "compatible"
+    )
+    db.execute("SELECT pgtrickle.wait_for('lucky')")
+    assert one(db, status) is None
     # What only PostgreSQL can run says so.
     words = "SELECT id, to_tsvector('simple', note)::text AS w FROM heard"
     db.execute("SELECT pgtrickle.create_stream_table('words', %s)", (words,))
