@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from applier.definition import query_tree, tree
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
+from applier.definition.group_key import default_equality
 from applier.definition.joins import total
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
@@ -14,7 +15,9 @@ from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Unfit
-from applier.plan.expr import AggregateCall, Case, Const, Expr, SortKey, ValueType
+from applier.expressions.keys import joined_labels
+from applier.expressions.rows import ROW_OF, fields_of
+from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, SortKey, ValueType
 from applier.plan.nodes import Node, tells_apart
 
 _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
@@ -29,6 +32,8 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
         raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
     args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
+    if entry.ordered_labels:
+        args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
     direct = tuple(below.compile(arg) for arg in call.direct)
     form = entry.form_of(args)
     try:
@@ -96,6 +101,8 @@ def _check_distinct(entry: AggregateEntry, call: tree.AggregateOf, args: Sequenc
         raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=call.at)
     for operator, arg, written in zip(call.distinct, args, call.args, strict=False):
         equality = ENTRIES.get(catalog.function(catalog.operator(operator).function).signature)
+        if _is_plain_row(arg):
+            continue
         try:
             # Of what is held as text, equal values may have different texts.
             if equality is None or (arg.type.spark == "string" and not equality.hashes((arg,))):
@@ -110,6 +117,13 @@ def _check_distinct(entry: AggregateEntry, call: tree.AggregateOf, args: Sequenc
             if not collation.deterministic:
                 construct = f"DISTINCT under the nondeterministic collation {collation.name}"
                 raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=call.at)
+
+
+def _is_plain_row(arg: Expr) -> bool:
+    """Whether it is a row whose text is the same for equal rows only, because that holds for each of its fields."""
+    if not isinstance(arg, Call) or arg.signature != ROW_OF:
+        return False
+    return all(default_equality(part) is not None for part in fields_of(arg)[1])
 
 
 def _decided(order: Sequence[SortKey], args: Sequence[Expr], node: Node) -> bool:

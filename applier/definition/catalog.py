@@ -41,6 +41,7 @@ class TypeInfo:
     base: int
     base_typmod: int
     is_enum: bool = False
+    is_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +237,14 @@ class Catalog:
 
     def _load_types(self, query: LiteralString, oids: Sequence[int] = ()) -> None:
         rows = self._rows(query, [list(oids)] if oids else [])
-        for oid, name, display, base, base_typmod, is_enum in rows:
+        for oid, name, display, base, base_typmod, is_enum, is_row in rows:
             inner, modifier = base or oid, base_typmod
             if base and base not in self._types:
                 self._load_types(_TYPES_OF_USERS, [base])
             if base:
                 below = self._types[base]
                 inner, modifier = below.base, base_typmod if base_typmod >= 0 else below.base_typmod
-            self._types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum)
+            self._types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum, is_row)
 
     def _load_collations(self) -> None:
         for row in self._rows(_COLLATIONS if self.major >= 15 else _COLLATIONS_BEFORE_15):
@@ -292,7 +293,8 @@ def _collation(row: tuple[Any, ...]) -> CollationInfo:
 
 
 _TYPES: LiteralString = (
-    "SELECT oid::int8, typname::text, format_type(oid, NULL), typbasetype::int8, typtypmod, typtype = 'e' "
+    "SELECT oid::int8, typname::text, format_type(oid, NULL), typbasetype::int8, typtypmod, typtype = 'e', "
+    "typtype = 'c' OR typname = 'record' AND oid < 16384 "
     "FROM pg_type WHERE "
 )
 _TYPES_BUILT_IN: LiteralString = _TYPES + "oid < 16384 ORDER BY typbasetype <> 0"

@@ -21,8 +21,10 @@ from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.arrays import COMPARED, is_own_comparison
 from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast, literal_text
+from applier.expressions.keys import joined_labels
 from applier.expressions.regex import from_similar
-from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from applier.expressions.rows import ROW_OF
+from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType, nullable
 from shared_schema.pg_types import PgType
 
 TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
@@ -99,7 +101,9 @@ class Compiler:
                 args = tuple(self.compile(arg) for arg in expression.args)
                 return BoolOp(_CONNECTIVES[expression.connective], args, BOOL)
             case tree.IsNull():
-                return NullTest(self.compile(expression.arg), expression.negated, BOOL)
+                return self._is_null(expression)
+            case tree.RowOf():
+                return self._row(expression)
             case tree.IsTruth():
                 return self._truth(expression)
             case tree.CaseOf():
@@ -109,9 +113,7 @@ class Compiler:
                     raise unknown("a CASE subject outside CASE")
                 return self._subjects[-1]
             case tree.FirstNotNull():
-                args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
-                pg = self._catalog.pg_type(expression.type, -1)
-                return Coalesce(args, ValueType(pg, args[0].type.spark))
+                return self._first_not_null(expression)
             case tree.Extreme():
                 return self._extreme(expression)
             case tree.AnyOf():
@@ -155,6 +157,27 @@ class Compiler:
         except Unfit as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
+
+    def _is_null(self, expression: tree.IsNull) -> Expr:
+        if not expression.of_row:
+            return NullTest(self.compile(expression.arg), expression.negated, BOOL)
+        if not isinstance(expression.arg, tree.RowOf):
+            raise unknown("a test for NULL of a row that is not written out")
+        tests = tuple(NullTest(self.compile(part), expression.negated, BOOL) for part in expression.arg.fields)
+        return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
+
+    def _row(self, row: tree.RowOf) -> Expr:
+        fields = tuple(self.compile(part) for part in row.fields)
+        if row.may_be_missing and all(nullable(part) for part in fields):
+            hint = "list the columns; which rows are missing is known where one of them is NOT NULL"
+            raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
+        args = (Const("\x00".join(row.names), TEXT), *fields)
+        try:
+            return Call(ROW_OF, args, ValueType(self._catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
+        except Unfit as error:
+            raise Refused(
+                Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or _OTHER_TYPE, token=row.at
+            ) from error
 
     def _row_order(self, expression: tree.RowOrder) -> Expr:
         """The first pair that differs decides; NULL when a NULL is met before.
@@ -202,8 +225,7 @@ class Compiler:
         self._check_collation(entry, origin)
         if entry.ordered_labels:
             # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
-            labels = list(self._catalog.labels(args[0].type.pg.oid).values())
-            args = (*args, Const("\x00".join(labels), TEXT))
+            args = (*args, joined_labels(tuple(self._catalog.labels(args[0].type.pg.oid).values())))
         try:
             carrier = entry.carrier(args)
         except Unfit as error:
@@ -303,7 +325,8 @@ class Compiler:
         pg = self._catalog.pg_type(cast.type, -1)
         target = "text" if pg.name in _SAME_TEXT else pg.name
         source = "anyarray" if arg.type.pg.name.startswith("_") else arg.type.pg.name
-        source = "anyenum" if self._catalog.type(arg.type.pg.oid).is_enum else source
+        known = self._catalog.type(arg.type.pg.oid)
+        source = "anyenum" if known.is_enum else "record" if known.is_row else source
         entry = ENTRIES.get(io_cast(source, target))
         if entry is None or pg.oid != self._catalog.type(cast.type).base:
             construct = f"the cast from {arg.type.pg.display} to {pg.display}"
@@ -356,6 +379,10 @@ class Compiler:
         self._subjects.append(self.compile(subject))
         yield
         self._subjects.pop()
+
+    def _first_not_null(self, expression: tree.FirstNotNull) -> Expr:
+        args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
+        return Coalesce(args, ValueType(self._catalog.pg_type(expression.type, -1), args[0].type.spark))
 
     def _extreme(self, expression: tree.Extreme) -> Expr:
         pg = self._catalog.pg_type(expression.type, -1)

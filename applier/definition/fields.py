@@ -95,6 +95,15 @@ class Fields:
             raise self._malformed(name)
         return tuple(item for item in value if isinstance(item, Node))
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of names; NULL is the empty list."""
+        value = self.tree(name)
+        items = value if isinstance(value, tuple) else ()
+        found = tuple(item.text for item in items if isinstance(item, Token | Quoted))
+        if (value is not None and not isinstance(value, tuple)) or len(found) != len(items):
+            raise self._malformed(name)
+        return found
+
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of numbers, written with a letter for their kind first."""
         value = self.tree(name)

@@ -15,29 +15,13 @@ from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
+from applier.definition.group_key import GroupKey, group_key, grouped_by, own_key
 from applier.definition.refusal import Reason, Refused
-from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Unfit
 from applier.plan.expr import AggregateCall, Col, Const, Expr, ValueType
-from applier.plan.nodes import Aggregate, Field, Node, Project, UnionAll
+from applier.plan.nodes import Field, Node, Project, UnionAll
 from shared_schema.pg_types import PgType
 
 _INT4 = ValueType.of_column(PgType(23, -1, "int4", "integer"))
-_EQUALITY = {
-    "int2": "int2eq(int2,int2)",
-    "int4": "int4eq(int4,int4)",
-    "int8": "int8eq(int8,int8)",
-    "numeric": "numeric_eq(numeric,numeric)",
-    "bool": "booleq(bool,bool)",
-    "text": "texteq(text,text)",
-    "varchar": "texteq(text,text)",
-    "bpchar": "bpchareq(bpchar,bpchar)",
-    "uuid": "uuid_eq(uuid,uuid)",
-    "date": "date_eq(date,date)",
-    "timestamp": "timestamp_eq(timestamp,timestamp)",
-    "timestamptz": "timestamptz_eq(timestamptz,timestamptz)",
-}
-"""The default equality of the types that may be grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +29,13 @@ class Grouped:
     """The keys and aggregates of one query level, as written and as planned, in the order of the node's output."""
 
     keys: tuple[tree.Expression, ...]
-    planned_keys: tuple[Expr, ...]
+    planned_keys: tuple[GroupKey, ...]
     calls: tuple[tree.AggregateOf, ...]
     planned_calls: tuple[AggregateCall, ...]
 
-    def node(self, below: Node) -> Aggregate:
-        """The Aggregate over what FROM and WHERE made."""
-        return Aggregate(below, self.planned_keys, tuple(dict.fromkeys(self.planned_calls)))
+    def node(self, below: Node) -> Node:
+        """The Aggregate over what FROM and WHERE made: the keys as they are shown, then every call once."""
+        return grouped_by(below, self.planned_keys, tuple(dict.fromkeys(self.planned_calls)))
 
     def scope(self, output: tuple[Field, ...]) -> Scope:
         """What expressions above the node stand for."""
@@ -78,13 +62,13 @@ def group(
 ) -> Grouped:
     """Plan the keys and every aggregate in the targets and HAVING over the node below, which `below` compiles for."""
     written = [key for key, _ in keys]
-    planned = [_key(key, _equality(item, catalog), below, catalog) for key, item in keys]
+    planned = [group_key(below.compile(key), key, item, catalog) for key, item in keys]
     above = [*targets, *(() if having is None else (having,))]
     # Columns that depend on a primary key among the keys may be shown without being grouped by. As further keys they
     # split no group.
     for var in dict.fromkeys(v for e in above for v in _loose(e, frozenset(written))):
         written.append(var)
-        planned.append(_key(var, _EQUALITY.get(catalog.pg_type(var.type, -1).name, ""), below, catalog))
+        planned.append(own_key(below.compile(var), var, catalog))
     calls = list(dict.fromkeys(c for e in above for c in aggregates(e)))
     return Grouped(
         tuple(written),
@@ -111,10 +95,10 @@ class GroupedBySets:
         chosen = [i for i, reference in enumerate(self.references) if reference in keys]
         planned = self.whole.planned_keys
         calls = tuple(dict.fromkeys(self.whole.planned_calls))
-        grouped = Aggregate(below, tuple(planned[i] for i in chosen), calls)
+        grouped = grouped_by(below, [planned[i] for i in chosen], calls)
         shown = columns(grouped)
         exprs: list[Expr] = [
-            shown[chosen.index(i)] if i in chosen else Const(None, key.type) for i, key in enumerate(planned)
+            shown[chosen.index(i)] if i in chosen else Const(None, key.value.type) for i, key in enumerate(planned)
         ]
         exprs += shown[len(chosen) :]
         exprs += [Const(_mask(call, keys), _INT4) for call in self.asked]
@@ -161,45 +145,12 @@ def _groupings(expression: tree.Expression) -> Iterator[tree.GroupingOf]:
 
 def distinct(
     node: Node, exprs: Sequence[Expr], keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]], catalog: Catalog
-) -> Aggregate:
+) -> Node:
     """SELECT DISTINCT: one row per combination of all columns."""
     if len(keys) != len(exprs):
         raise unknown("a DISTINCT that does not name every column")
-    for expr, (expression, item) in zip(exprs, keys, strict=True):
-        _check_key(expr, expression, _equality(item, catalog), catalog)
-    return Aggregate(node, tuple(exprs), ())
-
-
-def _equality(item: query_tree.GroupItem, catalog: Catalog) -> str:
-    return catalog.function(catalog.operator(item.equality).function).signature
-
-
-def _key(expression: tree.Expression, equality: str, below: Compiler, catalog: Catalog) -> Expr:
-    compiled = below.compile(expression)
-    _check_key(compiled, expression, equality, catalog)
-    return compiled
-
-
-def check_key(compiled: Expr, expression: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> None:
-    """Refuse a key whose equality Spark does not share."""
-    _check_key(compiled, expression, _equality(item, catalog), catalog)
-
-
-def _check_key(compiled: Expr, expression: tree.Expression, equality: str, catalog: Catalog) -> None:
-    entry = ENTRIES.get(equality)
-    at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
-    hint = "group by integers, numeric(p,s), text, dates or booleans; cast or store the key as one of those"
-    try:
-        if entry is None or not entry.hashes((compiled,)):
-            raise Unfit(f"values of type {compiled.type.pg.display}")
-        entry.carrier((compiled, compiled))
-    except Unfit as error:
-        raise Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {error.problem}", hint=hint, token=at) from error
-    if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(tree.collation(expression))
-        if not collation.deterministic:
-            construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
-            raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=at)
+    pairs = zip(exprs, keys, strict=True)
+    return grouped_by(node, [group_key(expr, written, item, catalog) for expr, (written, item) in pairs], ())
 
 
 def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Iterator[tree.Var]:

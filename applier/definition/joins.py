@@ -22,6 +22,7 @@ from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
+from applier.expressions.keys import key_of
 from applier.plan.expr import BoolOp, Call, Col, Expr, Logic, children, columns_read, shift
 from applier.plan.nodes import Filter, Join, Node, OuterJoin, Values, fields
 
@@ -214,17 +215,34 @@ def outer_join(
 
 
 def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
-    if not isinstance(condition, Call) or not ENTRIES[condition.signature].hashes(condition.args):
+    if not isinstance(condition, Call):
         return None
-    try:
-        sides = unify(condition.args)
-    except Unfit:
+    sides = _hashed_sides(condition)
+    if sides is None:
         return None
     reads = [set(columns_read(side)) for side in sides]
     for one, other in ((0, 1), (1, 0)):
         if reads[one] and reads[other] and max(reads[one]) < width <= min(reads[other]):
             return sides[one], shift(sides[other], -width)
     return None
+
+
+def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
+    """Two sides in one carrier that Spark hashes, equal where the condition is true; None where there are none.
+
+    Where equal values may look different these are their keys.
+    """
+    entry = ENTRIES[condition.signature]
+    if not entry.hash_equal and not entry.key_equal:
+        return None
+    try:
+        sides = unify(condition.args)
+    except Unfit:
+        return None
+    if entry.hashes(sides):
+        return sides
+    keys = tuple(key for key in map(key_of, sides) if key is not None)
+    return keys if len(keys) == len(sides) else None
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr:

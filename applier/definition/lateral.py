@@ -15,6 +15,7 @@ from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.flatten import Flattener
+from applier.definition.group_key import GroupKey
 from applier.definition.grouping import Grouped, group
 from applier.definition.joins import Frame, conjuncts, split, total
 from applier.definition.ordering import first_rows
@@ -152,8 +153,9 @@ class Laterals:
         theirs = tuple(key for _, key in pairs)
         if not query.groups:
             return self._one_group(frame, lateral, (grouped, theirs), pairs, (wanted, having, rows.node))
+        joining = tuple(GroupKey(key, key) for key in theirs)
         whole = replace(
-            grouped, keys=(*grouped.keys, *inside.connecting), planned_keys=(*grouped.planned_keys, *theirs)
+            grouped, keys=(*grouped.keys, *inside.connecting), planned_keys=(*grouped.planned_keys, *joining)
         )
         node: Node = whole.node(rows.node)
         compiler = Compiler(self._catalog, whole.scope(fields(node)))

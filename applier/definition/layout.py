@@ -25,6 +25,13 @@ FIRST_WITH_CMPTYPE = 18
 """Since then a comparison of rows names its kind `cmptype`."""
 
 
+FIRST_WITH_NULLING = 16
+"""Since then a column says which outer joins may make it NULL."""
+
+NO_MEMBERS = parse("(b)")
+"""An empty set."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spare:
     """A field that is not read: the values it may hold (None: any) and what another value would mean."""
@@ -173,8 +180,6 @@ SPARE: dict[str, dict[str, Spare]] = {
     },
     "WINDOWFUNC": {"runCondition": _only("<>", since=17), "winagg": _any()},
     "VAR": {
-        # Which outer joins may make it NULL: the builder sees that in FROM itself.
-        "varnullingrels": _any(since=16),
         "varreturningtype": _only("0", since=18),
         "varnosyn": _any(),
         "varattnosyn": _any(),
@@ -193,7 +198,7 @@ SPARE: dict[str, dict[str, Spare]] = {
     "RELABELTYPE": {"relabelformat": _any()},
     "COERCEVIAIO": {"coerceformat": _any()},
     "BOOLEXPR": {},
-    "NULLTEST": {"argisrow": _only("false", means="IS NULL of a row", hint="test the columns one by one")},
+    "NULLTEST": {},
     "BOOLEANTEST": {},
     "CASEEXPR": {},
     "CASEWHEN": {"location": _any()},
@@ -206,6 +211,7 @@ SPARE: dict[str, dict[str, Spare]] = {
         "reftypmod": _any(),
         "refassgnexpr": _only("<>"),
     },
+    "ROWEXPR": {"row_format": _any()},
     "ROWCOMPAREEXPR": {"opfamilies": _any()},
     "COLLATEEXPR": {},
     "SCALARARRAYOPEXPR": {"hashfuncid": _only("0"), "negfuncid": _only("0")},
@@ -241,7 +247,6 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
     "ARRAYCOERCEEXPR": ("a cast of an array", "store the column in the type you need"),
     "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
-    "ROWEXPR": ("a row constructor", "list the columns"),
     "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),
     "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),

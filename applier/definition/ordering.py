@@ -15,7 +15,7 @@ from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
 from applier.definition.fields import unknown
-from applier.definition.grouping import check_key
+from applier.definition.group_key import group_key
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.plan.expr import Call, Const, Expr
@@ -85,9 +85,10 @@ def _distinct_on(
     *,
     apart: tuple[Expr, ...],
 ) -> Node:
-    keys = tuple(at[_place(query, item.reference)] for item in query.distinct)
-    for key, item in zip(keys, query.distinct, strict=True):
-        check_key(key, query.targets[_place(query, item.reference)].expression, item, catalog)
+    keys = []
+    for item in query.distinct:
+        place = _place(query, item.reference)
+        keys.append(group_key(at[place], query.targets[place].expression, item, catalog).by)
     within = tuple(key for key in order if key.expr not in keys)
     top = TopK(node, (*apart, *keys), within, 1, 0, ties=False)
     if not top.decided:

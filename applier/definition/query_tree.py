@@ -11,11 +11,12 @@ from applier.definition.tree import Expression, Var, subqueries, variables
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A relation in FROM, views included."""
+    """A relation in FROM, views included; its columns by name, "" for a dropped one, none where they were renamed."""
 
     name: str
     relation: int
     with_children: bool
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class SubqueryEntry:
 
     name: str
     query: Query
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class WithEntry:
 
     name: str
     levels_up: int
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ class SetOperation:
     keeps_duplicates: bool
     branches: tuple[int | SetOperation, ...]
     columns: tuple[SetColumn, ...]
+    at: int | None = None
 
     def entries(self) -> Iterator[int]:
         """The range-table entries of all branches, in the order of the text."""

@@ -7,7 +7,7 @@ from itertools import count
 
 from applier.definition import tree
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import FIRST_WITH_CMPTYPE, SUBQUERIES
+from applier.definition.layout import FIRST_WITH_CMPTYPE, FIRST_WITH_NULLING, NO_MEMBERS, SUBQUERIES
 from applier.definition.node_text import Node
 from applier.definition.query_tree import outer_columns
 from applier.definition.refusal import Reason, Refused
@@ -27,7 +27,7 @@ def read_expression(node: Node, major: int) -> tree.Expression:
 def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
     match kind:
         case "VAR":
-            return _variable(fields)
+            return _variable(fields, major)
         case "CONST":
             return _constant(fields)
         case "OPEXPR":
@@ -54,7 +54,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             negated = {0: False, 1: True}.get(fields.integer("nulltesttype"))
             if negated is None:
                 raise unknown("a test for NULL")
-            return tree.IsNull(read_expression(fields.node("arg"), major), negated)
+            return tree.IsNull(read_expression(fields.node("arg"), major), negated, fields.flag("argisrow"))
         case "BOOLEANTEST":
             return _truth_test(fields, major)
         case "CASEEXPR":
@@ -87,6 +87,14 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return tree.ArrayOf(
                 elements=_expressions(fields, "elements", major),
                 type=fields.integer("array_typeid"),
+                at=fields.location(),
+            )
+        case "ROWEXPR":
+            return tree.RowOf(
+                fields=_expressions(fields, "args", major),
+                names=fields.texts("colnames"),
+                type=fields.integer("row_typeid"),
+                may_be_missing=False,
                 at=fields.location(),
             )
         case "SUBSCRIPTINGREF":
@@ -132,7 +140,8 @@ def _subquery(fields: Fields, major: int) -> tree.Subquery:
     )
 
 
-def _variable(fields: Fields) -> tree.Var:
+def _variable(fields: Fields, major: int) -> tree.Var:
+    nulled = fields.tree("varnullingrels") if major >= FIRST_WITH_NULLING else None
     return tree.Var(
         entry=fields.integer("varno"),
         number=fields.integer("varattno"),
@@ -141,6 +150,7 @@ def _variable(fields: Fields) -> tree.Var:
         collation=fields.integer("varcollid"),
         levels_up=fields.integer("varlevelsup"),
         at=fields.location(),
+        always_there=nulled == NO_MEMBERS,
     )
 
 

@@ -229,21 +229,28 @@ def _entry(node: Node, major: int) -> query_tree.RangeEntry:
     if kind in RANGE_KINDS:
         construct, hint = RANGE_KINDS[kind]
         raise Refused(Reason.CONSTRUCT, construct, hint=hint)
-    name = _alias(fields.node("eref"), major)
-    _skip_aliases(fields, ("alias", "join_using_alias") if kind == _JOIN else ("alias",), major)
-    entry = _entry_of_kind(kind, name, fields, major)
+    shown = _alias(fields.node("eref"), major)
+    given = fields.optional("alias")
+    renamed = given is not None and bool(_alias(given, major)[1])
+    _skip_aliases(fields, ("join_using_alias",) if kind == _JOIN else (), major)
+    entry = _entry_of_kind(kind, shown, fields, major, renamed=renamed)
     fields.done()
     return entry
 
 
-def _entry_of_kind(kind: int, name: str, fields: Fields, major: int) -> query_tree.RangeEntry:
+def _entry_of_kind(
+    kind: int, shown: tuple[str, tuple[str, ...]], fields: Fields, major: int, *, renamed: bool
+) -> query_tree.RangeEntry:
+    name, columns = shown
     if kind == _RELATION:
         fields.text("relkind")
-        return query_tree.TableEntry(name, fields.integer("relid"), fields.flag("inh"))
+        # What JSON calls the fields of a row whose columns were renamed differs between the releases.
+        named = () if renamed else columns
+        return query_tree.TableEntry(name, fields.integer("relid"), fields.flag("inh"), named)
     if kind == _SUBQUERY:
-        return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major))
+        return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major), columns)
     if kind == _WITH:
-        return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"))
+        return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"), columns)
     if kind == _VALUES:
         return _values(fields, major)
     if kind == _FUNCTION:
@@ -286,11 +293,14 @@ def _skip_aliases(fields: Fields, names: tuple[str, ...], major: int) -> None:
         _skip(() if alias is None else (alias,), "ALIAS", major)
 
 
-def _alias(node: Node, major: int) -> str:
+def _alias(node: Node, major: int) -> tuple[str, tuple[str, ...]]:
+    """The name of a member of FROM, and those of its columns."""
+    if node.kind != "ALIAS":
+        raise unknown(f"a {node.kind} node in place of ALIAS")
     fields = Fields(node, major)
-    name = fields.text("aliasname")
+    name, columns = fields.text("aliasname"), fields.texts("colnames")
     fields.done()
-    return name or ""
+    return name or "", columns
 
 
 def _target(node: Node, major: int) -> query_tree.Target:

@@ -15,7 +15,7 @@ from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog
 from applier.definition.joins import Member
 from applier.definition.refusal import Reason, Refused
-from applier.definition.union import combine, meet
+from applier.definition.union import check_columns, meet
 from applier.plan.expr import Expr, ValueType
 from applier.plan.nodes import Field, Node, Recursion, Working
 
@@ -66,8 +66,7 @@ class Recursions:
             if found == types:
                 sides = projected(base.node, first), projected(step.node, second)
                 if not union.keeps_duplicates:
-                    # It says which columns cannot be compared.
-                    combine(union, sides, self._catalog)
+                    check_columns(union, sides[0], self._catalog)
                 return Recursion(number, *sides, distinct=not union.keeps_duplicates)
             types = found
         construct = "WITH RECURSIVE whose numerics grow with every round"

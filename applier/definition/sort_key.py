@@ -7,6 +7,7 @@ from applier.definition.catalog import Catalog
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Unfit, ordered_by_carrier
+from applier.expressions.keys import place_of
 from applier.plan.expr import Expr
 from applier.plan.order import SortKey
 
@@ -28,8 +29,7 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
         if entry is None or operator.name not in _DIRECTIONS:
             raise Unfit(f"values of type {compiled.type.pg.display}")
         entry.carrier((compiled, compiled))
-        if compiled.type.spark.partition("(")[0] not in _SORTED_CARRIERS or not ordered_by_carrier(compiled.type):
-            raise Unfit(f"values held as {compiled.type.spark}")
+        sorted_by = _sorted_by(compiled, catalog)
     except Unfit as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
@@ -38,4 +38,15 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
             construct = f"text order under the collation {collation.name}"
             hint = 'declare the column COLLATE "C", or order by another column'
             raise Refused(Reason.COLLATION, construct, hint=hint, token=at)
-    return SortKey(compiled, _DIRECTIONS[operator.name], item.nulls_first)
+    return SortKey(sorted_by, _DIRECTIONS[operator.name], item.nulls_first)
+
+
+def _sorted_by(value: Expr, catalog: Catalog) -> Expr:
+    """The value itself, or what sorts as PostgreSQL sorts it."""
+    if value.type.spark.partition("(")[0] in _SORTED_CARRIERS and ordered_by_carrier(value.type):
+        return value
+    oid = catalog.type(value.type.pg.oid).base
+    place = place_of(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
+    if place is None:
+        raise Unfit(f"values of type {value.type.pg.display}")
+    return place

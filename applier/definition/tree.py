@@ -30,6 +30,8 @@ class Var:
     collation: int
     levels_up: int
     at: int | None = field(compare=False)
+    always_there: bool = field(default=False, compare=False)
+    """No outer join puts NULL in the place of its whole row; the server says so since 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,11 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """`IS NULL`, or `IS NOT NULL` when negated."""
+    """`IS NULL`, or `IS NOT NULL` when negated; of a row whether all its fields are, or none is."""
 
     arg: Expression
     negated: bool
+    of_row: bool = False
 
 
 class TruthTest(Enum):
@@ -234,6 +237,17 @@ class Subscript:
 
 
 @dataclass(frozen=True, slots=True)
+class RowOf:
+    """`ROW(…)`, or the whole row of a member of FROM, which `may_be_missing` where an outer join found none."""
+
+    fields: tuple[Expression, ...]
+    names: tuple[str, ...]
+    type: int
+    may_be_missing: bool
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RowOrder:
     """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
 
@@ -333,6 +347,7 @@ Expression = (
     | AnyOfArray
     | ArrayOf
     | Subscript
+    | RowOf
     | RowOrder
     | Collated
     | AggregateOf
@@ -367,6 +382,8 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return (subject, array)
         case ArrayOf(elements=elements):
             return elements
+        case RowOf(fields=fields):
+            return fields
         case Subscript(array=array, lower=lower, index=index):
             return (array, index) if lower is None else (array, lower, index)
         case RowOrder(pairs=pairs):
@@ -415,6 +432,8 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
             return replace(expression, subject=change(expression.subject), array=change(expression.array))
         case ArrayOf():
             return replace(expression, elements=tuple(change(element) for element in expression.elements))
+        case RowOf():
+            return replace(expression, fields=tuple(change(part) for part in expression.fields))
         case Subscript():
             lower = None if expression.lower is None else change(expression.lower)
             return replace(expression, array=change(expression.array), lower=lower, index=change(expression.index))
@@ -451,6 +470,14 @@ def collation(expression: Expression) -> int:
             return collation(expression.equality.args[0])
         case _:
             return 0
+
+
+def at(expression: Expression) -> int | None:
+    """Where it stands in the text, or the first of its parts of which that is known."""
+    own: int | None = getattr(expression, "at", None)
+    if own is not None:
+        return own
+    return next((found for found in map(at, arguments(expression)) if found is not None), None)
 
 
 def variables(expression: Expression) -> Iterator[Var]:

@@ -15,7 +15,7 @@ from applier.definition import query_tree, tree
 from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.compile import BOOL
-from applier.definition.grouping import check_key
+from applier.definition.group_key import check_key, group_key, grouped_by
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.aggregates import COUNT
@@ -62,14 +62,26 @@ def combine(operation: query_tree.SetOperation, branches: Sequence[Node], catalo
     union = operation.kind is query_tree.SetKind.UNION
     if union and operation.keeps_duplicates:
         return UnionAll(tuple(branches))
-    for expr, column in zip(columns(branches[0]), operation.columns, strict=True):
-        shown = tree.Var(0, 1, column.type, column.typmod, column.collation, 0, None)
-        check_key(expr, shown, query_tree.GroupItem(0, column.equality), catalog)
     if union:
-        node: Node = UnionAll(tuple(branches))
-        return Aggregate(node, columns(node), ())
+        node = UnionAll(tuple(branches))
+        pairs = zip(columns(node), _compared(operation), strict=True)
+        return grouped_by(node, [group_key(expr, *column, catalog) for expr, column in pairs], ())
+    check_columns(operation, branches[0], catalog)
     left, right = branches
     return _by_counts(operation, left, right)
+
+
+def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: Catalog) -> None:
+    """Refuse columns of which equal values may look different."""
+    for expr, column in zip(columns(branch), _compared(operation), strict=True):
+        check_key(expr, *column, catalog)
+
+
+def _compared(operation: query_tree.SetOperation) -> list[tuple[tree.Expression, query_tree.GroupItem]]:
+    return [
+        (tree.Var(0, 1, c.type, c.typmod, c.collation, 0, operation.at), query_tree.GroupItem(0, c.equality))
+        for c in operation.columns
+    ]
 
 
 def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:

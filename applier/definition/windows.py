@@ -19,7 +19,7 @@ from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.frames import frame
-from applier.definition.grouping import check_key
+from applier.definition.group_key import group_key
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.definition.unify import unify
@@ -193,8 +193,7 @@ class _Planner:
         keys, order = [], []
         for group in clause.partition:
             expression = self._target(group.reference)
-            keys.append(self._compiler.compile(expression))
-            check_key(keys[-1], expression, group, self._catalog)
+            keys.append(group_key(self._compiler.compile(expression), expression, group, self._catalog).by)
         for item in clause.order:
             expression = self._target(item.reference)
             order.append(sort_key(self._compiler.compile(expression), expression, item, self._catalog))
@@ -232,7 +231,8 @@ class _Planner:
             construct = f"the aggregate {planned.signature} over a window"
             hint = "group the rows instead, or use count, sum, avg, min or max"
             raise Refused(Reason.FUNCTION, construct, hint=hint, token=call.at)
-        if own.without_current and isinstance(form, OfSet) and planned.signature.partition("(")[0] not in BOTH_EXTREMES:
+        extremes = [f"{name}({{0}})" for name in BOTH_EXTREMES]
+        if own.without_current and isinstance(form, OfSet) and form.text not in extremes:
             raise _exclude(planned.signature, call)
         return WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=own, aggregate=planned)
 

@@ -32,7 +32,10 @@ class Additive:
 
 @dataclass(frozen=True, slots=True)
 class OfSet:
-    """A Spark aggregate over {0}, the argument; it is NULL where the row does not count, and skips that."""
+    """A Spark aggregate over {0}, the argument; it is NULL where the row does not count, and skips that.
+
+    {1} … are further arguments, which are literals.
+    """
 
     text: str
 
@@ -47,6 +50,8 @@ class OfList:
 
     result: Callable[[AggregateCall], str]
     default_order: bool = False
+    on_empty: str = ""
+    """What it is where no row counts, if not NULL."""
 
 
 Form = Additive | OfSet | OfList
@@ -71,6 +76,10 @@ class AggregateEntry:
     takes_distinct: bool = True
     collation: CollationNeed = CollationNeed.NONE
     within_group: bool = False
+    ordered_labels: bool = False
+    """Takes one argument more than the aggregate: the labels of the enum it orders."""
+    internal: bool = False
+    """No query can ask for it."""
     text_form: Form | None = None
     """For numerics held as text."""
 

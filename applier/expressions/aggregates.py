@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from functools import partial
 
+from applier.expressions import lists, ordered_sets
 from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet, Sum, plain
 from applier.expressions.datetimes import CARRIERS as DATETIMES
-from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier, literal_text
+from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
 from applier.expressions.numtext import check_numeric, has_known_scale, is_text, scale_known
-from applier.plan.expr import AggregateCall, Call, Const, Expr, ValueType
+from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
 _NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
@@ -50,6 +50,12 @@ def _numeric_sum(args: tuple[Expr, ...]) -> str:
 def _over_values(function: str, *more: str) -> OfList:
     """One of our functions over the list of the arguments; it does not ask for their order."""
     arguments = ", ".join(["transform({list}, x -> x.a0)", *more])
+    return OfList(lambda _: f"{function}({arguments})", default_order=True)
+
+
+def _over_doubles(function: str, *more: str) -> OfList:
+    """The same, computed with double precision."""
+    arguments = ", ".join(["transform({list}, x -> CAST(x.a0 AS double))", *more])
     return OfList(lambda _: f"{function}({arguments})", default_order=True)
 
 
@@ -125,125 +131,64 @@ def _bits() -> Iterator[AggregateEntry]:
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((name,),),
             )
+        yield AggregateEntry(
+            signature=f"bit_xor({name})",
+            carrier=fixed_carrier([spark], spark),
+            form=OfList(_xor, default_order=True),
+            fuzz=((name,),),
+        )
 
 
-def _string_carrier(args: tuple[Expr, ...]) -> str:
-    literal_text(args[1])
-    return fixed_carrier(["string", "string"], "string")(args)
-
-
-def _strings() -> Iterator[AggregateEntry]:
-    yield AggregateEntry(
-        signature="string_agg(text,text)",
-        carrier=_string_carrier,
-        form=OfList(lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote(literal_text(call.args[1]))})"),
-        fuzz=(("text", Fixed("', '")), ("text", Fixed("''"))),
-    )
-
-
-_BARE = quote(r'^[^{}",\\\s]+\z')
-_TO_ESCAPE, _ESCAPED = quote(r'(["\\])'), quote(r"\\$1")
-_MARK, _OPEN, _CLOSE = quote('"'), quote("{"), quote("}")
-
-
-def _element(call: AggregateCall) -> str:
-    """An element x.a0 of an array's text, as array_out prints it; NULL stays NULL."""
-    if call.args[0].type.spark != "string":
-        return "CAST(x.a0 AS string)"
-    escaped = f"concat({_MARK}, regexp_replace(x.a0, {_TO_ESCAPE}, {_ESCAPED}), {_MARK})"
-    return f"if(rlike(x.a0, {_BARE}) AND upper(x.a0) <> 'NULL', x.a0, {escaped})"
-
-
-def _array(call: AggregateCall) -> str:
-    elements = f"array_join(transform({{list}}, x -> {_element(call)}), ',', 'NULL')"
-    return f"concat({_OPEN}, {elements}, {_CLOSE})"
-
-
-_PRINTED_ALIKE = frozenset({*INTEGERS, "text", "varchar", "uuid", "date"})
-"""Types whose text both engines spell alike, as elements of an array."""
-
-
-def _array_carrier(args: tuple[Expr, ...]) -> str:
-    if args[0].type.pg.name not in _PRINTED_ALIKE and not args[0].type.spark.startswith("decimal("):
-        raise Unfit(f"values of type {args[0].type.pg.display}")
-    return "string"
-
-
-def _arrays() -> Iterator[AggregateEntry]:
-    yield AggregateEntry(
-        signature="array_agg(anynonarray)",
-        carrier=_array_carrier,
-        form=OfList(_array),
-        fuzz=(("int4",), ("text",), ("date",), ("numeric(10,2)",), ("uuid",)),
-        skips_null=False,
-    )
-
-
-def _percent(args: tuple[Expr, ...]) -> float:
-    percent = args[0].args[0] if isinstance(args[0], Call) and args[0].signature.startswith("float8(") else args[0]
-    if isinstance(percent, Const) and isinstance(percent.value, int | float | Decimal) and 0 <= percent.value <= 1:
-        return float(percent.value)
-    raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
-
-
-def _cont_carrier(args: tuple[Expr, ...]) -> str:
-    _percent(args)
-    return fixed_carrier(["double", "double"], "double")(args)
-
-
-def _cont(call: AggregateCall) -> str:
-    """Between the two neighbours of the place, as PostgreSQL's float8_lerp goes."""
-    place = f"({_percent(call.direct)!r}D * (size({{list}}) - 1))"
-    low, high = (f"get({{list}}, CAST({end}({place}) AS int)).a0" for end in ("floor", "ceil"))
-    between = f"{low} + ({place} - floor({place})) * ({high} - {low})"
-    return f"if(floor({place}) = ceil({place}), {low}, {between})"
-
-
-def _disc_carrier(args: tuple[Expr, ...]) -> str:
-    _percent(args)
-    return args[1].type.spark
-
-
-def _disc(call: AggregateCall) -> str:
-    place = f"ceil({_percent(call.direct)!r}D * size({{list}}))"
-    return f"get({{list}}, CAST(greatest({place}, 1) - 1 AS int)).a0"
-
-
-def _mode(call: AggregateCall) -> str:
-    """The first of the values that come most often: b best so far and n how often, c the current one and m."""
+def _xor(call: AggregateCall) -> str:
     spark = call.type.spark
-    start = f"struct(CAST(NULL AS {spark}) AS b, 0 AS n, CAST(NULL AS {spark}) AS c, 0 AS m)"
-    count = "if(s.c = x.a0, s.m + 1, 1)"
-    step = f"struct(if({count} > s.n, x.a0, s.b) AS b, greatest({count}, s.n) AS n, x.a0 AS c, {count} AS m)"
-    return f"aggregate({{list}}, {start}, (s, x) -> {step}).b"
+    return f"aggregate({{list}}, CAST(0 AS {spark}), (s, x) -> CAST(s ^ x.a0 AS {spark}))"
 
 
-def _ordered_sets() -> Iterator[AggregateEntry]:
-    percents = (Fixed("0"), Fixed("0.25"), Fixed("0.5"), Fixed("0.9"), Fixed("1"))
+def _intervals() -> Iterator[AggregateEntry]:
+    for function in ("sum", "avg"):
+        yield AggregateEntry(
+            signature=f"{function}(interval)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=_over_values(f"pg_aggregates_interval_{function}"),
+            fuzz=(("interval:small",),),
+            takes_distinct=False,
+        )
+    for function in ("min", "max"):
+        # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
+        yield AggregateEntry(
+            signature=f"{function}(interval)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=OfSet(f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct(pg_intervals_sortable({{0}}), {{0}})))"),
+            fuzz=(("interval:unequal",),),
+        )
+        yield AggregateEntry(
+            signature=f"{function}(time)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=OfSet(f"{function}({{0}})"),
+            fuzz=(("time",),),
+        )
+        yield AggregateEntry(
+            signature=f"{function}(anyenum)",
+            carrier=fixed_carrier(["string", "string"], "string"),
+            form=OfSet(f"{function}_by({{0}}, pg_casts_place({{0}}, {{1}}))"),
+            fuzz=(("fuzz_mood",),),
+            ordered_labels=True,
+        )
+
+
+def _any_carrier(args: tuple[Expr, ...]) -> str:
+    if args[0].type.spark in ("double", "float"):
+        raise Unfit(f"values of type {args[0].type.pg.display}", hint="use min or max")
+    return args[0].type.spark
+
+
+def _any_value() -> Iterator[AggregateEntry]:
+    # PostgreSQL says of it that it may be any of the values; so it is the smallest. The tests ask for one of equals.
     yield AggregateEntry(
-        signature="percentile_cont(float8,float8)",
-        carrier=_cont_carrier,
-        form=OfList(_cont),
-        fuzz=tuple((percent, "float8") for percent in percents),
-        takes_distinct=False,
-        within_group=True,
-    )
-    types = ("int4", "text", "numeric(10,2)", "date", "float8")
-    yield AggregateEntry(
-        signature="percentile_disc(float8,anyelement)",
-        carrier=_disc_carrier,
-        form=OfList(_disc),
-        fuzz=tuple((percent, t) for percent, t in zip(percents, types, strict=True)),
-        takes_distinct=False,
-        within_group=True,
-    )
-    yield AggregateEntry(
-        signature="mode(anyelement)",
-        carrier=lambda args: args[0].type.spark,
-        form=OfList(_mode),
-        fuzz=tuple((t,) for t in types),
-        takes_distinct=False,
-        within_group=True,
+        signature="any_value(anyelement)",
+        carrier=_any_carrier,
+        form=OfSet("min({0})"),
+        fuzz=((Fixed("g"),), (Fixed("g::text"),)),
     )
 
 
@@ -309,12 +254,13 @@ def _spreads() -> Iterator[AggregateEntry]:
         yield AggregateEntry(
             signature=f"{function}(numeric)", carrier=_known_scale, form=exact, fuzz=(*_NUMERICS, ("numeric",))
         )
-        yield AggregateEntry(
-            signature=f"{function}(float8)",
-            carrier=fixed_carrier(["double"], "double"),
-            form=_over_values("pg_aggregates_float8_variance", which),
-            fuzz=(("float8:near",),),
-        )
+        for name, spark in (("float8", "double"), ("float4", "float")):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], "double"),
+                form=_over_doubles("pg_aggregates_float8_variance", which),
+                fuzz=((f"{name}:near",),),
+            )
 
 
 def _known_scale(args: tuple[Expr, ...]) -> str:
@@ -332,6 +278,12 @@ def _floats() -> Iterator[AggregateEntry]:
             form=_over_values(f"pg_aggregates_{name}_{function}"),
             fuzz=((f"{name}:near",),),
         )
+    yield AggregateEntry(
+        signature="avg(float4)",
+        carrier=fixed_carrier(["float"], "double"),
+        form=_over_doubles("pg_aggregates_float8_avg"),
+        fuzz=(("float4:near",),),
+    )
     two = ("covar_pop", "covar_samp", "corr", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy")
     for function in (*two, "regr_r2", "regr_slope", "regr_intercept"):
         yield AggregateEntry(
@@ -371,7 +323,23 @@ def _subqueries() -> Iterator[AggregateEntry]:
         fuzz=(),
         skips_null=False,
         takes_distinct=False,
+        internal=True,
     )
+
+
+_SHOWN = {"string": "min({0})"} | {
+    spark: f"CAST(min(CAST({{0}} AS string)) AS {spark})" for spark in ("double", "float")
+}
+
+
+def shown_of(value: Expr) -> AggregateCall:
+    """Of values that are equal and look different, the one that is shown: the first of their texts."""
+    return AggregateCall(f"shown_of({value.type.spark})", (value,), value.type)
+
+
+def _shown() -> Iterator[AggregateEntry]:
+    for spark, text in _SHOWN.items():
+        yield AggregateEntry(f"shown_of({spark})", fixed_carrier([spark], spark), OfSet(text), (), internal=True)
 
 
 COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
@@ -382,14 +350,16 @@ _FAMILIES = (
     _spreads,
     _floats,
     _subqueries,
-    _ordered_sets,
+    _shown,
+    ordered_sets.entries,
     _counts,
     _sums,
     _extremes,
     _truths,
     _bits,
-    _strings,
-    _arrays,
+    lists.entries,
+    _intervals,
+    _any_value,
 )
 
 AGGREGATES: dict[str, AggregateEntry] = {}

@@ -11,11 +11,14 @@ from applier.expressions import (
     formats,
     integers,
     joined,
+    json_texts,
     jsonb,
+    keys,
     letters,
     numeric_functions,
     numerics,
     plain,
+    rows,
     spans,
     strings,
     text,
@@ -38,8 +41,11 @@ for _family in (
     spans,
     arrays,
     jsonb,
+    json_texts,
     joined,
     formats,
+    keys,
+    rows,
 ):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:

@@ -84,6 +84,7 @@ def _comparisons() -> Iterator[Entry]:
             _compare(f"(pg_arrays_cmp({{0}}, {{1}}, {{2}}) {sign} 0)", 0),
             pairs,
             collation=CollationNeed.EQUALITY if suffix in ("eq", "ne") else CollationNeed.ORDER,
+            key_equal=suffix == "eq",
         )
     for signature, form in (
         ("arraycontains(anyarray,anyarray)", "pg_arrays_contains({0}, {1}, {2})"),

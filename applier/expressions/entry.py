@@ -62,6 +62,8 @@ class Entry:
     raises: bool = False
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
+    key_equal: bool = False
+    """An equality whose values have keys (see keys.py) by which they are grouped and joined."""
     ordered_labels: bool = False
     """Takes one argument more than the function: the labels of the enum it orders."""
     variadic: bool = False
@@ -70,6 +72,8 @@ class Entry:
     """NULL in any argument makes the result NULL."""
     session: bool = False
     """STABLE in PostgreSQL: it looks at TimeZone, DateStyle and their like, which every definition pins."""
+    internal: bool = False
+    """No query can ask for it, and no call of PostgreSQL is its equal: its own tests say what it is."""
     spelling: str = ""
     """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
 
@@ -123,6 +127,20 @@ def template(text: str) -> Callable[[Call, Sequence[str]], str]:
         return text.format(*args, type=call.type.spark)
 
     return write
+
+
+def simple(
+    signature: str,
+    carriers: str,
+    result: str,
+    form: str,
+    *fuzz: tuple[FuzzArg, ...],
+    raises: bool = False,
+    collation: CollationNeed = CollationNeed.NONE,
+) -> Entry:
+    """An entry over fixed carriers, written with blanks between them, that is one text of Spark SQL."""
+    carrier, sql = fixed_carrier(carriers.split(), result), template(form)
+    return Entry(signature, carrier, sql, fuzz, raises=raises, collation=collation)
 
 
 def decimal_of(expr: Expr) -> tuple[int, int]:

@@ -36,13 +36,14 @@ def _pairs() -> Iterator[Entry]:
                 # No float4 is large enough to push a float8 over the edge.
                 raises=left == right or suffix in ("mul", "div"),
             )
-        # Not hash_equal: the group of -0 and 0 shows either, so there is no one right answer.
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}{suffix}({left},{right})",
                 carrier=fixed_carrier(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
+                # Zero has two forms.
+                key_equal=suffix == "eq" and left == right,
             )
 
 

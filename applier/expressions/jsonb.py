@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
-from applier.expressions.outputs import output
+from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, simple, template
+from applier.expressions.json_values import KINDS_TRIED, as_jsonb, as_key
 from applier.plan.expr import Call, Expr
 
 _TEXT = "string"
 _KEYS: tuple[FuzzArg, ...] = (Fixed("'a'"), Fixed("'b'"), "text")
 _PATHS: tuple[FuzzArg, ...] = (Fixed("'{a}'"), Fixed("'{b,0}'"), Fixed("'{a,b,-1}'"), Fixed("'{}'"), "text[]")
-_NUMBERS = frozenset({"int2", "int4", "int8", "numeric", "float4", "float8"})
 Fuzz = tuple[tuple[FuzzArg, ...], ...]
-
-
-def _entry(signature: str, carriers: str, result: str, form: str, fuzz: Fuzz, *, raises: bool = False) -> Entry:
-    return Entry(signature, fixed_carrier(carriers.split(), result), template(form), fuzz, raises=raises)
 
 
 def _reading() -> Iterator[Entry]:
@@ -24,11 +20,11 @@ def _reading() -> Iterator[Entry]:
     places: Fuzz = tuple(("jsonb", p) for p in (Fixed("0"), Fixed("-1"), "int2:small", "int4"))
     paths: Fuzz = tuple(("jsonb", p) for p in _PATHS)
     for suffix, java in (("", "get"), ("_text", "get_text")):
-        yield _entry(
-            f"jsonb_object_field{suffix}(jsonb,text)", "string string", _TEXT, f"pg_json_{java}({{0}}, {{1}})", keys
+        yield simple(
+            f"jsonb_object_field{suffix}(jsonb,text)", "string string", _TEXT, f"pg_json_{java}({{0}}, {{1}})", *keys
         )
-        yield _entry(
-            f"jsonb_array_element{suffix}(jsonb,int4)", "string int", _TEXT, f"pg_json_{java}({{0}}, {{1}})", places
+        yield simple(
+            f"jsonb_array_element{suffix}(jsonb,int4)", "string int", _TEXT, f"pg_json_{java}({{0}}, {{1}})", *places
         )
     for suffix, java, operator in (("", "path_get", "#>"), ("_text", "path_text", "#>>")):
         yield Entry(
@@ -38,42 +34,42 @@ def _reading() -> Iterator[Entry]:
             paths,
             spelling=f"({{0}} {operator} {{1}})",
         )
-    yield _entry("jsonb_typeof(jsonb)", _TEXT, _TEXT, "pg_json_type({0})", (("jsonb",),))
-    yield _entry("jsonb_array_length(jsonb)", _TEXT, "int", "pg_json_array_length({0})", (("jsonb",),), raises=True)
+    yield simple("jsonb_typeof(jsonb)", _TEXT, _TEXT, "pg_json_type({0})", ("jsonb",))
+    yield simple("jsonb_array_length(jsonb)", _TEXT, "int", "pg_json_array_length({0})", ("jsonb",), raises=True)
 
 
 def _testing() -> Iterator[Entry]:
-    pairs: Fuzz = (("jsonb", "jsonb"),)
     for signature, form in (
         ("jsonb_contains(jsonb,jsonb)", "pg_json_contains({0}, {1})"),
         ("jsonb_contained(jsonb,jsonb)", "pg_json_contains({1}, {0})"),
-        ("jsonb_eq(jsonb,jsonb)", "pg_json_eq({0}, {1})"),
         ("jsonb_ne(jsonb,jsonb)", "(NOT pg_json_eq({0}, {1}))"),
     ):
-        yield _entry(signature, "string string", "boolean", form, pairs)
-    yield _entry(
+        yield simple(signature, "string string", "boolean", form, ("jsonb", "jsonb"))
+    equality = simple("jsonb_eq(jsonb,jsonb)", "string string", "boolean", "pg_json_eq({0}, {1})", ("jsonb", "jsonb"))
+    yield replace(equality, key_equal=True)
+    yield simple(
         "jsonb_exists(jsonb,text)", "string string", "boolean", "pg_json_exists({0}, {1})",
-        tuple(("jsonb", k) for k in _KEYS),
+        *(("jsonb", k) for k in _KEYS),
     )  # fmt: skip
     for function in ("exists_any", "exists_all"):
-        yield _entry(
+        yield simple(
             f"jsonb_{function}(jsonb,_text)", "string string", "boolean", f"pg_json_{function}({{0}}, {{1}})",
-            (("jsonb", Fixed("'{a,b}'")), ("jsonb", "text[]")),
+            ("jsonb", Fixed("'{a,b}'")), ("jsonb", "text[]"),
         )  # fmt: skip
 
 
 def _changing() -> Iterator[Entry]:
-    yield _entry(
+    yield simple(
         "jsonb_concat(jsonb,jsonb)",
         "string string",
         _TEXT,
         "pg_json_concat({0}, {1})",
-        (("jsonb", "jsonb"),),
+        ("jsonb", "jsonb"),
     )
-    yield _entry("jsonb_delete(jsonb,text)", "string string", _TEXT, "pg_json_delete({0}, {1})",
-                 tuple(("jsonb", k) for k in _KEYS), raises=True)  # fmt: skip
-    yield _entry("jsonb_delete(jsonb,int4)", "string int", _TEXT, "pg_json_delete({0}, {1})",
-                 (("jsonb", Fixed("0")), ("jsonb", "int2:small")), raises=True)  # fmt: skip
+    yield simple("jsonb_delete(jsonb,text)", "string string", _TEXT, "pg_json_delete({0}, {1})",
+                 *(("jsonb", k) for k in _KEYS), raises=True)  # fmt: skip
+    yield simple("jsonb_delete(jsonb,int4)", "string int", _TEXT, "pg_json_delete({0}, {1})",
+                 ("jsonb", Fixed("0")), ("jsonb", "int2:small"), raises=True)  # fmt: skip
     yield Entry(
         io_cast("jsonb", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("jsonb",),), spelling="({0})::text"
     )
@@ -83,33 +79,15 @@ def _changing() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def to_json(arg: Expr, sql: str) -> str:
-    """to_jsonb() of a value; Unfit for types whose JSON is not a plain string or number."""
-    name = arg.type.pg.name
-    if name == "jsonb":
-        return sql
-    if name == "bool":
-        return f"CAST({sql} AS string)"
-    if name in _NUMBERS:
-        return f"pg_json_of_number({output(arg, sql)})"
-    if name in ("text", "unknown", "varchar", "bpchar", "uuid", "time", "date"):
-        return f"pg_json_of_text({output(arg, sql)})"
-    element = name.removeprefix("_")
-    if name.startswith("_") and element in (*_NUMBERS, "text", "varchar", "bool", "uuid", "jsonb"):
-        kind = element if element in (*_NUMBERS, "bool", "jsonb") else "text"
-        return f"pg_json_of_array('{kind}', {sql})"
-    raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to text")
-
-
 def _jsonable(args: tuple[Expr, ...]) -> str:
     for arg in args:
-        to_json(arg, "")
+        as_jsonb(arg, "")
     return _TEXT
 
 
 def _object(call: Call, args: Sequence[str]) -> str:
     parts = [
-        to_json(arg, sql) if i % 2 else output(arg, sql)
+        as_jsonb(arg, sql) if i % 2 else as_key(arg, sql)
         for i, (arg, sql) in enumerate(zip(call.args, args, strict=True))
     ]
     return f"pg_json_object(CAST(array({', '.join(parts)}) AS array<string>))"
@@ -118,25 +96,24 @@ def _object(call: Call, args: Sequence[str]) -> str:
 def _pairs(args: tuple[Expr, ...]) -> str:
     if len(args) % 2:
         raise Unfit("an odd number of arguments")
+    for key in args[::2]:
+        as_key(key, "")
     return _jsonable(args)
 
 
 def _array(call: Call, args: Sequence[str]) -> str:
-    parts = ", ".join(to_json(arg, sql) for arg, sql in zip(call.args, args, strict=True))
+    parts = ", ".join(as_jsonb(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_json_array(CAST(array({parts}) AS array<string>))"
 
 
 def _building() -> Iterator[Entry]:
-    values: Fuzz = (
-        ("int4",), ("numeric",), ("numeric(10,2)",), ("text",), ("bool",), ("date",), ("jsonb",), ("uuid",),
-        ("float8",), ("char(6)",), ("int4[]",), ("text[]",), ("numeric[]",), ("bool[]",),
-    )  # fmt: skip
     yield Entry(
-        "to_jsonb(anyelement)", _jsonable, lambda call, args: to_json(call.args[0], args[0]), values, session=True
+        "to_jsonb(anyelement)", _jsonable, lambda call, args: as_jsonb(call.args[0], args[0]), KINDS_TRIED, session=True
     )
     yield Entry(
         "jsonb_build_object(any)", _pairs, _object,
         ((Fixed("'k'"), "int4", Fixed("'kk'"), "text"), (Fixed("'b'"), "jsonb"),
+         (Fixed("'t'"), "timestamp", Fixed("'z'"), "timestamptz"),
          (Fixed("'a'"), "numeric", Fixed("'a'"), "bool")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from applier.expressions.entry import (
     Unfit,
     fixed_carrier,
     literal_text,
-    template,
+    simple,
 )
 from applier.expressions.literals import quote
 from applier.expressions.regex import Regex, translate
@@ -26,21 +26,16 @@ _INTEGER = "int"
 Fuzz = tuple[tuple[FuzzArg, ...], ...]
 
 
-def _entry(signature: str, carriers: str, result: str, form: str, *fuzz: tuple[FuzzArg, ...], **more: bool) -> Entry:
-    return Entry(
-        signature=signature,
-        carrier=fixed_carrier(carriers.split(), result),
-        sql=template(form),
-        fuzz=fuzz,
-        raises=more.get("raises", False),
-        collation=CollationNeed.LETTERS if more.get("letters", False) else CollationNeed.NONE,
-    )
-
-
 def _cases() -> Iterator[Entry]:
     for function in ("upper", "lower", "initcap"):
-        yield _entry(
-            f"{function}(text)", _TEXT, _TEXT, f"pg_text_{function}({{0}})", ("text",), ("text:words",), letters=True
+        yield simple(
+            f"{function}(text)",
+            _TEXT,
+            _TEXT,
+            f"pg_text_{function}({{0}})",
+            ("text",),
+            ("text:words",),
+            collation=CollationNeed.LETTERS,
         )
 
 
@@ -51,32 +46,32 @@ def _padding() -> Iterator[Entry]:
         ("text", Fixed("-1"), Fixed("'x'")),
     )
     for function in ("lpad", "rpad"):
-        yield _entry(
+        yield simple(
             f"{function}(text,int4,text)",
             "string int string",
             _TEXT,
             f"pg_text_{function}({{0}}, {{1}}, {{2}})",
             *small,
         )
-        yield _entry(
+        yield simple(
             f"{function}(text,int4)",
             "string int",
             _TEXT,
             f"pg_text_{function}({{0}}, {{1}}, ' ')",
             ("text", "int2:small"),
         )
-    yield _entry("repeat(text,int4)", "string int", _TEXT, "pg_text_repeat({0}, {1})", ("text", "int2:small"))
-    yield _entry("overlay(text,text,int4)", "string string int", _TEXT, "pg_text_overlay({0}, {1}, {2})",
+    yield simple("repeat(text,int4)", "string int", _TEXT, "pg_text_repeat({0}, {1})", ("text", "int2:small"))
+    yield simple("overlay(text,text,int4)", "string string int", _TEXT, "pg_text_overlay({0}, {1}, {2})",
                  ("text", "text", "int2:small"), raises=True)  # fmt: skip
-    yield _entry("overlay(text,text,int4,int4)", "string string int int", _TEXT, "pg_text_overlay({0}, {1}, {2}, {3})",
+    yield simple("overlay(text,text,int4,int4)", "string string int int", _TEXT, "pg_text_overlay({0}, {1}, {2}, {3})",
                  ("text", "text", "int2:small", Fixed("2")), ("text", "text", Fixed("2"), "int2:small"),
                  raises=True)  # fmt: skip
-    yield _entry("ascii(text)", _TEXT, _INTEGER, "pg_text_ascii({0})", ("text",))
-    yield _entry("chr(int4)", _INTEGER, _TEXT, "pg_text_chr({0})", ("int4",), ("int2:year",), raises=True)
-    yield _entry("to_hex(int4)", _INTEGER, _TEXT, "pg_text_to_hex4({0})", ("int4",))
-    yield _entry("to_hex(int8)", "bigint", _TEXT, "pg_text_to_hex({0})", ("int8",))
-    yield _entry("quote_literal(text)", _TEXT, _TEXT, "pg_text_quote_literal({0})", ("text",))
-    yield _entry("encode(bytea,text)", "binary string", _TEXT, "pg_text_encode({0}, {1})",
+    yield simple("ascii(text)", _TEXT, _INTEGER, "pg_text_ascii({0})", ("text",))
+    yield simple("chr(int4)", _INTEGER, _TEXT, "pg_text_chr({0})", ("int4",), ("int2:year",), raises=True)
+    yield simple("to_hex(int4)", _INTEGER, _TEXT, "pg_text_to_hex4({0})", ("int4",))
+    yield simple("to_hex(int8)", "bigint", _TEXT, "pg_text_to_hex({0})", ("int8",))
+    yield simple("quote_literal(text)", _TEXT, _TEXT, "pg_text_quote_literal({0})", ("text",))
+    yield simple("encode(bytea,text)", "binary string", _TEXT, "pg_text_encode({0}, {1})",
                  *(("bytea", Fixed(f"'{f}'")) for f in ("hex", "base64", "escape")))  # fmt: skip
 
 

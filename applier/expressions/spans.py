@@ -85,6 +85,7 @@ def _arithmetic() -> Iterator[Entry]:
             fixed_carrier([_TEXT, _TEXT], "boolean"),
             template(f"(pg_intervals_cmp({{0}}, {{1}}) {sign} 0)"),
             (("interval", "interval"),),
+            key_equal=suffix == "eq",
         )
     for function, java in (("interval_pl", "add"), ("interval_mi", "sub")):
         yield Entry(

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applier.expressions.entry import CollationNeed, Entry, Fixed, FuzzArg, Unfit, fixed_carrier, literal_int, template
+from applier.expressions.entry import (
+    CollationNeed,
+    Entry,
+    Fixed,
+    FuzzArg,
+    Unfit,
+    fixed_carrier,
+    literal_int,
+    simple,
+    template,
+)
 from applier.plan.expr import Expr
 
 _TEXT = "string"
@@ -37,29 +47,18 @@ def _strict(form: str, width: int) -> str:
     return f"(CASE WHEN {given} THEN {form} END)"
 
 
-def _entry(signature: str, carriers: str, result: str, form: str, *fuzz: tuple[FuzzArg, ...], **more: bool) -> Entry:
-    return Entry(
-        signature=signature,
-        carrier=fixed_carrier(carriers.split(), result),
-        sql=template(form),
-        fuzz=fuzz,
-        raises=more.get("raises", False),
-        collation=CollationNeed.EQUALITY if more.get("compares", False) else CollationNeed.NONE,
-    )
-
-
 def _cutting() -> Iterator[Entry]:
     small: tuple[FuzzArg, ...] = tuple(Fixed(str(n)) for n in (-2, 0, 1, 3))
     for function in ("substr", "substring"):
-        yield _entry(
+        yield simple(
             f"{function}(text,int4)", "string int", _TEXT, _strict(_SUBSTRING, 2), ("text", "int4"), ("text", small[1])
         )
         windows = [("text", "int4", "int4"), ("text", small[0], "int4"), ("text", small[0], small[3])]
-        yield _entry(f"{function}(text,int4,int4)", "string int int", _TEXT, _strict(_WINDOW, 3), *windows, raises=True)
+        yield simple(f"{function}(text,int4,int4)", "string int int", _TEXT, _strict(_WINDOW, 3), *windows, raises=True)
     for function, form in (("left", _LEFT), ("right", _RIGHT)):
         calls = [("text", "int4"), *(("text", n) for n in small)]
-        yield _entry(f"{function}(text,int4)", "string int", _TEXT, _strict(form, 2), *calls)
-    yield _entry("reverse(text)", "string", _TEXT, "reverse({0})", ("text",))
+        yield simple(f"{function}(text,int4)", "string int", _TEXT, _strict(form, 2), *calls)
+    yield simple("reverse(text)", "string", _TEXT, "reverse({0})", ("text",))
 
 
 def _part(args: tuple[Expr, ...]) -> str:
@@ -71,19 +70,24 @@ def _part(args: tuple[Expr, ...]) -> str:
 
 def _searching() -> Iterator[Entry]:
     for function in ("strpos", "position"):
-        yield _entry(
-            f"{function}(text,text)", "string string", "int", "instr({0}, {1})", ("text", "text"), compares=True
+        yield simple(
+            f"{function}(text,text)",
+            "string string",
+            "int",
+            "instr({0}, {1})",
+            ("text", "text"),
+            collation=CollationNeed.EQUALITY,
         )
-    yield _entry(
+    yield simple(
         "replace(text,text,text)",
         "string string string",
         _TEXT,
         "replace({0}, {1}, {2})",
         ("text", "text", "text"),
         ("text", Fixed("'a'"), Fixed("'xy'")),
-        compares=True,
+        collation=CollationNeed.EQUALITY,
     )
-    yield _entry(
+    yield simple(
         "translate(text,text,text)",
         "string string string",
         _TEXT,
@@ -98,13 +102,13 @@ def _searching() -> Iterator[Entry]:
         fuzz=tuple(("text", second, Fixed(n)) for second in ("text", Fixed("'a'")) for n in ("1", "2", "-1", "-3")),
         collation=CollationNeed.EQUALITY,
     )
-    yield _entry("md5(text)", "string", _TEXT, "md5(CAST({0} AS binary))", ("text",))
+    yield simple("md5(text)", "string", _TEXT, "md5(CAST({0} AS binary))", ("text",))
 
 
 def _trimming() -> Iterator[Entry]:
     for function, side in (("btrim", "BOTH"), ("ltrim", "LEADING"), ("rtrim", "TRAILING")):
-        yield _entry(f"{function}(text)", "string", _TEXT, f"trim({side} ' ' FROM {{0}})", ("text",))
-        yield _entry(
+        yield simple(f"{function}(text)", "string", _TEXT, f"trim({side} ' ' FROM {{0}})", ("text",))
+        yield simple(
             f"{function}(text,text)",
             "string string",
             _TEXT,

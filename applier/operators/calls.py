@@ -103,13 +103,14 @@ def answer(node: Aggregate, number: int, side: str) -> Answer:
             return _summed(form, call, name, (values, f"if({counted}, {weight}, 0L)"))
         case OfSet():
             value = f"if({weight} > 0 AND {counted}, {values.name(call.args[0])}, NULL)"
-            return Answer({name: form.text.format(value)}, name)
+            return Answer({name: form.text.format(value, *args[1:])}, name)
         case OfList():
             rows = _listed(call, values, weight, counted)
             if not call.distinct:
                 rows = f"flatten(transform({rows}, x -> array_repeat(x, CAST(x.w AS int))))"
             text = form.result(call).format(list=name)
-            return Answer({name: rows}, f"if(size({name}) = 0, CAST(NULL AS {call.type.spark}), {text})")
+            empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
+            return Answer({name: rows}, f"if(size({name}) = 0, {empty}, {text})")
         case _:
             assert_never(form)
 

@@ -91,7 +91,7 @@ class _Call:
                     sums.append(_summed([f"sum({value}) {part}" for part in parts], one.type))
                 return form.result(call).format(*sums, n=n)
             case OfSet():
-                value = form.text.format(f"if({counted}, {args[0]}, NULL)")
+                value = form.text.format(f"if({counted}, {args[0]}, NULL)", *args[1:])
                 texts = [f"{value} {part}" for part in parts]
                 if len(texts) < 2:
                     return texts[0] if texts else "NULL"

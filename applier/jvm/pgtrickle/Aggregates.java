@@ -68,6 +68,22 @@ public final class Aggregates {
         return Num.of(new BigDecimal(shifted.sqrt(), scale + 1).setScale(scale, RoundingMode.HALF_UP));
     }
 
+    public static UTF8String interval_sum(ArrayData values) {
+        return UTF8String.fromString(span(values).toString());
+    }
+
+    public static UTF8String interval_avg(ArrayData values) {
+        return UTF8String.fromString(span(values).over((double) values.numElements()).toString());
+    }
+
+    private static Span span(ArrayData values) {
+        Span total = Span.parse(values.getUTF8String(0).toString());
+        for (int i = 1; i < values.numElements(); i++) {
+            total = total.plus(Span.parse(values.getUTF8String(i).toString()));
+        }
+        return total;
+    }
+
     private static double added(double sum, double value) {
         double total = sum + value;
         if (Double.isInfinite(total) && !Double.isInfinite(sum) && !Double.isInfinite(value)) {

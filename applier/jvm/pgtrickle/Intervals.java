@@ -47,6 +47,11 @@ public final class Intervals {
         return span(a).size().compareTo(span(b).size());
     }
 
+    /** A text that is the same for equal intervals only and sorts as they do. */
+    public static UTF8String sortable(UTF8String a) {
+        return UTF8String.fromString(Num.of(new java.math.BigDecimal(span(a).size())).sortable());
+    }
+
     public static UTF8String greatest(UTF8String a, UTF8String b) {
         return cmp(a, b) >= 0 ? a : b;
     }

@@ -177,18 +177,12 @@ public final class Json {
         return text(list);
     }
 
-    /** A JSON string. */
-    public static UTF8String of_text(UTF8String value) {
-        StringBuilder out = new StringBuilder();
-        JsonTree.quote(out, value.toString());
-        return UTF8String.fromString(out.toString());
-    }
-
-    /** A JSON number; NaN and infinities become strings. */
-    public static UTF8String of_number(UTF8String number) {
-        String n = number.toString();
-        boolean special = n.endsWith("NaN") || n.endsWith("Infinity");
-        return special ? of_text(number) : text(Num.parse(n));
+    /** to_jsonb of the text of an output function; for the kinds see JsonText. */
+    public static UTF8String of(UTF8String kind, UTF8String value) {
+        String text = value.toString();
+        // A number is kept as it is; only its exponent is written out.
+        return kind.toString().equals("n") && JsonTree.isNumber(text)
+            ? text(Num.parse(text)) : text(tree(JsonText.of(kind, value)));
     }
 
     /** An object from keys and JSON values in turn; later keys win. */
@@ -210,18 +204,18 @@ public final class Json {
         return text(out);
     }
 
-    /** An array of SQL as one of JSON. */
-    public static UTF8String of_array(UTF8String type, UTF8String array) {
-        ArrayList in = Arrays.parse(array);
-        ArrayList out = new ArrayList();
-        String t = type.toString();
-        for (int i = 0; i < in.size(); i++) {
-            String e = (String) in.get(i);
-            if (e == null) out.add(JsonTree.NULL);
-            else if (t.equals("bool")) out.add(Boolean.valueOf(e.equals("t")));
-            else if (t.equals("jsonb")) out.add(JsonTree.parse(e));
-            else if (t.equals("text") || e.endsWith("Infinity") || e.endsWith("NaN")) out.add(e);
-            else out.add(Num.parse(e));
+    /** jsonb_object_agg: where `decided` the last of equal keys wins, else they must agree. */
+    public static UTF8String object_agg(
+        org.apache.spark.sql.catalyst.util.ArrayData keys, org.apache.spark.sql.catalyst.util.ArrayData values,
+        boolean decided, UTF8String undecided) {
+        TreeMap out = new TreeMap(JsonTree.KEYS);
+        for (int i = 0; i < keys.numElements(); i++) {
+            if (keys.isNullAt(i)) throw new PgError("field name must not be null");
+            Object value = values.isNullAt(i) ? JsonTree.NULL : tree(values.getUTF8String(i));
+            Object before = out.put(keys.getUTF8String(i).toString(), value);
+            if (before != null && !decided && !JsonTree.print(before).equals(JsonTree.print(value))) {
+                throw new RuntimeException(undecided.toString());
+            }
         }
         return text(out);
     }

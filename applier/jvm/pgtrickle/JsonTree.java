@@ -76,6 +76,10 @@ final class JsonTree {
     private static final java.util.regex.Pattern NUMBER =
         java.util.regex.Pattern.compile("-?(0|[1-9]\\d*)(\\.\\d+)?([eE][+-]?\\d+)?");
 
+    static boolean isNumber(String text) {
+        return NUMBER.matcher(text).matches();
+    }
+
     private Object number() {
         int start = at;
         while (at < s.length() && ",]} \t\n\r:".indexOf(s.charAt(at)) < 0) at++;

@@ -107,6 +107,21 @@ public final class Num {
         return special == 2 ? "NaN" : (special > 0 ? "Infinity" : "-Infinity");
     }
 
+    /**
+     * A text that is the same for equal numbers only, and whose bytes sort as the numbers do: a digit for the kind, the
+     * place of the first digit, the digits. Of a negative number all digits count down, and an end is more than any.
+     */
+    String sortable() {
+        if (special != 0) return special < 0 ? "0" : (special == 1 ? "4" : "5");
+        if (value.signum() == 0) return "2";
+        BigDecimal bare = value.stripTrailingZeros();
+        String digits = (200000 + bare.precision() - bare.scale()) + bare.unscaledValue().abs().toString();
+        if (value.signum() > 0) return "3" + digits;
+        StringBuilder out = new StringBuilder("1");
+        for (int i = 0; i < digits.length(); i++) out.append((char) ('0' + '9' - digits.charAt(i)));
+        return out.append('~').toString();
+    }
+
     /** Position of the first digit in base 10000, 0 for zero. */
     int weight() {
         if (value.signum() == 0) return 0;

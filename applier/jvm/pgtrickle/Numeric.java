@@ -16,6 +16,11 @@ public final class Numeric {
         return UTF8String.fromString(num.toString());
     }
 
+    /** A text that is the same for equal numbers only and sorts as they do. */
+    public static UTF8String sortable(UTF8String a) {
+        return UTF8String.fromString(Num.parse(a.toString()).sortable());
+    }
+
     public static UTF8String add(UTF8String a, UTF8String b) {
         return text(sum(num(a), num(b)));
     }

@@ -9,6 +9,9 @@ final class Span {
     final long micros;
 
     Span(int months, int days, long micros) {
+        // Since version 17 these two are the infinities, which no finite interval may run into.
+        if (months == Integer.MAX_VALUE && days == Integer.MAX_VALUE && micros == Long.MAX_VALUE
+            || months == Integer.MIN_VALUE && days == Integer.MIN_VALUE && micros == Long.MIN_VALUE) throw outOfRange();
         this.months = months;
         this.days = days;
         this.micros = micros;

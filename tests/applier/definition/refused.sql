@@ -9,9 +9,6 @@ SELECT notes FROM customer EXCEPT SELECT notes FROM customer;
 -- name: union_all_of_types
 SELECT score FROM customer UNION ALL SELECT amount FROM orders;
 
--- name: distinct_jsonb
-SELECT DISTINCT notes FROM customer;
-
 -- name: with_of_with
 WITH w0 AS (SELECT x.id FROM customer x, customer y), w1 AS (SELECT x.id FROM w0 x, w0 y), w2 AS (SELECT x.id FROM w1 x, w1 y), w3 AS (SELECT x.id FROM w2 x, w2 y), w4 AS (SELECT x.id FROM w3 x, w3 y), w5 AS (SELECT x.id FROM w4 x, w4 y), w6 AS (SELECT x.id FROM w5 x, w5 y), w7 AS (SELECT x.id FROM w6 x, w6 y)
 SELECT id FROM w7;
@@ -45,9 +42,6 @@ SELECT id, ntile(1 + 1) OVER (ORDER BY id) FROM customer;
 
 -- name: window_sum_float
 SELECT id, sum(score) OVER (ORDER BY id) FROM customer;
-
--- name: window_by_jsonb
-SELECT id, count(*) OVER (PARTITION BY notes) FROM customer;
 
 -- name: in_of_on
 SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
@@ -106,9 +100,6 @@ SELECT array_agg(score ORDER BY id) FROM customer;
 -- name: any_percentile
 SELECT percentile_disc(amount) WITHIN GROUP (ORDER BY customer_id) FROM orders GROUP BY amount;
 
--- name: rank_of_a_guess
-SELECT rank(3) WITHIN GROUP (ORDER BY quantity) FROM orders;
-
 -- name: random
 SELECT id, random() AS luck FROM customer;
 
@@ -133,23 +124,8 @@ SELECT name::char(3) FROM customer;
 -- name: cast_to_domain
 SELECT amount::price AS p FROM orders;
 
--- name: row_is_null
-SELECT ROW(id, name) IS NULL AS n FROM customer;
-
 -- name: infinite_date
 SELECT id FROM customer WHERE born < 'infinity';
-
--- name: group_by_float
-SELECT score, count(*) FROM customer GROUP BY score;
-
--- name: group_by_jsonb
-SELECT notes, count(*) FROM customer GROUP BY notes;
-
--- name: group_by_unbounded
-SELECT wealth, count(*) FROM customer GROUP BY wealth;
-
--- name: whole_row
-SELECT c AS c FROM customer c;
 
 -- name: system_column
 SELECT ctid AS place FROM customer;
@@ -204,9 +180,6 @@ SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, name;
 
 -- name: order_by_jsonb_limit
 SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
-
--- name: order_by_unbounded_limit
-SELECT id FROM customer ORDER BY wealth, id LIMIT 3;
 
 -- name: rows_from
 SELECT a, b FROM ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS t(a, b);
@@ -276,3 +249,30 @@ SELECT count(*) FROM customer GROUP BY CUBE (id, name, code, region, vip, born, 
 
 -- name: rollup_beside_a_key
 SELECT id, name, count(*) AS n FROM customer GROUP BY GROUPING SETS ((id), (id, region));
+
+-- name: whole_row_that_may_be_missing
+SELECT c.id, l FROM customer c LEFT JOIN log l ON l.customer_id = c.id;
+
+-- name: whole_row_renamed
+SELECT to_jsonb(renamed) FROM log AS renamed (a, b, c);
+
+-- name: order_by_jsonb_limit
+SELECT id FROM customer ORDER BY notes, id LIMIT 3;
+
+-- name: json_agg_of_floats
+SELECT jsonb_agg(score ORDER BY id) FROM customer;
+
+-- name: json_agg_in_no_order
+SELECT json_object_agg(id, name) FROM customer;
+
+-- name: json_key_of_truth
+SELECT jsonb_build_object(vip, id) FROM customer;
+
+-- name: imagined_row_of_a_column
+SELECT rank(quantity) WITHIN GROUP (ORDER BY quantity) FROM orders GROUP BY quantity;
+
+-- name: count_distinct_rows_of_floats
+SELECT count(DISTINCT (score, id)) FROM customer;
+
+-- name: except_of_unbounded
+SELECT wealth FROM customer EXCEPT ALL SELECT wealth FROM customer;

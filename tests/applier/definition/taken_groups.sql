@@ -24,3 +24,85 @@ GROUP BY customer_id, ROLLUP (quantity, (state, customer_id)), GROUPING SETS (()
 
 -- name: grouping_sets_of_nothing
 SELECT count(*) AS n FROM customer GROUP BY GROUPING SETS ((), ());
+
+-- name: distinct_jsonb_of_equals
+SELECT DISTINCT notes FROM customer;
+
+-- name: window_by_jsonb
+SELECT id, count(*) OVER (PARTITION BY notes) FROM customer;
+
+-- name: rank_of_a_guess
+SELECT rank(3) WITHIN GROUP (ORDER BY quantity) FROM orders;
+
+-- name: row_is_null
+SELECT ROW(id, name) IS NULL AS n FROM customer;
+
+-- name: group_by_float
+SELECT score, count(*) FROM customer GROUP BY score;
+
+-- name: group_by_jsonb_of_equals
+SELECT notes, count(*) FROM customer GROUP BY notes;
+
+-- name: group_by_unbounded_of_equals
+SELECT wealth, count(*) FROM customer GROUP BY wealth;
+
+-- name: whole_row
+SELECT c AS c FROM customer c;
+
+-- name: order_by_unbounded_limit
+SELECT id FROM customer ORDER BY wealth, id LIMIT 3;
+
+-- name: union_of_unbounded_of_equals
+SELECT wealth FROM customer UNION SELECT amount FROM orders;
+
+-- name: rollup_by_unbounded_of_equals
+SELECT wealth, vip, count(*) AS n, grouping(wealth) AS g FROM customer GROUP BY ROLLUP (wealth, vip);
+
+-- name: distinct_on_unbounded
+SELECT DISTINCT ON (wealth) id FROM customer ORDER BY wealth DESC NULLS LAST, id;
+
+-- name: join_on_unbounded
+SELECT a.id, b.id AS other FROM customer a JOIN customer b ON a.wealth = b.wealth AND a.notes = b.notes;
+
+-- name: join_on_float
+SELECT a.id, b.id AS other FROM customer a LEFT JOIN customer b ON a.score = b.score;
+
+-- name: rank_by_average
+SELECT customer_id, avg(amount) AS a, rank() OVER (ORDER BY avg(amount) DESC) AS place FROM orders GROUP BY customer_id;
+
+-- name: top_by_average
+SELECT state, avg(quantity) AS a FROM orders GROUP BY state ORDER BY avg(quantity) DESC NULLS LAST, state LIMIT 3;
+
+-- name: order_by_interval
+SELECT id FROM orders ORDER BY placed - delivered AT TIME ZONE 'UTC', id LIMIT 4;
+
+-- name: rows_counted
+SELECT state, count(DISTINCT (customer_id, quantity)) AS d, count((customer_id, quantity)) AS n FROM orders GROUP BY state;
+
+-- name: whole_row_as_json
+SELECT to_jsonb(c) AS j, row_to_json(l) AS r FROM customer c JOIN line l ON l.order_id = c.id;
+
+-- name: whole_rows_listed
+SELECT customer_id, jsonb_agg(o ORDER BY id) AS b, json_agg(o ORDER BY id DESC) AS t FROM orders o GROUP BY customer_id;
+
+-- name: rows_of_subquery_listed
+SELECT json_agg(s ORDER BY s.n) AS j FROM (SELECT id AS n, name, vip, born, placed_at FROM (SELECT c.id, c.name, c.vip, c.born, o.placed AS placed_at FROM customer c JOIN orders o ON o.id = c.id) q) s;
+
+-- name: whole_row_tests
+SELECT l IS NULL AS missing, l IS NOT NULL AS complete FROM log l;
+
+-- name: row_as_text
+SELECT (id, name, vip, born, credit, placed)::text AS t FROM customer JOIN orders USING (id);
+
+-- name: json_objects
+SELECT customer_id, jsonb_object_agg(id, amount) AS a, jsonb_object_agg(coalesce(state, ''), quantity ORDER BY id) AS b,
+       json_object_agg(id, state ORDER BY id) AS c, jsonb_object_agg(id::text, delivered) FILTER (WHERE quantity > 1) AS d
+FROM orders GROUP BY customer_id;
+
+-- name: places_of_imagined_rows
+SELECT rank(2, 5) WITHIN GROUP (ORDER BY quantity DESC, customer_id) AS r, dense_rank(2) WITHIN GROUP (ORDER BY quantity) AS d,
+       percent_rank(10) WITHIN GROUP (ORDER BY amount) AS p, cume_dist(10) WITHIN GROUP (ORDER BY amount DESC) AS c
+FROM orders;
+
+-- name: group_by_array
+SELECT regexp_split_to_array(name, 'b') AS a, count(*) AS n FROM customer GROUP BY 1;

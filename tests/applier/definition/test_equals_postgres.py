@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 from applier.definition import define
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
+from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan, fields, row_key
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
@@ -106,10 +109,25 @@ def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], spark: SparkSes
         ours = weighted(result)
         if [f.dataType.simpleString() for f in result.schema.fields[:-1]] != [f.type.spark for f in fields(root)]:
             wrong.append(f"{name}: carriers {result.schema.simpleString()}")
+        if name.endswith("of_equals"):
+            ours, expected = (_without_looks(rows, typed) for rows in (ours, expected))
         if multiset(ours) != multiset(expected):
             wrong.append(f"{name}: Spark {ours[:5]}, PostgreSQL {expected[:5]}")
         wrong += _broken_promises(name, root, expected)
     assert not wrong, "\n".join(wrong)
+
+
+def _without_looks(rows: list[tuple[Any, ...]], typed: list[tuple[str, ValueType]]) -> list[tuple[Any, ...]]:
+    """Of values that are equal and look different PostgreSQL shows any, 1.0 or 1.00; here neither."""
+
+    def plain(value: Any, type_: ValueType) -> Any:
+        if value is None or type_.spark != "string":
+            return value
+        if type_.pg.name == "numeric":
+            return str(Decimal(value).normalize())
+        return str(json.loads(value, parse_float=float, parse_int=float)) if type_.pg.name == "jsonb" else value
+
+    return [tuple(plain(value, type_) for value, (_, type_) in zip(row, typed, strict=True)) for row in rows]
 
 
 def _broken_promises(name: str, root: Any, rows: list[tuple[Any, ...]]) -> Iterator[str]:

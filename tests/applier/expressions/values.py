@@ -104,6 +104,8 @@ def _edges(type_name: str) -> list[str]:
             return _INTERVALS
         case "interval:small":
             return _SMALL_INTERVALS
+        case "interval:unequal":
+            return ["1 day" if v == "24:00:00" else v for v in _SMALL_INTERVALS]
         case "time":
             return [*_TIMES[:8], "24:00:00", *_TIMES[9:]]
         case "date:middle" | "timestamp:middle" | "timestamptz:middle":
@@ -130,7 +132,7 @@ def _edges(type_name: str) -> list[str]:
             ]  # fmt: skip
         case "text:words":
             return ["hello wORLD-foo_bar", "ÀÉ straße", "1a2B", "x'y", "", "ALL", "é1é", "a\tb", "O'R", "İi", "z9Z"]
-        case "jsonb" | "text:json":
+        case "jsonb" | "json" | "text:json":
             return _JSON
         case "int4[]":
             return [
@@ -284,7 +286,7 @@ def random_value(type_name: str, random: Random) -> str:
             )
         case "char(6)" | "varchar(10)":
             return "".join(random.choice("ab é") for _ in range(random.randrange(7)))
-        case "interval" | "interval:small":
+        case "interval" | "interval:small" | "interval:unequal":
             months, days = random.randrange(-40, 40), random.randrange(-70, 70)
             return f"{months} mons {days} days {random.randrange(-(10**12), 10**12) / 1e6:.6f} seconds"
         case "time":

@@ -1,0 +1,89 @@
+package pgtrickle;
+
+import java.util.ArrayList;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * The type json, which keeps the text it was made with, and JSON of any value from the text of its output function.
+ *
+ * What a value is says its kind: n a number, b a truth value, j JSON, t anything that becomes a string, d a timestamp,
+ * z one with a zone; with an a in front an array of such. `r`, the names and the kinds of fields: a composite value.
+ */
+public final class JsonText {
+    static String of(String kind, String text) {
+        if (text == null) return "null";
+        switch (kind.charAt(0)) {
+            case 'n':
+                return JsonTree.isNumber(text) ? text : quoted(text);
+            case 'b':
+                return text.equals("t") ? "true" : "false";
+            case 'j':
+                return text;
+            case 'd':
+                return quoted(text.replace(' ', 'T'));
+            case 'z':
+                return quoted(text.replace(' ', 'T') + ":00");
+            case 'a':
+                return array(kind.substring(1), text);
+            case 'r':
+                return row(kind, text);
+            default:
+                return quoted(text);
+        }
+    }
+
+    private static String quoted(String text) {
+        StringBuilder out = new StringBuilder();
+        JsonTree.quote(out, text);
+        return out.toString();
+    }
+
+    private static String array(String kind, String text) {
+        ArrayList elements = Arrays.parse(UTF8String.fromString(text));
+        StringBuilder out = new StringBuilder("[");
+        for (int i = 0; i < elements.size(); i++) {
+            if (i > 0) out.append(',');
+            out.append(of(kind, (String) elements.get(i)));
+        }
+        return out.append(']').toString();
+    }
+
+    private static String row(String kind, String text) {
+        String[] parts = kind.substring(2).split("\u0000", -1);
+        ArrayList values = Rows.parse(text);
+        StringBuilder out = new StringBuilder("{");
+        for (int i = 0; i < values.size(); i++) {
+            if (i > 0) out.append(',');
+            JsonTree.quote(out, parts[2 * i]);
+            out.append(':').append(of(parts[2 * i + 1], (String) values.get(i)));
+        }
+        return out.append('}').toString();
+    }
+
+    public static UTF8String of(UTF8String kind, UTF8String text) {
+        return UTF8String.fromString(of(kind.toString(), text.toString()));
+    }
+
+    /** json_agg, json_build_array: JSON values and what stands between them. */
+    public static UTF8String array(ArrayData values, UTF8String between) {
+        StringBuilder out = new StringBuilder("[");
+        for (int i = 0; i < values.numElements(); i++) {
+            if (i > 0) out.append(values.isNullAt(i) ? ", " : between.toString());
+            out.append(values.isNullAt(i) ? "null" : values.getUTF8String(i).toString());
+        }
+        return UTF8String.fromString(out.append(']').toString());
+    }
+
+    /** json_object_agg, json_build_object: keys and JSON values; `edge` is what stands inside the braces. */
+    public static UTF8String object(ArrayData keys, ArrayData values, UTF8String edge) {
+        StringBuilder out = new StringBuilder("{").append(edge.toString());
+        for (int i = 0; i < values.numElements(); i++) {
+            if (i > 0) out.append(", ");
+            if (keys.isNullAt(i)) throw new PgError("field name must not be null");
+            JsonTree.quote(out, keys.getUTF8String(i).toString());
+            out.append(" : ").append(values.isNullAt(i) ? "null" : values.getUTF8String(i).toString());
+        }
+        return UTF8String.fromString(out.append(edge.toString()).append('}').toString());
+    }
+}
