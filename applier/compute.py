@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from applier.apply.staging import StagedDelta, Staging
 from applier.errors import CalculationError, Infrastructure, TargetError
+from applier.expressions.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
@@ -77,6 +78,8 @@ def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
             return error
     if TIE in problem:
         return CalculationError(f"the result of {table} is not decided: {TIE}", hint="add the primary key to ORDER BY")
+    if SAME_KEY in problem:
+        return CalculationError(f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate")
     if "psycopg.OperationalError" in str(error):
         return Infrastructure(f"the executors could not reach PostgreSQL to write {table}")
     if "psycopg.errors." in str(error):

@@ -102,8 +102,9 @@ def answer(node: Aggregate, number: int, side: str) -> Answer:
         case Additive():
             return _summed(form, call, name, (values, f"if({counted}, {weight}, 0L)"))
         case OfSet():
-            value = f"if({weight} > 0 AND {counted}, {values.name(call.args[0])}, NULL)"
-            return Answer({name: form.text.format(value, *args[1:])}, name)
+            argument, *literals = (values.name(arg) for arg in call.args)
+            value = f"if({weight} > 0 AND {counted}, {argument}, NULL)"
+            return Answer({name: form.text.format(value, *literals)}, name)
         case OfList():
             rows = _listed(call, values, weight, counted)
             if not call.distinct:

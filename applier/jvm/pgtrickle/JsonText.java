@@ -50,6 +50,7 @@ public final class JsonText {
     }
 
     private static String row(String kind, String text) {
+        if (kind.equals("r")) return "{}";
         String[] parts = kind.substring(2).split("\u0000", -1);
         ArrayList values = Rows.parse(text);
         StringBuilder out = new StringBuilder("{");

@@ -26,12 +26,11 @@ public final class Rows {
         else out.append('"').append(field.replace("\\", "\\\\").replace("\"", "\"\"")).append('"');
     }
 
-    /** The inverse of `of`. */
+    /** The inverse of `of` for rows with fields; `()` is a row of one NULL. */
     static ArrayList parse(String row) {
         ArrayList out = new ArrayList();
         StringBuilder word = new StringBuilder();
         int i = 1;
-        if (row.equals("()")) return out;
         while (true) {
             word.setLength(0);
             boolean given = row.charAt(i) != ',' && row.charAt(i) != ')';
