@@ -62,13 +62,15 @@ class Analysed:
 
     def place(self, token: int | None) -> Place | None:
         """The place in the query text of a byte offset in the analysed statement."""
-        if token is None:
-            return None
-        start = token - len(_PREFIX)
-        encoded = self.query.encode()
-        if not 0 <= start <= len(encoded):
-            return None
-        return Place.at(self.query, len(encoded[:start].decode(errors="ignore")))
+        return None if token is None else place_of_byte(self.query, token - len(_PREFIX))
+
+
+def place_of_byte(query: str, offset: int) -> Place | None:
+    """The place of a byte of the text; None beyond it."""
+    encoded = query.encode()
+    if not 0 <= offset <= len(encoded):
+        return None
+    return Place.at(query, len(encoded[:offset].decode(errors="ignore")))
 
 
 @contextmanager
@@ -102,6 +104,38 @@ def analyse(connection: psycopg.Connection[Any], catalog: Catalog, query: str) -
         rows = cursor.execute(_RESULT, [view]).fetchall()
     columns = tuple(_result_column(catalog, row) for row in rows)
     return Analysed(query, catalog.major, text, columns, rows[0][5] if rows else "", now)
+
+
+def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_path: str) -> str | None:
+    """The analysed tree with byte offsets into the query, which servers since 17 keep in no stored tree.
+
+    They still print it with them for who debugs a server: the query is parsed once more, and not run, while the server
+    tells this session what it reads. None where it does not.
+    """
+    found: list[str] = []
+
+    def told(diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.message_primary == "parse tree:" and diagnostic.message_detail:
+            found.append(diagnostic.message_detail)
+
+    connection.add_notice_handler(told)
+    try:
+        with connection.transaction(force_rollback=True):
+            _pin(connection, search_path)
+            connection.execute(
+                "SELECT set_config('debug_pretty_print', 'off', true), set_config('client_min_messages', 'log', true)"
+            )
+            connection.execute("SET LOCAL debug_print_parse = on")
+            connection.pgconn.prepare(b"", query.encode(connection.info.encoding))
+            connection.execute("SET LOCAL debug_print_parse = off")
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error:
+        return None
+    finally:
+        connection.remove_notice_handler(told)
+    # The tree of the query itself comes first; behind it may stand that of the statement which ends the telling.
+    return f"({found[0]})" if found else None
 
 
 def _result_column(catalog: Catalog, row: tuple[Any, ...]) -> ResultColumn:

@@ -34,7 +34,7 @@ from applier.definition.lateral import Beside, Laterals
 from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
 from applier.definition.recursions import Recursions
-from applier.definition.refusal import Reason, Refused
+from applier.definition.refusal import Place, Reason, Refused
 from applier.definition.rowsets import check_on_true, leans, leans_on, unfold, written
 from applier.definition.sources import Sources, check, inside_view, members
 from applier.definition.subqueries import Answering, Around
@@ -54,7 +54,8 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
     """The plan of a whole query; its output columns are the visible targets."""
     visible = [t for t in query.targets if not t.hidden]
     if not visible:
-        raise Refused(Reason.CONSTRUCT, "a query without columns", hint="select at least one column")
+        hint, place = "select at least one column", Place.start()
+        raise Refused(Reason.CONSTRUCT, "a query without columns", hint=hint, place=place)
     built = _Builder(catalog, sources).query(query, range(len(visible)), ())
     return projected(built.node, built.exprs)
 
@@ -337,7 +338,8 @@ class _Builder:
         self._members += 1
         if self._members > MOST_MEMBERS:
             hint = "store a part of it as a stream table of its own"
-            raise Refused(Reason.CONSTRUCT, f"a query with more than {MOST_MEMBERS} members of FROM", hint=hint)
+            construct = f"a query with more than {MOST_MEMBERS} members of FROM"
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint, place=Place.start())
 
     def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> Member:
         relation = self._sources.relations.get(entry.relation)

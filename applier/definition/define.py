@@ -8,11 +8,11 @@ from typing import Any
 
 import psycopg
 
-from applier.definition.analyse import Analysed, analyse, rolled_back
+from applier.definition.analyse import Analysed, analyse, place_of_byte, rolled_back, tree_with_positions
 from applier.definition.bodies import declared
 from applier.definition.build import build
 from applier.definition.catalog import Catalog
-from applier.definition.lexical import find_unique, refuse_special_times
+from applier.definition.lexical import find_word, refuse_special_times
 from applier.definition.reader import read_query
 from applier.definition.refusal import Place, Refused
 from applier.definition.sources import gather
@@ -50,11 +50,17 @@ def define(
     """
     with rolled_back(connection, search_path) as catalog:
         catalog.declared = None if written is None else declared(query) or {}
-        analysed = analyse(connection, catalog, query)
+        try:
+            analysed = analyse(connection, catalog, query)
+        except Refused as refused:
+            raise refused.located(find_word(query, refused.construct)) from refused.__cause__
         try:
             return _define(analysed, catalog, written or Written(analysed.query, analysed.analysed_at))
         except Refused as refused:
-            raise refused.located(refused.place or _place(analysed, refused)) from refused.__cause__
+            place = refused.place or analysed.place(refused.token)
+            if place is None and not refused.in_view:
+                place = _asked_again(connection, catalog, refused, query, search_path)
+            raise refused.located(place or find_word(query, refused.construct)) from refused.__cause__
 
 
 def _define(analysed: Analysed, catalog: Catalog, written: Written) -> Definition:
@@ -69,5 +75,17 @@ def _define(analysed: Analysed, catalog: Catalog, written: Written) -> Definitio
     )
 
 
-def _place(analysed: Analysed, refused: Refused) -> Place | None:
-    return analysed.place(refused.token) or find_unique(analysed.query, refused.construct)
+def _asked_again(
+    connection: psycopg.Connection[Any], catalog: Catalog, refused: Refused, query: str, search_path: str
+) -> Place | None:
+    """Where the same refusal is met in the tree that knows positions."""
+    text = tree_with_positions(connection, query, search_path)
+    if text is None:
+        return None
+    try:
+        tree = read_query(text, catalog.major)
+        build(tree, catalog, gather(tree, catalog))
+    except Refused as again:
+        if again.construct == refused.construct and again.token is not None:
+            return place_of_byte(query, again.token)
+    return None

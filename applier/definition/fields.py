@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.definition.layout import LOCATIONS_STORED_UNTIL, SPARE, UNSUPPORTED_KINDS
+from applier.definition.layout import SPARE, UNSUPPORTED_KINDS
 from applier.definition.node_text import Datum, Node, Quoted, Token, Tree
 from applier.definition.refusal import Reason, Refused
 
@@ -122,7 +122,7 @@ class Fields:
 
     def _position(self) -> int | None:
         value = self._node.fields.get("location")
-        if self._major > LOCATIONS_STORED_UNTIL or not isinstance(value, Token) or not value.text.isdigit():
+        if not isinstance(value, Token) or not value.text.isdigit():
             return None
         return int(value.text)
 

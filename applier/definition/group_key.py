@@ -63,11 +63,12 @@ def own_key(value: Expr, written: tree.Expression, catalog: Catalog) -> GroupKey
     return _key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
 
 
-def check_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> None:
+def check_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog, clause: str) -> None:
     """Refuse a key whose equality Spark does not share for the values as they are."""
     key = group_key(value, written, item, catalog)
     if key.by != key.value:
-        raise _unproven(f"values of type {value.type.pg.display}", written)
+        construct = f"{clause} on values of type {value.type.pg.display}"
+        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=tree.at(written))
 
 
 def default_equality(value: Expr) -> str | None:

@@ -207,7 +207,8 @@ def outer_join(
         compiled = compile_in(condition, product)
         if not total(compiled):
             hint = "compute the expression in a subquery of FROM"
-            raise Refused(Reason.CONSTRUCT, "an outer join on a condition that may raise an error", hint=hint)
+            construct = "an outer join on a condition that may raise an error"
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=tree.at(condition))
         both.append(compiled)
     right = right.filtered([compile_in(condition, right) for condition in own])
     equi, residual = split(both, len(fields(left.node)))

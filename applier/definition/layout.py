@@ -17,10 +17,6 @@ from applier.definition.node_text import Tree, parse
 OLDEST_MAJOR = 14
 NEWEST_MAJOR = 18
 
-LOCATIONS_STORED_UNTIL = 16
-"""Since 17 stored trees have -1 for every position in the query text."""
-
-
 FIRST_WITH_CMPTYPE = 18
 """Since then a comparison of rows names its kind `cmptype`."""
 

@@ -28,6 +28,7 @@ _LEXEME = re.compile(
 )
 _MOVING_WORDS = re.compile(r"(?<![a-z])(?:now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _NAMED = re.compile(r"the (?:window )?(?:function|aggregate|operator) (?P<name>[^\s(]+)")
+_IN_VIEW = re.compile(r"\(in view (?:\w+\.)?(?P<name>\w+)\)")
 _KEYWORD = re.compile(r"\b[A-Z][A-Z_]+\b")
 _QUALIFIED = re.compile(r"\b\w+(?:\.\w+)+\b")
 _LEADING = re.compile(r"(?P<name>\w+) (?:of|over|by) ")
@@ -63,8 +64,15 @@ def lexemes(query: str) -> Iterator[tuple[Kind, str, int]]:
                 continue
 
 
-def find_unique(query: str, construct: str) -> Place | None:
-    """Where a construct stands, if the word it is known by occurs exactly once in the text."""
+def find_word(query: str, construct: str) -> Place | None:
+    """Where a construct stands, if the word it is known by occurs exactly once in the text; a view: its first place."""
+    if view := _IN_VIEW.search(construct):
+        spots = [at for kind, text, at in lexemes(query) if kind is Kind.WORD and text == view["name"].lower()]
+        return Place.at(query, spots[0]) if spots else None
+    return _find_unique(query, construct)
+
+
+def _find_unique(query: str, construct: str) -> Place | None:
     named = _NAMED.search(construct) or _LEADING.match(construct)
     candidates = [named["name"]] if named else [*_QUALIFIED.findall(construct), *_KEYWORD.findall(construct)]
     spots: dict[str, list[int]] = {}

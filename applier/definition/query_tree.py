@@ -187,7 +187,6 @@ class SetOperation:
     keeps_duplicates: bool
     branches: tuple[int | SetOperation, ...]
     columns: tuple[SetColumn, ...]
-    at: int | None = None
 
     def entries(self) -> Iterator[int]:
         """The range-table entries of all branches, in the order of the text."""

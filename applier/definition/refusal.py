@@ -62,6 +62,11 @@ class Place:
         before = query[: max(0, offset)]
         return cls(len(before), before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
+    @classmethod
+    def start(cls) -> Place:
+        """Of what the query is as a whole."""
+        return cls(0, 1, 1)
+
     def __str__(self) -> str:
         return f"line {self.line}, column {self.column}"
 
@@ -79,7 +84,8 @@ class Refused(TrickleError):
     """The query is valid, but not (yet) one that can be kept exact.
 
     `token` is a byte offset into the analysed statement, None when unknown; whoever knows the text turns it into a
-    place with `located`. `full_in_postgres` says whether FULL mode, run by PostgreSQL itself, can take the query.
+    place with `located`; what stands `in_view` has none of its own in the query. `full_in_postgres` says whether FULL
+    mode, run by PostgreSQL itself, can take the query.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class Refused(TrickleError):
         token: int | None = None,
         place: Place | None = None,
         full_in_postgres: bool = True,
+        in_view: bool = False,
     ) -> None:
         where = f" at {place}" if place else ""
         super().__init__(f"{construct} is not supported{where} [{reason.value}]", hint=hint)
@@ -99,6 +106,7 @@ class Refused(TrickleError):
         self.token = token
         self.place = place
         self.full_in_postgres = full_in_postgres
+        self.in_view = in_view
 
     def located(self, place: Place | None) -> Refused:
         """The same refusal with a place."""
@@ -109,4 +117,5 @@ class Refused(TrickleError):
             token=self.token,
             place=place,
             full_in_postgres=self.full_in_postgres,
+            in_view=self.in_view,
         )

@@ -61,6 +61,7 @@ class inside_view:
                 f"{error.construct} (in view {self._view})",
                 hint=error.hint,
                 full_in_postgres=error.full_in_postgres,
+                in_view=True,
             ) from error
 
 

@@ -74,12 +74,12 @@ def combine(operation: query_tree.SetOperation, branches: Sequence[Node], catalo
 def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: Catalog) -> None:
     """Refuse columns of which equal values may look different."""
     for expr, column in zip(columns(branch), _compared(operation), strict=True):
-        check_key(expr, *column, catalog)
+        check_key(expr, *column, catalog, operation.kind.name)
 
 
 def _compared(operation: query_tree.SetOperation) -> list[tuple[tree.Expression, query_tree.GroupItem]]:
     return [
-        (tree.Var(0, 1, c.type, c.typmod, c.collation, 0, operation.at), query_tree.GroupItem(0, c.equality))
+        (tree.Var(0, 1, c.type, c.typmod, c.collation, 0, None), query_tree.GroupItem(0, c.equality))
         for c in operation.columns
     ]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.definition.lexical import Kind, find_unique, lexemes
+from applier.definition.lexical import Kind, find_word, lexemes
 from applier.definition.refusal import Place
 
 
@@ -44,4 +44,4 @@ def test_any_text_has_lexemes_in_order(text: str) -> None:
     ],
 )
 def test_a_construct_is_found_when_its_word_is_there_once(query: str, construct: str, place: Place | None) -> None:
-    assert find_unique(query, construct) == place
+    assert find_word(query, construct) == place

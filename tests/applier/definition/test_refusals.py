@@ -37,8 +37,10 @@ def test_refusals_are_as_reviewed(shop: psycopg.Connection[Any]) -> None:
         refused = _refusal(shop, query)
         assert refused.hint
         full = "can" if refused.full_in_postgres else "cannot"
+        assert refused.place is not None, f"{name}: {refused.construct} has no place"
         lines.append(f"{name}: {' '.join(query.split())}")
         lines.append(f"    [{refused.reason.value}] {refused.construct}")
+        lines.append(f"    at {refused.place}: {query[refused.place.offset :].splitlines()[0][:50]}")
         lines.append(f"    hint: {refused.hint}; FULL mode {full} take it")
     for name, query in NOT_ACCEPTED_BY_POSTGRES.items():
         with pytest.raises(DefinitionError) as caught:
