@@ -79,7 +79,9 @@ def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
     if TIE in problem:
         return CalculationError(f"the result of {table} is not decided: {TIE}", hint="add the primary key to ORDER BY")
     if SAME_KEY in problem:
-        return CalculationError(f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate")
+        return CalculationError(
+            f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate"
+        )
     if "psycopg.OperationalError" in str(error):
         return Infrastructure(f"the executors could not reach PostgreSQL to write {table}")
     if "psycopg.errors." in str(error):
