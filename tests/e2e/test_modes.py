@@ -169,6 +169,6 @@ def test_an_append_only_one_goes_back_at_the_first_delete(db: Connection, stack:
         assert value(db, flag) is True
         db.execute("DELETE FROM lines WHERE id = 1")
         assert_equal(db, "journal")
+        alerts = [json.loads(n.payload) for n in listener.notifies(timeout=30, stop_after=1)]
         assert value(db, flag) is False
-        alerts = [json.loads(n.payload) for n in listener.notifies(timeout=5, stop_after=1)]
     assert [alert["event"] for alert in alerts] == ["append_only_reverted"]
