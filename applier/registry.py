@@ -272,7 +272,8 @@ class Registry:
         Superseded when that is not the `expected` one any more.
         """
         with self._connection.transaction():
-            self._connection.execute("SET LOCAL lock_timeout = '1s'")
+            # Shorter than deadlock_timeout: where somebody drops it meanwhile, it is we who give way.
+            self._connection.execute("SET LOCAL lock_timeout = '300ms'")
             self._connection.execute("SELECT pgtrickle._adopt(%s)", (pgt_id,))
             adopted = self._connection.execute(
                 "SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_id = %s", (pgt_id,)
@@ -284,7 +285,7 @@ class Registry:
     def exchange(self, pgt_id: int) -> None:
         """A stream table that was built beside another takes its place; a reader of the old one is not waited for."""
         with self._connection.transaction():
-            self._connection.execute("SET LOCAL lock_timeout = '2s'")
+            self._connection.execute("SET LOCAL lock_timeout = '300ms'")
             self._connection.execute("SELECT pgtrickle._exchange(%s)", (pgt_id,))
 
     def refuse_alteration(self, pgt_id: int, error: TrickleError) -> None:
