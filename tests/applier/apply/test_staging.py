@@ -78,7 +78,7 @@ def test_a_staged_fill_and_a_staged_change(
     delta_sink.flush()
     weights = Counter(SECOND)
     weights.subtract(first)
-    change = staged(database, table, zframe(spark, table, weights), (10, 20))
+    change = staged(database, table, zframe(spark, table, weights), (10, 20), parts=2)
     to.apply(table, change, NOW, executed("changes"))
     assert held(db, table) == SECOND
     replayed = Counter(first)
@@ -120,7 +120,7 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     db: Connection, database: str, spark: SparkSession
 ) -> None:
     """2 000 000 rows with PG_TRICKLE_LONG_TESTS; progressive, watched from outside."""
-    rows = 2_000_000 if LONG else 200_000
+    rows = 2_000_000 if LONG else 50_000
     table = make(db, "st", {"a": "int", "b": "text"}, (0,), visibility="progressive")
     # As from a source that was read already: what is measured is the way into PostgreSQL.
     frame = spark.sql(f"SELECT CAST(id AS int) AS c0, repeat('x', 40) AS c1, 1L AS __w FROM range({rows})")
@@ -138,7 +138,7 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     watcher = threading.Thread(target=watch)
     watcher.start()
     began = time.monotonic()
-    fill = staged(database, table, frame, (0, 10), parts=max(8, rows // 20_000))
+    fill = staged(database, table, frame, (0, 10), parts=max(4, rows // 20_000))
     sink(database).apply(table, fill, NOW, executed("fill"))
     took = time.monotonic() - began
     stop.set()
