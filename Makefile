@@ -9,9 +9,10 @@ PACKAGES = @command -v python3 >/dev/null || { echo "Python 3.11 or newer is nee
 	python3 deploy/local/bootstrap.py
 SETUP = $(PACKAGES) --java
 
+SEEDS ?= 5
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: help demo test fuzz check up down psql bench docs lock
+.PHONY: help demo test fuzz corpus check up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -31,6 +32,11 @@ fuzz: ## compare every function with PostgreSQL for longer, with fresh random va
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
 	  $(BIN)/python -m pytest -q tests/applier/expressions
+
+corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 on SEEDS data sets
+	$(SETUP)
+	@for major in 16 18; do echo "PostgreSQL $$major"; PG_MAJOR=$$major CORPUS_SEEDS=$(SEEDS) CORPUS_TIMEOUT=7200 \
+	  $(BIN)/python -m pytest -q tests/corpus/test_corpus.py || exit 1; done
 
 up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
 	$(SETUP)

@@ -140,7 +140,7 @@ def test_the_accepted_queries_are_as_listed(corpus: psycopg.Connection[Any]) -> 
     print(f"{counts} others; not listed yet: {[name for name in taken if name not in ACCEPTED]}")
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(int(os.environ.get("CORPUS_TIMEOUT", "280")))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
     spark = interpreted
