@@ -10,8 +10,11 @@ Without keys the one group always exists.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from applier.expressions.emit import spark_sql
 from applier.operators.calls import COUNT, added_up, additive, answer, key_names, shares, sum_types, total, value_names
+from applier.operators.wanted import Wanted
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, column_name, column_names, select
 
@@ -37,36 +40,23 @@ def answered(node: Aggregate, rows: str) -> str:
     return select([*key_names(node), *results], "1L", f"({groups}) WHERE {NEW}_there")
 
 
-def delta_aggregate(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
+def delta_aggregate(node: Aggregate, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
     """γ(A + ΔA) − γ(A) on the groups ΔA touches, from A itself.   Reads the input's trace, keeps no state."""
     keys = [spark_sql(key) for key in node.keys]
-    touched = _restricted(before, keys, f"SELECT {_named(keys)} FROM ({delta})", small=small)
+    touched = before(Wanted.of(node.keys, keys, delta, null_safe=True, small=small))
     return _difference(node, shares(node, touched), shares(node, delta))
 
 
 def delta_kept(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
     """The same from the shares of A and of ΔA.   State: σ(A)."""
     keys = key_names(node)
-    touched = _restricted(before, keys, f"SELECT {_named(keys)} FROM ({delta})", small=small)
+    touched = Wanted.of(node.keys, keys, delta, null_safe=True, small=small).filtered(before, keys)
     return _difference(node, touched, delta)
 
 
 def delta_summed(node: Aggregate, both: str) -> str:
     """The same from the sums of the touched groups at both ends, named o_… and n_….   State: σ(A)."""
     return _changes(node, _results(node, both, (OLD, NEW)))
-
-
-def _named(keys: list[str]) -> str:
-    return ", ".join(f"{key} AS q{i}" for i, key in enumerate(keys)) or "1"
-
-
-def _restricted(rows: str, keys: list[str], wanted: str, *, small: bool) -> str:
-    """The rows of the groups that are wanted. NULL is a group like any other, so comparison is null-safe."""
-    if not keys:
-        return rows
-    same = " AND ".join(f"{key} <=> q{i}" for i, key in enumerate(keys))
-    hint = "/*+ BROADCAST(q) */ " if small else ""
-    return f"SELECT {hint}b.* FROM ({rows}) b LEFT SEMI JOIN ({wanted}) q ON {same}"
 
 
 def _at(node: Aggregate, rows: str, there: dict[str, bool]) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from applier.operators.inputs import Side
+from applier.operators.wanted import Wanted
+
 
 @dataclass(frozen=True, slots=True)
 class Changing:
     """What changes, and its two ends, asked for only when needed."""
 
     delta: str | None
-    before: Callable[[], str]
-    after: Callable[[], str]
+    whole: Callable[[Side], str]
+    among: Callable[[Side, Wanted], str]
+    """Only the rows that are wanted."""

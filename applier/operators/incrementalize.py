@@ -9,10 +9,12 @@ from functools import partial
 from typing import assert_never
 
 from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
+from applier.operators.calls import key_names
 from applier.operators.changing import Changing
 from applier.operators.filter import apply_filter
-from applier.operators.inner_join import delta_join, join
-from applier.operators.inputs import Inputs, Side
+from applier.operators.inner_join import among_join, delta_join, join
+from applier.operators.inputs import Inputs, Shares, Side
+from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.project import apply_project
 from applier.operators.recursion import delta_recursion, given
@@ -24,7 +26,9 @@ from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.unfold import apply_unfold
 from applier.operators.union_all import add, add_changes
 from applier.operators.values import written_rows
+from applier.operators.wanted import Wanted
 from applier.operators.window import delta_window, snapshot_window
+from applier.plan.expr import columns_read
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -42,6 +46,7 @@ from applier.plan.nodes import (
     Values,
     Window,
     Working,
+    fields,
     scans,
 )
 
@@ -76,7 +81,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
         case Aggregate():
             if (kept := inputs.kept(node)) is None:
                 return snapshot_aggregate(node, snapshot(node.input, side, inputs))
-            return answered(node, add([kept.before(), *([kept.delta] if kept.delta and side is Side.AFTER else [])]))
+            return answered(node, _shares(kept, side))
         case UnionAll():
             return add([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
@@ -119,7 +124,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             below = delta(node.input, inputs)
             if below is None:
                 return None
-            before = snapshot(node.input, Side.BEFORE, inputs)
+            before = partial(among, node.input, Side.BEFORE, inputs=inputs)
             if isinstance(node, Aggregate):
                 return delta_aggregate(node, before, below, small=inputs.small)
             if isinstance(node, TopK):
@@ -129,6 +134,11 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:
             assert_never(node)
+
+
+def _shares(kept: Shares, side: Side) -> str:
+    """What is kept, at one end of the window."""
+    return add([kept.before()] if kept.delta is None or side is Side.BEFORE else [kept.before(), kept.delta])
 
 
 def _linear(node: Filter | Project | Repeat, zset: str) -> str:
@@ -146,6 +156,56 @@ def _linear(node: Filter | Project | Repeat, zset: str) -> str:
 def _changing(node: Node, inputs: Inputs) -> Changing:
     return Changing(
         delta(node, inputs),
-        before=lambda: snapshot(node, Side.BEFORE, inputs),
-        after=lambda: snapshot(node, Side.AFTER, inputs),
+        whole=partial(snapshot, node, inputs=inputs),
+        among=partial(among, node, inputs=inputs),
     )
+
+
+def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
+    """The rows of the node's result at one end of the window that are wanted: σ_wanted(snapshot(node, side)).
+
+    What is wanted is asked of the inputs wherever their rows decide it, so that no more is read than must be.
+    """
+    below = partial(among, side=side, inputs=inputs)
+    match node:
+        case Filter() | Repeat() if wanted.keys:
+            return _linear(node, below(node.input, wanted=wanted))
+        case Project() if wanted.keys:
+            return _linear(node, below(node.input, wanted=wanted.through(node.exprs)))
+        case UnionAll() if wanted.keys:
+            return add([below(branch, wanted=wanted) for branch in node.branches])
+        case Join() if wanted.keys:
+
+            def part(factor: Node, some: Wanted | None) -> str:
+                return snapshot(factor, side, inputs) if some is None else below(factor, wanted=some)
+
+            return among_join(node, wanted, part, size=partial(size_of, inputs=inputs))
+        case SemiJoin() if wanted.keys:
+            left = below(node.left, wanted=wanted)
+            return semi_join(node, left, _partners(node, left, side, wanted, inputs))
+        case OuterJoin() if not node.full and _reads_only(wanted, range(len(fields(node.left)))):
+            left = below(node.left, wanted=wanted)
+            return outer_join(node, left, _partners(node, left, side, wanted, inputs))
+        case Aggregate() if _reads_only(wanted, range(len(node.keys))):
+            if (kept := inputs.kept(node)) is None:
+                return snapshot_aggregate(node, below(node.input, wanted=wanted.through(node.keys)))
+            if (ordinals := wanted.ordinals()) is None:
+                return wanted.filtered(snapshot(node, side, inputs))
+            return answered(node, wanted.filtered(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
+        case TopK() if wanted.keys and set(wanted.keys) <= set(node.keys):
+            return snapshot_top_k(node, below(node.input, wanted=wanted))
+        case Window() if wanted.keys and set(wanted.keys) <= set(node.keys):
+            return snapshot_window(node, below(node.input, wanted=wanted))
+        case _:
+            return wanted.filtered(snapshot(node, side, inputs))
+
+
+def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, wanted: Wanted, inputs: Inputs) -> str:
+    """The right rows that may be partners of these left ones."""
+    partners = matching_of(node).partners_of(left, small=wanted.small)
+    return among(node.right, side, partners, inputs)
+
+
+def _reads_only(wanted: Wanted, places: range) -> bool:
+    reads = [set(columns_read(key)) for key in wanted.keys]
+    return bool(reads) and all(read and read <= set(places) for read in reads)

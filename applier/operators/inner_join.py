@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from applier.expressions.emit import spark_sql
 from applier.operators.changing import Changing
+from applier.operators.inputs import Side
+from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import Join, Node, fields, row_key
 from applier.zset import WEIGHT, column_name, column_names, plus, select
@@ -74,13 +76,44 @@ def delta_join(
     """
     factors, conditions = _flattened(node, 0)
     inputs = [changing(factor.node) for factor in factors]
-    sizes = [size(factor.node) for factor in factors]
-    terms = [
-        _term(i, factors, conditions, inputs, sizes, small=small)
-        for i, changed in enumerate(inputs)
-        if changed.delta is not None
-    ]
-    return plus(*terms)
+    product = _Product(factors, conditions, [size(factor.node) for factor in factors], small)
+
+    def term(changed: int) -> str | None:
+        rows = inputs[changed].delta
+        if rows is None:
+            return None
+        return product.beginning_with(changed, rows, lambda other: inputs[other].whole(_end(other, changed)))
+
+    return plus(*(term(i) for i in range(len(factors))))
+
+
+def _end(factor: int, changed: int) -> Side:
+    """Inputs before the one that changes as they were, those behind it as they are: so no pair of changes is lost."""
+    return Side.BEFORE if factor < changed else Side.AFTER
+
+
+def among_join(
+    node: Join,
+    wanted: Wanted,
+    among: Callable[[Node, Wanted | None], str],
+    *,
+    size: Callable[[Node], int | None],
+) -> str:
+    """The rows of A1 ⋈ … ⋈ An that are wanted: the input that knows most of the keys first, then as for a delta."""
+    factors, conditions = _flattened(node, 0)
+    known = [_places_of(wanted, factor) for factor in factors]
+    first = max(range(len(factors)), key=lambda i: len(known[i]))
+    if not known[first]:
+        return wanted.filtered(join(node, among(node.left, None), among(node.right, None)))
+    product = _Product(factors, conditions, [size(factor.node) for factor in factors], wanted.small)
+    begun = among(factors[first].node, wanted.some(known[first], factors[first].places.start))
+    text = product.beginning_with(first, begun, lambda other: among(factors[other].node, None))
+    return text if len(known[first]) == len(wanted.keys) else wanted.filtered(text)
+
+
+def _places_of(wanted: Wanted, factor: _Factor) -> list[int]:
+    reads = [set(columns_read(key)) for key in wanted.keys]
+    return [place for place, read in enumerate(reads) if read and read <= set(factor.places)]
 
 
 def _flattened(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
@@ -105,39 +138,37 @@ def _flattened(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]
     return factors, conditions
 
 
-def _term(
-    first: int,
-    factors: Sequence[_Factor],
-    conditions: Sequence[_Condition],
-    inputs: Sequence[Changing],
-    sizes: Sequence[int | None],
-    *,
-    small: bool,
-) -> str:
-    """… ⋈ ΔA_first ⋈ …, beginning with the delta; columns c0, c1 … of the output."""
-    bound = list(factors[first].places)
-    names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(bound)]
-    text = f"SELECT {', '.join([*names, WEIGHT])} FROM ({inputs[first].delta})"
-    left = [i for i in range(len(factors)) if i != first]
-    open_conditions = list(conditions)
-    while left:
-        following = min(left, key=lambda i: _rank(factors[i], bound, open_conditions, sizes[i]))
-        left.remove(following)
-        factor = factors[following]
-        seen = {*bound, *factor.places}
-        now = [c for c in open_conditions if c.reads <= seen]
-        open_conditions = [c for c in open_conditions if not c.reads <= seen]
-        other = _end(inputs[following], earlier=following < first)
-        tiny = (sizes[following] or TINY_ROWS + 1) <= TINY_ROWS
-        hint = f"/*+ BROADCAST({RIGHT if tiny else LEFT}) */ " if small else ""
-        text = _joined((text, other), (bound, factor.places), [c.text for c in now], hint)
-        bound += factor.places
-    return select(column_names(len(bound)), WEIGHT, f"({text})")
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Inputs to be joined, in any order."""
 
+    factors: Sequence[_Factor]
+    conditions: Sequence[_Condition]
+    sizes: Sequence[int | None]
+    small: bool
 
-def _end(changing: Changing, *, earlier: bool) -> str:
-    """Inputs before the one that changes as they were, those behind it as they are: so no pair of changes is lost."""
-    return changing.before() if earlier else changing.after()
+    def beginning_with(self, first: int, rows: str, other: Callable[[int], str]) -> str:
+        """The product of these few rows of one input with the others; columns c0, c1 … of the output."""
+        bound = list(self.factors[first].places)
+        names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(bound)]
+        text = f"SELECT {', '.join([*names, WEIGHT])} FROM ({rows})"
+        left, waiting = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
+        while left:
+            following = min(left, key=lambda i: _rank(self.factors[i], bound, waiting, self.sizes[i]))
+            left.remove(following)
+            factor = self.factors[following]
+            seen = {*bound, *factor.places}
+            now = [condition.text for condition in waiting if condition.reads <= seen]
+            waiting = [condition for condition in waiting if not condition.reads <= seen]
+            text = _joined((text, other(following)), (bound, factor.places), now, self._hint(following))
+            bound += factor.places
+        return select(column_names(len(bound)), WEIGHT, f"({text})")
+
+    def _hint(self, following: int) -> str:
+        if not self.small:
+            return ""
+        size = self.sizes[following]
+        return f"/*+ BROADCAST({RIGHT if size is not None and size <= TINY_ROWS else LEFT}) */ "
 
 
 def _rank(

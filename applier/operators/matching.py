@@ -15,7 +15,10 @@ from enum import Enum
 
 from applier.expressions.emit import spark_sql
 from applier.operators.changing import Changing
+from applier.operators.inputs import Side
+from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
+from applier.plan.nodes import OuterJoin, SemiJoin, fields
 from applier.zset import WEIGHT, column_name, plus
 
 
@@ -32,6 +35,8 @@ class Operand:
 
     places: range
     keys: tuple[str, ...]
+    exprs: tuple[Expr, ...]
+    """The keys over the operand's own columns."""
 
     def placed(self, zset: str) -> str:
         """The Z-set with its columns named by their places."""
@@ -58,8 +63,12 @@ class Matching:
             parts.append(spark_sql(residual))
             exprs.append(residual)
         return cls(
-            Operand(range(widths[0]), tuple(spark_sql(left) for left, _ in pairs)),
-            Operand(range(widths[0], sum(widths)), tuple(spark_sql(right) for _, right in pairs)),
+            Operand(range(widths[0]), tuple(spark_sql(left) for left, _ in pairs), tuple(left for left, _ in equi)),
+            Operand(
+                range(widths[0], sum(widths)),
+                tuple(spark_sql(right) for _, right in pairs),
+                tuple(right for _, right in equi),
+            ),
             " AND ".join(parts) or "true",
             frozenset(ordinal for expr in exprs for ordinal in columns_read(expr)),
         )
@@ -84,34 +93,27 @@ class Matching:
         arrived = None
         if left.delta is not None:
             changed = self.left.placed(left.delta)
-            there = self.flipped()._touched(self.right.placed(right.after()), changed, small=small)
-            arrived = self._by_partner(partner, changed, there)
+            there = right.among(Side.AFTER, self.partners_of(changed, small=small))
+            arrived = self._by_partner(partner, changed, self.right.placed(there))
         return plus(arrived, None if right.delta is None else self._switched(partner, left, right, small=small))
 
     def _switched(self, partner: Partner, left: Changing, right: Changing, *, small: bool) -> str:
         """What enters and leaves among the rows that stay, because partners come and go."""
         changed = self.right.placed(right.delta or "")
-        asked = self._touched(self.left.placed(left.before()), changed, small=small)
+        asked = self.left.placed(left.among(Side.BEFORE, self.flipped().partners_of(changed, small=small)))
+        touched = Wanted.of(self.right.exprs, self.right.keys, changed, null_safe=False, small=small)
         old, new = (
-            self._by_partner(partner, asked, self._among(self.right.placed(zset), changed, small=small))
-            for zset in (right.before(), right.after())
+            self._by_partner(partner, asked, self.right.placed(right.among(side, touched)))
+            for side in (Side.BEFORE, Side.AFTER)
         )
         names = [column_name(place) for place in self.left.places]
         return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
 
-    def _touched(self, left: str, right_changes: str, *, small: bool) -> str:
-        """Rows of the left whose keys occur in the changes of the right."""
-        return _restricted(left, self.left.keys, right_changes, self.right.keys, small=small)
-
-    def _among(self, right: str, right_changes: str, *, small: bool) -> str:
-        """Rows of the right whose keys occur in its own changes."""
-        return _restricted(right, self.right.keys, right_changes, self.right.keys, small=small)
+    def partners_of(self, left: str, *, small: bool) -> Wanted:
+        """The rows of the right whose keys occur in these placed rows of the left."""
+        return Wanted.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
 
 
-def _restricted(zset: str, keys: tuple[str, ...], changes: str, changed: tuple[str, ...], *, small: bool) -> str:
-    if not keys:
-        return zset
-    wanted = ", ".join(f"{key} AS q{i}" for i, key in enumerate(changed))
-    same = " AND ".join(f"{key} = q{i}" for i, key in enumerate(keys))
-    hint = "/*+ BROADCAST(q) */ " if small else ""
-    return f"SELECT {hint}b.* FROM ({zset}) b LEFT SEMI JOIN (SELECT {wanted} FROM ({changes})) q ON {same}"
+def matching_of(node: OuterJoin | SemiJoin) -> Matching:
+    """The condition of such a join."""
+    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)

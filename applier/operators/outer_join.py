@@ -9,13 +9,9 @@ from collections.abc import Callable
 
 from applier.operators.changing import Changing
 from applier.operators.inner_join import delta_join, join
-from applier.operators.matching import Matching, Partner
+from applier.operators.matching import Partner, matching_of
 from applier.plan.nodes import Field, Join, Node, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
-
-
-def _matching(node: OuterJoin) -> Matching:
-    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)
 
 
 def _inner(node: OuterJoin) -> Join:
@@ -32,7 +28,7 @@ def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str
 
 def outer_join(node: OuterJoin, left: str, right: str) -> str:
     """A ⟕ B of two Z-sets, or the full join."""
-    matching, output = _matching(node), fields(node)
+    matching, output = matching_of(node), fields(node)
     alone = matching.with_partner(Partner.NONE, left, right)
     others = matching.flipped().with_partner(Partner.NONE, right, left) if node.full else None
     parts = (
@@ -48,7 +44,7 @@ def delta_outer_join(
 ) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
     left, right = changing(node.left), changing(node.right)
-    matching, output = _matching(node), fields(node)
+    matching, output = matching_of(node), fields(node)
     alone = matching.delta(Partner.NONE, left, right, small=small)
     others = matching.flipped().delta(Partner.NONE, right, left, small=small) if node.full else None
     return plus(

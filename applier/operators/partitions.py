@@ -11,9 +11,10 @@ partition and in the end the weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from applier.expressions.emit import spark_sql
+from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr
 from applier.plan.nodes import Field
 from applier.plan.order import SortKey
@@ -29,11 +30,15 @@ def rows_once(columns: Sequence[Field], zset: str) -> str:
     return _copied(len(columns), counted)
 
 
-def touched_rows(columns: Sequence[Field], keys: Sequence[Expr], before: str, delta: str, *, small: bool) -> str:
+def touched_rows(
+    columns: Sequence[Field], keys: Sequence[Expr], before: Callable[[Wanted], str], delta: str, *, small: bool
+) -> str:
     """The rows of the partitions that the delta touches, columns and SIDE −1 or 1, each as often as it is there."""
     names = [*column_names(len(columns)), WEIGHT]
+    # NULL is a partition like any other.
+    touched = before(Wanted.of(keys, [spark_sql(key) for key in keys], delta, null_safe=True, small=small))
     both = (
-        f"SELECT {', '.join(names)}, 0L AS __new FROM {_touched(keys, before, delta, small=small)}"
+        f"SELECT {', '.join(names)}, 0L AS __new FROM ({touched})"
         f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta})"
     )
     counted = _counted(columns, both, f"sum(if(__new = 0, {WEIGHT}, 0L)) AS old, sum({WEIGHT}) AS new")
@@ -60,16 +65,6 @@ def _copied(width: int, counted: str) -> str:
     return (
         f"SELECT {names} FROM ({counted}) LATERAL VIEW explode(array_repeat(0, CAST(greatest(n, 0L) AS int))) t AS copy"
     )
-
-
-def _touched(keys: Sequence[Expr], before: str, delta: str, *, small: bool) -> str:
-    """FROM item: rows in the partitions that the delta touches; NULL is a partition like any other."""
-    if not keys:
-        return f"({before})"
-    wanted = ", ".join(f"{spark_sql(key)} AS q{i}" for i, key in enumerate(keys))
-    same = " AND ".join(f"{spark_sql(key)} <=> q{i}" for i, key in enumerate(keys))
-    hint = "/*+ BROADCAST(q) */ " if small else ""
-    return f"(SELECT {hint}b.* FROM ({before}) b LEFT SEMI JOIN (SELECT {wanted} FROM ({delta})) q ON {same})"
 
 
 def changes_only(columns: Sequence[Field], signed: str) -> str:

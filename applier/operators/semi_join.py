@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 from applier.operators.changing import Changing
-from applier.operators.matching import Matching, Partner
-from applier.plan.nodes import SemiJoin, fields
-
-
-def _matching(node: SemiJoin) -> Matching:
-    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)
+from applier.operators.matching import Partner, matching_of
+from applier.plan.nodes import SemiJoin
 
 
 def _partner(node: SemiJoin) -> Partner:
@@ -20,9 +16,9 @@ def _partner(node: SemiJoin) -> Partner:
 
 def semi_join(node: SemiJoin, left: str, right: str) -> str:
     """A ⋉ B or A ▷ B of two Z-sets."""
-    return _matching(node).with_partner(_partner(node), left, right)
+    return matching_of(node).with_partner(_partner(node), left, right)
 
 
 def delta_semi_join(node: SemiJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
     """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
-    return _matching(node).delta(_partner(node), left, right, small=small)
+    return matching_of(node).delta(_partner(node), left, right, small=small)

@@ -7,8 +7,11 @@ before the window, restricted to K; keeps no state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from applier.expressions.emit import spark_sql
 from applier.operators.partitions import SIDE, over, rows_once, sort_text, touched_rows
+from applier.operators.wanted import Wanted
 from applier.plan.nodes import TopK, fields
 from applier.zset import column_names, select
 
@@ -20,7 +23,7 @@ def snapshot_top_k(node: TopK, zset: str) -> str:
     return _taken(node, rows_once(fields(node), zset))
 
 
-def delta_top_k(node: TopK, before: str, delta: str, *, small: bool) -> str:
+def delta_top_k(node: TopK, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
     """τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
     return _taken(node, touched_rows(fields(node), node.keys, before, delta, small=small))
 

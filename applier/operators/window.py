@@ -7,6 +7,7 @@ query. Reads the input's trace before the window, restricted to K; keeps no stat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from applier.expressions.aggregate_entry import Additive, OfSet
@@ -14,6 +15,7 @@ from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.emit import spark_sql
 from applier.expressions.literals import literal
 from applier.operators.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
+from applier.operators.wanted import Wanted
 from applier.plan.expr import AggregateCall, Const, ValueType
 from applier.plan.nodes import Window, fields
 from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall
@@ -31,7 +33,7 @@ def snapshot_window(node: Window, zset: str) -> str:
     return _computed(node, rows_once(fields(node.input), zset))
 
 
-def delta_window(node: Window, before: str, delta: str, *, small: bool) -> str:
+def delta_window(node: Window, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
     """ω(A'_K) − ω(A_K)."""
     rows = touched_rows(fields(node.input), node.keys, before, delta, small=small)
     return changes_only(fields(node), _computed(node, rows))

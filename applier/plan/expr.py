@@ -5,7 +5,7 @@ A closed union. What is not in it cannot be in a plan, so nothing is ever evalua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
@@ -187,17 +187,26 @@ def shift(expr: Expr, by: int) -> Expr:
 
 def renumber(expr: Expr, place: Callable[[int], int]) -> Expr:
     """The same expression over an input whose columns are elsewhere."""
+    return _with_columns(expr, lambda column: replace(column, ordinal=place(column.ordinal)))
+
+
+def substituted(expr: Expr, columns: Sequence[Expr]) -> Expr:
+    """The same expression over what its columns are computed from."""
+    return _with_columns(expr, lambda column: columns[column.ordinal])
+
+
+def _with_columns(expr: Expr, of: Callable[[Col], Expr]) -> Expr:
     match expr:
         case Col():
-            return replace(expr, ordinal=place(expr.ordinal))
+            return of(expr)
         case Const():
             return expr
         case Call() | BoolOp() | Coalesce():
-            return replace(expr, args=tuple(renumber(arg, place) for arg in expr.args))
+            return replace(expr, args=tuple(_with_columns(arg, of) for arg in expr.args))
         case NullTest() | Widen():
-            return replace(expr, arg=renumber(expr.arg, place))
+            return replace(expr, arg=_with_columns(expr.arg, of))
         case Case():
-            branches = tuple((renumber(when, place), renumber(then, place)) for when, then in expr.branches)
-            return replace(expr, branches=branches, default=renumber(expr.default, place))
+            branches = tuple((_with_columns(when, of), _with_columns(then, of)) for when, then in expr.branches)
+            return replace(expr, branches=branches, default=_with_columns(expr.default, of))
         case _:
             assert_never(expr)

@@ -65,11 +65,11 @@ class Followed:
     groups=st.sampled_from([0, 1000]),
 )
 def test_windows_after_windows(
-    interpreted: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int
+    spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MOST_GROUPS", groups)
-        _follow(interpreted, node, states, repeated)
+        _follow(spark, node, states, repeated)
 
 
 def _follow(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
@@ -110,13 +110,13 @@ OTHER = _content([(1, 2), (2, 2), (None, 3)], [(1, 2), (2, 1), (None, None)])
 @pytest.mark.parametrize("node", [NESTED, OUTER])
 @pytest.mark.parametrize(("fold", "groups"), [(0, 0), (1000, 0), (0, 1), (0, 1000)])
 def test_groups_empty_and_refill(
-    interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int
 ) -> None:
     """Held in Spark with and without folding, on the driver until there are too many, and there all the time."""
     monkeypatch.setattr(shares, "FOLD_ROWS", fold)
     for module in (states_module, sums):
         monkeypatch.setattr(module, "MOST_GROUPS", groups)
-    followed = Followed(interpreted, node)
+    followed = Followed(spark, node)
     followed.fill(SOME, 1)
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
     for i, (before, after) in enumerate(pairwise(path), 1):
