@@ -7,6 +7,7 @@ texts to a SELECT text, so a whole plan is parsed and analysed by Spark once, ho
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,11 @@ def plus(*terms: str | None) -> str | None:
     """A + B + …; a term that is None is proven empty, and so is a sum of such terms."""
     given = [term for term in terms if term is not None]
     return " UNION ALL ".join(given) if given else None
+
+
+def nothing(types: Sequence[str]) -> str:
+    """A Z-set without rows, with columns of these Spark types."""
+    return select([f"CAST(NULL AS {spark})" for spark in types], "0L", "(SELECT 1) WHERE false")
 
 
 def net(rows: pa.Table) -> pa.Table:

@@ -11,7 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from applier.expressions.entry import CollationNeed, FuzzArg
+from applier.expressions.numtext import digits
 from applier.plan.expr import AggregateCall, Expr
+
+LIMBS = 4
+"""A long numeric is added up in so many parts of 15 digits, each of which a sum of 38 digits holds."""
+
+LIMBS_DIGITS = LIMBS * 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +88,16 @@ class AggregateEntry:
     """No query can ask for it."""
     text_form: Form | None = None
     """For numerics held as text."""
+    long_form: Form | None = None
+    """For those of them whose number of decimals is known and that have a place in LIMBS."""
 
     def form_of(self, args: tuple[Expr, ...]) -> Form:
         """How it is computed over arguments in these carriers."""
         as_text = any(arg.type.pg.name == "numeric" and arg.type.spark == "string" for arg in args)
-        return self.text_form if as_text and self.text_form is not None else self.form
+        if not as_text or self.text_form is None:
+            return self.form
+        size = digits(args[0])
+        return self.long_form if self.long_form is not None and size and size[0] <= LIMBS_DIGITS else self.text_form
 
 
 def plain(*sums: Sum, result: str) -> Additive:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 
 from applier.expressions import lists, ordered_sets
-from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet, Sum, plain
+from applier.expressions.aggregate_entry import LIMBS, Additive, AggregateEntry, OfList, OfSet, Sum, plain
 from applier.expressions.datetimes import CARRIERS as DATETIMES
 from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
-from applier.expressions.numtext import check_numeric, has_known_scale, is_text, scale_known
+from applier.expressions.numtext import check_numeric, digits, has_known_scale, is_text, scale_known
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
@@ -59,6 +59,24 @@ def _over_doubles(function: str, *more: str) -> OfList:
     return OfList(lambda _: f"{function}({arguments})", default_order=True)
 
 
+def _scale(call: AggregateCall) -> int:
+    size = digits(call.args[0])
+    if size is None:
+        raise AssertionError(f"{call.signature} over a numeric of unknown size")
+    return size[1]
+
+
+def _limbs(call: AggregateCall) -> tuple[Sum, ...]:
+    """The parts of 15 digits of a long numeric, the lowest first."""
+    kind = decimal(MAX_DECIMAL_DIGITS, 0)
+    return tuple(Sum(kind, f"pg_aggregates_limb({{0}}, {_scale(call)}, {i})") for i in range(LIMBS))
+
+
+def _of_limbs(call: AggregateCall) -> str:
+    parts = ", ".join(f"CAST({{{i}}} AS string)" for i in range(LIMBS))
+    return f"pg_aggregates_of_limbs({_scale(call)}, {parts})"
+
+
 def _sums() -> Iterator[AggregateEntry]:
     for name, result in (("int2", "bigint"), ("int4", "bigint"), ("int8", decimal(MAX_DECIMAL_DIGITS, 0))):
         yield AggregateEntry(
@@ -72,6 +90,7 @@ def _sums() -> Iterator[AggregateEntry]:
         carrier=_numeric_sum,
         form=_SUM,
         text_form=_over_values("pg_aggregates_numeric_sum"),
+        long_form=Additive(_limbs, lambda call: f"if({{n}} = 0, NULL, {_of_limbs(call)})"),
         fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
     )
 
@@ -217,6 +236,9 @@ def _averages() -> Iterator[AggregateEntry]:
         carrier=_numeric_avg,
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=_over_values("pg_aggregates_numeric_avg"),
+        long_form=Additive(
+            _limbs, lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_of_limbs(call)}, CAST({{n}} AS string)))"
+        ),
         fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(4,4)",), ("numeric",)),
     )
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from applier.expressions.entry import Unfit, decimal_of
-from applier.plan.expr import Call, Case, Coalesce, Col, Const, Expr
+from applier.plan.expr import Call, Case, Coalesce, Col, Const, Expr, Widen
 
 _SCALE_HINT = "cast the numeric as numeric(p,s), so that its number of decimal places is certain"
 _SETS_SCALE = frozenset({"round(numeric,int4)", "trunc(numeric,int4)", "numeric(numeric,int4)"})
 """The result's display scale is that of the call, whatever that of the argument."""
+
+_PRODUCT = frozenset({"numeric_mul(numeric,numeric)"})
+_SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
+_SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "abs(numeric)"})
 
 
 def is_text(arg: Expr) -> bool:
@@ -64,3 +68,24 @@ def _known(arg: Expr) -> bool:
             return _known(arg.default) and all(_known(result) for _, result in arg.branches)
         case _:
             return False
+
+
+def digits(arg: Expr) -> tuple[int, int] | None:
+    """The most digits a numeric may have and how many of them are decimals, the same in every row; None if unknown."""
+    if not is_text(arg):
+        return decimal_of(arg) if arg.type.pg.name == "numeric" and _known(arg) else None
+    match arg:
+        case Widen():
+            return digits(arg.arg)
+        case Call(args=(first,)) if arg.signature in _SAME_DIGITS:
+            return digits(first)
+        case Call(args=(first, second)) if arg.signature in _PRODUCT | _SUMS:
+            left, right = digits(first), digits(second)
+            if left is None or right is None:
+                return None
+            if arg.signature in _PRODUCT:
+                return left[0] + right[0], left[1] + right[1]
+            scale = max(left[1], right[1])
+            return max(left[0] - left[1], right[0] - right[1]) + 1 + scale, scale
+        case _:
+            return None

@@ -49,6 +49,7 @@ from applier.plan.nodes import (
     fields,
     scans,
 )
+from applier.zset import nothing
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -121,7 +122,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 return delta_summed(node, kept.both)
             return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
-            below = delta(node.input, inputs)
+            below = _settled(node.input, delta(node.input, inputs), inputs)
             if below is None:
                 return None
             before = partial(among, node.input, Side.BEFORE, inputs=inputs)
@@ -134,6 +135,10 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return add_changes([delta(branch, inputs) for branch in node.branches])
         case _:
             assert_never(node)
+
+
+def _settled(node: Node, zset: str | None, inputs: Inputs) -> str | None:
+    return None if zset is None else inputs.settled(zset, fields(node))
 
 
 def _shares(kept: Shares, side: Side) -> str:
@@ -155,7 +160,7 @@ def _linear(node: Filter | Project | Repeat, zset: str) -> str:
 
 def _changing(node: Node, inputs: Inputs) -> Changing:
     return Changing(
-        delta(node, inputs),
+        _settled(node, delta(node, inputs), inputs),
         whole=partial(snapshot, node, inputs=inputs),
         among=partial(among, node, inputs=inputs),
     )
@@ -181,10 +186,14 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
 
             return among_join(node, wanted, part, size=partial(size_of, inputs=inputs))
         case SemiJoin() if wanted.keys:
-            left = below(node.left, wanted=wanted)
+            left = _settled(node.left, below(node.left, wanted=wanted), inputs)
+            if left is None:
+                return nothing([field.type.spark for field in fields(node)])
             return semi_join(node, left, _partners(node, left, side, wanted, inputs))
         case OuterJoin() if not node.full and _reads_only(wanted, range(len(fields(node.left)))):
-            left = below(node.left, wanted=wanted)
+            left = _settled(node.left, below(node.left, wanted=wanted), inputs)
+            if left is None:
+                return nothing([field.type.spark for field in fields(node)])
             return outer_join(node, left, _partners(node, left, side, wanted, inputs))
         case Aggregate() if _reads_only(wanted, range(len(node.keys))):
             if (kept := inputs.kept(node)) is None:

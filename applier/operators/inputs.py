@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from applier.plan.nodes import Aggregate, Recursion, Scan
+from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 
 
 class Side(Enum):
@@ -46,6 +46,12 @@ class Inputs(Protocol):
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        """The same Z-set, computed now where its text is too long to be written out several times; None when empty.
+
+        Only for what is as small as the change.
+        """
 
     def kept(self, node: Aggregate) -> Shares | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from applier.operators.aggregate import shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Inputs, Shares, Side
-from applier.plan.nodes import Aggregate, Filter, Node, Project, Recursion, Scan, Unfold, inputs
+from applier.plan.nodes import Aggregate, Field, Filter, Node, Project, Recursion, Scan, Unfold, inputs
 from applier.state.shares import SharesInSpark
 from applier.state.sums import MOST_GROUPS, SumsOnDriver
 from applier.stream_table import StreamTable
@@ -85,6 +85,10 @@ class KeptInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """As the window's."""
         return self.inputs.fixpoint(node, base, step)
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        """As the window's."""
+        return self.inputs.settled(zset, columns)
 
     def kept(self, node: Aggregate) -> Shares | None:
         """What is known of the node."""

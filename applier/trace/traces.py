@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
 from applier.operators.inputs import Side
-from applier.plan.nodes import Aggregate, Recursion, Scan
+from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.columns import TraceColumn
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
@@ -21,6 +21,10 @@ from applier.zset import WEIGHT, column_name, column_names, net, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import Column, TableId
+
+LONG_TEXT = 4_000
+"""A delta with a longer text is computed by itself before others are made of it: each would write it out several times,
+and Spark plan it as often."""
 
 SMALL_WINDOW_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
@@ -132,13 +136,15 @@ class WindowInputs:
         self._nets: dict[tuple[TableId, tuple[int, ...]], str | None] = {}
         """Views of net deltas by the columns they have, which may have any names; None for an empty one."""
         self._fixpoints: dict[str, str] = {}
+        self._settled: dict[str, str | None] = {}
+        """Views by the text whose rows they hold; None for no rows."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values()):
+        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values(), *self._settled.values()):
             drop_view(self._spark, view)
 
     @property
@@ -204,6 +210,18 @@ class WindowInputs:
             if asked not in self._fixpoints:
                 self._fixpoints[asked] = fixpoint(self._spark, node, base, step)
             return f"SELECT * FROM {self._fixpoints[asked]}"
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        """Computed once however often it is asked for, if its text is long and the window small."""
+        if len(zset) <= LONG_TEXT or not self.small:
+            return zset
+        if zset not in self._settled:
+            rows = net(self._spark.sql(zset).toArrow())
+            types = [f"{column_name(i)} {column.type.spark}" for i, column in enumerate(columns)]
+            ddl = ", ".join([*types, f"{WEIGHT} bigint"])
+            self._settled[zset] = create_view(self._spark.createDataFrame(rows, ddl)) if rows.num_rows else None
+        view = self._settled[zset]
+        return None if view is None else f"SELECT * FROM {view}"
 
     def kept(self, node: Aggregate) -> None:
         """Nothing: the traces are all there is."""

@@ -124,7 +124,7 @@ def load_tpch(lab: Laboratory, scale: float) -> None:
     lab.connection.execute((FOLDER / "schema.sql").read_bytes().split(b"CREATE TYPE mood")[0])
     folder = lab.folder / "tpch"
     tool = Path(sys.executable).with_name("tpchgen-cli")
-    subprocess.run([tool, "-s", str(scale), "--format", "csv", "--output-dir", folder], check=True, capture_output=True)
+    subprocess.run([tool, "csv", "-s", str(scale), "--output-dir", folder], check=True, capture_output=True)
     for table in TPCH_TABLES:
         text = f"COPY {table} FROM STDIN (FORMAT csv, HEADER)".encode()
         with (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -21,7 +21,7 @@ from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
-from applier.plan.nodes import Aggregate, Recursion, Scan, fields
+from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -94,6 +94,9 @@ class Ends:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        return zset
 
     def kept(self, node: Aggregate) -> None:
         return None

@@ -25,6 +25,24 @@ public final class Aggregates {
         return total;
     }
 
+    private static final BigInteger LIMB = BigInteger.TEN.pow(15);
+
+    /** The part of 15 digits at a place, from 0 for the lowest, of a finite value times 10^scale; it has its sign. */
+    public static long limb(UTF8String value, int scale, int place) {
+        BigInteger rest = Num.parse(value.toString()).value.setScale(scale).unscaledValue();
+        for (int i = 0; i < place; i++) rest = rest.divide(LIMB);
+        if (place == 3 && rest.abs().compareTo(LIMB) >= 0) throw new PgError("numeric with more digits than expected");
+        return rest.remainder(LIMB).longValue();
+    }
+
+    /** The value whose parts these are, each of any size. */
+    public static UTF8String of_limbs(int scale, UTF8String a, UTF8String b, UTF8String c, UTF8String d) {
+        UTF8String[] limbs = {d, c, b, a};
+        BigInteger total = BigInteger.ZERO;
+        for (int i = 0; i < limbs.length; i++) total = total.multiply(LIMB).add(new BigInteger(limbs[i].toString()));
+        return UTF8String.fromString(Num.of(new BigDecimal(total, scale)).toString());
+    }
+
     public static UTF8String numeric_avg(ArrayData values) {
         Num count = Num.of((long) values.numElements());
         return UTF8String.fromString(Numeric.quotient(sum(values), count, true).toString());

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.operators.inputs import Side
-from applier.plan.nodes import Aggregate, Recursion, Scan
+from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -39,6 +39,9 @@ class LoadedInputs:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        return zset
 
     def kept(self, node: Aggregate) -> None:
         return None

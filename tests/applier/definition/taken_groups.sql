@@ -106,3 +106,8 @@ FROM orders;
 
 -- name: group_by_array
 SELECT regexp_split_to_array(name, 'b') AS a, count(*) AS n FROM customer GROUP BY 1;
+
+-- name: sums_of_long_products
+SELECT quantity, sum(amount * amount * -amount * amount) AS s, avg(amount * amount * amount * amount) AS a,
+       sum((amount * amount + 1.5) * (amount - 0.125) * amount * amount) AS t, count(*) AS n
+FROM orders GROUP BY quantity;

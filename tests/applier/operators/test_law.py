@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
 from applier.plan.nodes import (
     Aggregate,
+    Field,
     Filter,
     Join,
     Node,
@@ -72,6 +73,9 @@ class BagInputs:
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        return zset
 
     def kept(self, node: Aggregate) -> None:
         return None
