@@ -125,10 +125,10 @@ def test_a_table_that_left_the_publication_and_came_back(
 def test_killed_while_copying(consumer: Consumer, db: Connection) -> None:
     """Nothing of an unfinished capture is seen, and the next attempt is complete."""
     db.execute(TABLE.format("early").encode())
-    db.execute("INSERT INTO early SELECT g, 0 FROM generate_series(1000, 20000) g")
+    db.execute("INSERT INTO early SELECT g, 0 FROM generate_series(1000, 80000) g")
     db.execute(TABLE.format("late").encode())
     add(db, "early", "late")
-    for pause_s in (0.1, 0.4):
+    for pause_s in (0.0, 0.1):
         consumer.start(wait=False)
         until(lambda: consumer.metric("pg_trickle_cdc_captured_rows_total") > 0, "copying")
         time.sleep(pause_s)

@@ -33,7 +33,8 @@ ALTER TABLE parts_high REPLICA IDENTITY FULL;
 INSERT INTO parts SELECT g, 'copied' FROM generate_series(1, 20) g;
 CREATE TABLE late (id int PRIMARY KEY, n numeric, t timestamptz, a int[], j jsonb);
 ALTER TABLE late REPLICA IDENTITY FULL;
-INSERT INTO late VALUES (1, 'NaN', 'infinity', '{1,NULL}', '{"a": 1.10}'), (2, 1e30, '0044-03-15 12:00+00 BC');
+INSERT INTO late VALUES (1, 'NaN', 'infinity', '{1,NULL}', '{"a": 1.10}'), 
+  (2, 1e30, '0044-03-15 12:00+00 BC', NULL, NULL);
 """
 
 

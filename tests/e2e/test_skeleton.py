@@ -102,4 +102,4 @@ def test_history_and_status_tell_what_happened(run: Run) -> None:
     first = run.shop.connection.execute(
         "SELECT action, refresh_reason FROM pgtrickle.get_refresh_history('per_segment', 1000) ORDER BY refresh_id"
     ).fetchall()[0]
-    assert first == ("INITIAL", "fill")
+    assert first == ("FULL", "INITIAL")
