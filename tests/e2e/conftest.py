@@ -1,4 +1,4 @@
-"""`db`: the running stack's database for one test, without the tables of the tests before."""
+"""`db`: the running stack's database for one test, without the stream tables of the tests before."""
 
 from __future__ import annotations
 
@@ -14,27 +14,17 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 @pytest.fixture
 def db(stack: Stack) -> Iterator[Connection]:
-    """A connection; the tables a test leaves behind are dropped, so that later tests neither meet nor pay for them."""
+    """A connection; the stream tables a test leaves behind are dropped, so that later tests do not pay for them."""
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
-        before = _stream_tables(connection), _tables(connection)
+        before = _stream_tables(connection)
         yield connection
-        for name in _stream_tables(connection) - before[0]:
+        for name in _stream_tables(connection) - before:
             if name in _stream_tables(connection):
                 connection.execute("SELECT pgtrickle.drop_stream_table(%s, cascade => true)", (name,))
-        for name in _tables(connection) - before[1]:
-            connection.execute(f"DROP TABLE IF EXISTS {name} CASCADE".encode())
 
 
 def _stream_tables(connection: Connection) -> set[str]:
     rows = connection.execute(
         "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables"
-    ).fetchall()
-    return {str(row[0]) for row in rows}
-
-
-def _tables(connection: Connection) -> set[str]:
-    rows = connection.execute(
-        "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables"
-        " WHERE schemaname NOT IN ('pg_catalog', 'information_schema', 'pgtrickle')"
     ).fetchall()
     return {str(row[0]) for row in rows}

@@ -92,18 +92,18 @@ def test_the_same_columns_change_in_place_and_the_readers_with_them(db: Connecti
 
 def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Stack) -> None:
     db.execute(
-        "CREATE TABLE parts (id int PRIMARY KEY, name text, weight int); CREATE TABLE prices (id int, price int)"
+        "CREATE TABLE components (id int PRIMARY KEY, name text, weight int); CREATE TABLE tariffs (id int, price int)"
     )
-    db.execute("INSERT INTO parts SELECT i, 'p' || i, i FROM generate_series(1, 20) i")
-    db.execute("INSERT INTO prices SELECT i, i * 2 FROM generate_series(1, 20) i")
-    create(db, "listed_parts", "SELECT id, name FROM parts")
+    db.execute("INSERT INTO components SELECT i, 'p' || i, i FROM generate_series(1, 20) i")
+    db.execute("INSERT INTO tariffs SELECT i, i * 2 FROM generate_series(1, 20) i")
+    create(db, "listed_parts", "SELECT id, name FROM components")
     assert_equal(db, "listed_parts")
     db.execute("CREATE INDEX listed_by_name ON listed_parts (name); GRANT SELECT ON listed_parts TO PUBLIC")
     db.execute("SELECT pgtrickle.alter_stream_table('listed_parts', schedule => '2s')")
     # A table that nobody reads yet: the old rows stay, and stay fresh, until it is captured.
-    new = "SELECT p.name, p.id, q.price, p.weight FROM parts p JOIN prices q ON q.id = p.id"
+    new = "SELECT p.name, p.id, q.price, p.weight FROM components p JOIN tariffs q ON q.id = p.id"
     assert alter(db, "listed_parts", new) == "rebuild"
-    db.execute("INSERT INTO parts VALUES (21, 'p21', 21)")
+    db.execute("INSERT INTO components VALUES (21, 'p21', 21)")
     assert_equal(db, "listed_parts")
     columns = one(db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute"
                       " WHERE attrelid = 'listed_parts'::regclass AND attnum > 0")  # fmt: skip
@@ -114,7 +114,7 @@ def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Sta
     assert one(db, "SELECT has_table_privilege('public', 'listed_parts', 'SELECT')") is True
     assert one(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'pgt\\_new%'") == 0
     assert one(db, "SELECT schedule FROM pgtrickle.pgt_status() WHERE name = 'public.listed_parts'") == "2s"
-    db.execute("UPDATE prices SET price = 0 WHERE id < 3")
+    db.execute("UPDATE tariffs SET price = 0 WHERE id < 3")
     assert_equal(db, "listed_parts")
     expected = oracle.query_result(db, "listed_parts")
     replay = oracle.TopicReplay(
@@ -127,7 +127,8 @@ def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Sta
 
 def test_create_alter_and_drop_while_it_ticks(db: Connection, stack: Stack) -> None:
     db.execute(
-        "CREATE TABLE busy (id int PRIMARY KEY, v int); INSERT INTO busy SELECT i, i FROM generate_series(1, 50) i"
+        "CREATE TABLE counters (id int PRIMARY KEY, v int);"
+        " INSERT INTO counters SELECT i, i FROM generate_series(1, 50) i"
     )
     stop = threading.Event()
     failed: list[BaseException] = []
@@ -135,21 +136,21 @@ def test_create_alter_and_drop_while_it_ticks(db: Connection, stack: Stack) -> N
     def write() -> None:
         with psycopg.connect(stack.addresses.database_url, autocommit=True) as writer:
             while not stop.wait(0.01):
-                writer.execute("UPDATE busy SET v = v + 1 WHERE id = 1 + (random() * 49)::int")
+                writer.execute("UPDATE counters SET v = v + 1 WHERE id = 1 + (random() * 49)::int")
 
     def manage(number: int) -> None:
         try:
             with psycopg.connect(stack.addresses.database_url, autocommit=True) as own:
                 for round_ in range(2):
-                    create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
+                    create(own, f"busy_{number}", f"SELECT id, v FROM counters WHERE v > {number}")
                     create(own, f"busy_{number}_read", f"SELECT id FROM busy_{number}")
                     for bound in range(2):
-                        alter(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number + bound + round_}")
+                        alter(own, f"busy_{number}", f"SELECT id, v FROM counters WHERE v > {number + bound + round_}")
                     with own.transaction(force_rollback=True):
                         own.execute("SELECT pgtrickle.drop_stream_table(%s)", (f"busy_{number}_read",))
                     own.execute("SELECT pgtrickle.drop_stream_table(%s, cascade => true)", (f"busy_{number}",))
-                create(own, f"busy_{number}", f"SELECT id, v FROM busy WHERE v > {number}")
-                alter(own, f"busy_{number}", f"SELECT id, v + {number} AS v FROM busy")
+                create(own, f"busy_{number}", f"SELECT id, v FROM counters WHERE v > {number}")
+                alter(own, f"busy_{number}", f"SELECT id, v + {number} AS v FROM counters")
         except BaseException as error:
             failed.append(error)
             raise

@@ -97,8 +97,8 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
 
 
 def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
-    db.execute("CREATE TABLE heard (id int PRIMARY KEY, note text); LISTEN pg_trickle_alert")
-    create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM heard', refresh_mode => %s)"
+    db.execute("CREATE TABLE rumours (id int PRIMARY KEY, note text); LISTEN pg_trickle_alert")
+    create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM rumours', refresh_mode => %s)"
     db.execute(create, ("lucky", "DIFFERENTIAL"))
     alert = json.loads(next(db.notifies(timeout=30)).payload)
     assert alert["event"] == "suspended" and "random" in alert["error"] and alert["hint"]
@@ -107,13 +107,13 @@ def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
     assert str(one(db, status)).startswith("SUSPENDED: the function random()")
     # Another query is the way out.
     assert (
-        one(db, "SELECT pgtrickle.alter_stream_table('lucky', 'SELECT id, 0.5::float8 AS r FROM heard')")
+        one(db, "SELECT pgtrickle.alter_stream_table('lucky', 'SELECT id, 0.5::float8 AS r FROM rumours')")
         == "compatible"
     )
     db.execute("SELECT pgtrickle.wait_for('lucky')")
     assert one(db, status) is None
     # What only PostgreSQL can run says so.
-    words = "SELECT id, to_tsvector('simple', note)::text AS w FROM heard"
+    words = "SELECT id, to_tsvector('simple', note)::text AS w FROM rumours"
     db.execute("SELECT pgtrickle.create_stream_table('words', %s)", (words,))
     db.execute("SELECT pgtrickle.wait_for('words')")
     assert "PostgreSQL runs the query itself" in str(one(db, "SELECT pgtrickle.explain_stream_table('words')"))
