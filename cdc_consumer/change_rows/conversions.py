@@ -163,7 +163,10 @@ def _decimal(i: int, kind: PgType, text: Text) -> list[str]:
     precision, scale = kind.precision_scale or (0, 0)
     point = [
         f"if {text.byte_before_end(scale + 1)}!=46: raise Odd",
-        f"v=int({text.to_end(0, scale + 1)}+{text.last(scale)})",
+        # int() takes underscores, signs and blanks, which no digit after the point may be.
+        f"f={text.last(scale)}",
+        "if not f.isdigit(): raise Odd",
+        f"v=int({text.to_end(0, scale + 1)}+f)",
     ]
     too_long = [f"if not -1{'0' * precision}<v<1{'0' * precision}: raise Odd"] if precision else []
     return [
@@ -180,7 +183,9 @@ def _timestamp(i: int, suffix: int, text: Text) -> list[str]:
         f"v=DY[{text.part(0, 10)}]+MI[{text.part(10, 16)}]+SE[{text.part(16, 19)}]",
         f"if l!={19 + suffix}:",
         f"  if {text.name}[{text.at(19)}]!=46: raise Odd",
-        f"  v+=int({text.to_end(20, suffix)})*FR[l-{20 + suffix}]",
+        f"  f={text.to_end(20, suffix)}",
+        "  if not f.isdigit(): raise Odd",
+        f"  v+=int(f)*FR[l-{20 + suffix}]",
         "z=v<<1",
         f"x{i}=CP[z&16383]+PA[z>>14&16383]+HI[z>>28] if v>134217728 else CL(v)",
     ]

@@ -262,12 +262,28 @@ def test_an_unchanged_toasted_value_is_the_old_images() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("text", b"\xff"), ("int4", b"x"), ("bool", b"yes"), ("bytea", b"\\xabc"), ("bytea", b"ab"), ("date", b"today")],
+    [
+        ("text", b"\xff"),
+        ("int4", b"x"),
+        ("bool", b"yes"),
+        ("bytea", b"\\xabc"),
+        ("bytea", b"ab"),
+        ("date", b"today"),
+        ("timestamp", b"2000-01-01 00:00:00.0_1"),
+        ("timestamptz", b"2000-01-01 00:00:00.+01+00"),
+    ],
 )
 def test_what_the_reference_refuses_is_not_taken(name: str, text: bytes) -> None:
     reader = table([plain("int4"), plain(name)], (0,), ReplicaIdentity.FULL)
     with pytest.raises(ODD):
         generated(message_bytes(Insert(5, (b"1", text))), reader, 0)
+
+
+@pytest.mark.parametrize("text", [b"0._01", b"0. 01", b"0.+01"])
+def test_only_digits_follow_the_point(text: bytes) -> None:
+    reader = table([numeric(12, 3)], (), ReplicaIdentity.FULL)
+    with pytest.raises(ODD):
+        generated(message_bytes(Insert(5, (text,))), reader, 0)
 
 
 @settings(max_examples=100, deadline=None)
