@@ -44,8 +44,7 @@ def functions(schema: TableSchema, identity: frozenset[int]) -> Functions:
     """Compile a relation's functions; the server repeats its descriptions, so they are kept."""
     writer = _Writer(schema, identity)
     space = names(schema, identity)
-    written = writer.whole(), writer.inserts(), writer.delete_key(), writer.update_key(), writer.update_full()
-    source = "\n".join(line for lines in written for line in lines)
+    source = "\n".join(line for lines in writer.written() for line in lines)
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
     return Functions(*(space[field.name] for field in fields(Functions)))
 
@@ -59,6 +58,11 @@ class _Writer:
         self._width = len(self._types)
         names = [column.name for column in schema.columns]
         self._key = [names.index(name) for name in schema.key]
+
+    def written(self) -> list[list[str]]:
+        """Every function."""
+        updates = [self.update_key(), self.update_full(), self.update_long()]
+        return [self.whole(), self.inserts(), self.delete_key(), *updates]
 
     def whole(self) -> list[str]:
         value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
@@ -83,7 +87,7 @@ class _Writer:
             "  add(whole(b,at+5,NEW,head,seq,tail))",
             "  continue",
             f"{','.join(['_', *(f'c{i}' for i in range(self._width))])},=c",
-            *(line for i in range(self._width) for line in self._cut_column(i)),
+            *(line for i in range(self._width) for line in self._cut_column(i, f"c{i}")),
             f"add(({self._key_of()},{value}))",
         ]
         loop = ["for i in range(i,len(frames)):", "  b=frames[i]", *indent(body)]
@@ -92,12 +96,12 @@ class _Writer:
             *indent(["to=at+8", "out=[]", "add=out.append", "try:", *indent(loop), "except ODD: pass", "return out"]),
         ]
 
-    def _cut_column(self, i: int) -> list[str]:
+    def _cut_column(self, i: int, name: str) -> list[str]:
         """The last byte of its length, then the value."""
         kind = self._types[i]
         if kind.carrier is Carrier.BOOLEAN:
-            return [f"x{i}=BC[c{i}]"]
-        return [f"p=len(c{i}); l=p-1", f"if c{i}[0]!=l: raise Odd", *convert(i, kind, Text(f"c{i}", "1"))]
+            return [f"x{i}=BC[{name}]"]
+        return [f"p=len({name}); l=p-1", f"if {name}[0]!=l: raise Odd", *convert(i, kind, Text(name, "1"))]
 
     def delete_key(self) -> list[str]:
         value = f"J((head,seq,xt,DELETED,{self._identity_pieces()}))"
@@ -118,21 +122,50 @@ class _Writer:
         ]
 
     def update_full(self) -> list[str]:
-        segments = [range(i, min(i + SEGMENT, self._width)) for i in range(0, self._width, SEGMENT)]
+        """Both images are cut apart in one call, as rows of a run are; NULLs and long values go column by column."""
+        width, last = self._width, self._width - 1
+        if not width:
+            return ["def update_full(*given): return update_long(*given)"]
+        old: list[str] = [
+            "if b[p:p+3]!=OLD: raise Odd",
+            "c=b[p+3:].split(T)",
+            f"if len(c)!={2 * width + 1} or c[0]: return update_long(b,p,hd,hi,sd,si,xt)",
+            f"_,{','.join(f'{image}{i}' for image in 'cd' for i in range(width))}=c",
+            f"if c{last}[-3:]!=NEW: raise Odd",
+            f"c{last}=c{last}[:-3]",
+        ]
+        new: list[str] = ["m=0"]
+        for number, segment in enumerate(self._segments()):
+            old += [line for i in segment for line in self._cut_column(i, f"c{i}")]
+            old.append(f"s{number}=J(({self._pieces(segment)}))")
+            new += [f"if {' and '.join(f'c{i}==d{i}' for i in segment)}: r{number}=s{number}", "else:"]
+            for i in segment:
+                new += [f"  if c{i}!=d{i}:", *indent([f"m|={1 << i}", *self._cut_column(i, f"d{i}")], 4)]
+            new.append(f"  r{number}=J(({self._pieces(segment)}))")
+        return self._updating("update_full", old, new)
+
+    def update_long(self) -> list[str]:
         old: list[str] = ["if b[p:p+3]!=OLD: raise Odd", "p+=3"]
         new: list[str] = ["if b[p:p+3]!=NEW: raise Odd", "p+=3", "m=0"]
-        for number, segment in enumerate(segments):
+        for number, segment in enumerate(self._segments()):
             for i in segment:
                 old += [f"p{i}=p", *self._column(i, guarded=False)]
             old.append(f"s{number}=J(({self._pieces(segment)}))")
             new += self._compare(number, segment)
-        old += [f"p{self._width}=p", f"k={self._key_of()}"]
-        joined = [",".join(f"{letter}{n}" for n in range(len(segments))) for letter in "sr"]
-        new += ["if p!=len(b): raise Odd", "c=CH[m]"]
+        old.append(f"p{self._width}=p")
+        return self._updating("update_long", old, [*new, "if p!=len(b): raise Odd"])
+
+    def _segments(self) -> list[range]:
+        return [range(i, min(i + SEGMENT, self._width)) for i in range(0, self._width, SEGMENT)]
+
+    def _updating(self, name: str, old: list[str], new: list[str]) -> list[str]:
+        """`old` leaves the pieces and segments s of the old image, `new` those (r) of the new one and the mask m."""
+        joined = [",".join(f"{letter}{n}" for n in range(len(self._segments()))) for letter in "sr"]
         values = f"J((hd,sd,xt,c,{joined[0]}))", f"J((hi,si,xt,c,{joined[1]}))"
         return [
-            "def update_full(b,p,hd,hi,sd,si,xt):",
-            *indent([*old, *new, f"return k,{values[0]},{self._key_of()},{values[1]}"]),
+            f"def {name}(b,p,hd,hi,sd,si,xt):",
+            *indent([*old, f"k={self._key_of()}", *new, "c=CH[m]"]),
+            *indent([f"return k,{values[0]},{self._key_of()},{values[1]}"]),
         ]
 
     def _compare(self, number: int, segment: range) -> list[str]:
