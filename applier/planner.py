@@ -32,7 +32,7 @@ class Planner:
         window = Window(registered.lsn, frontier)
         history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)
         changes = self.traces.changes(table.sources, window) if registered.lsn and history else 0
-        threshold = registered.auto_threshold
+        threshold, source_rows = registered.auto_threshold, self.traces.rows(table.sources)
         strategy = decide(
             Situation(
                 mode=Mode(registered.refresh_mode),
@@ -43,7 +43,7 @@ class Planner:
                 partial=registered.partial,
                 history=history,
                 changes=changes,
-                source_rows=self.traces.rows(table.sources),
+                source_rows=source_rows,
                 threshold=self.max_change_ratio if threshold is None else threshold,
                 costs=self._costs.get(table.id, Costs()),
             )
@@ -51,7 +51,7 @@ class Planner:
         if strategy.way is Way.DIFFERENTIAL and changes > self.step_rows:
             window = self._step(table, window)
             changes = self.traces.changes(table.sources, window)
-        return Task(registered, table, window, strategy, changes, self.traces.rows(table.sources), now)
+        return Task(registered, table, window, strategy, changes, source_rows, now)
 
     def _step(self, table: StreamTable, window: Window) -> Window:
         step = self.traces.first_changes(table.sources, window, self.step_rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from applier.apply.staging import StagedDelta
 from applier.registry import Registered
@@ -16,6 +16,8 @@ from applier.stream_table import StreamTable, TableContents, TableDelta
 from applier.task import Done, Task
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn, Window
+
+T = TypeVar("T")
 
 
 class Ports(Protocol):
@@ -70,16 +72,12 @@ def run_tick(ports: Ports) -> Lsn:
 
 
 def _planned(ports: Ports, row: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
-    found: list[Task | None] = []
-
-    def plan() -> None:
+    def plan() -> Task | None:
         if row.lsn and row.lsn <= frontier:
             ports.catch_up(table, row.lsn)
-        if row.lsn < frontier:
-            found.append(ports.plan(row, table, frontier, now))
+        return ports.plan(row, table, frontier, now) if row.lsn < frontier else None
 
-    _tried(ports, row, None, plan)
-    return found[0] if found else None
+    return _tried(ports, row, None, plan)
 
 
 def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
@@ -101,14 +99,15 @@ def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
     ports.advance(unchanged)
 
 
-def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], None]) -> None:
+def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], T]) -> T | None:
     """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
     try:
-        step()
+        return step()
     except TrickleError as error:
         if error.retryable:
             raise
         ports.fail(row, error, done)
+        return None
 
 
 def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:

@@ -40,6 +40,11 @@ def plus(*terms: str | None) -> str | None:
     return " UNION ALL ".join(given) if given else None
 
 
+def ddl(types: Sequence[str]) -> str:
+    """The schema of a Z-set in Spark's words, from the Spark types of its columns."""
+    return ", ".join([*(f"{column_name(i)} {spark}" for i, spark in enumerate(types)), f"{WEIGHT} bigint"])
+
+
 def nothing(types: Sequence[str]) -> str:
     """A Z-set without rows, with columns of these Spark types."""
     return select([f"CAST(NULL AS {spark})" for spark in types], "0L", "(SELECT 1) WHERE false")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from applier.expressions.entry import Entry, Fixed, Unfit, fixed_carrier, io_cast, template
-from applier.expressions.json_values import KINDS_TRIED, as_json, as_key, kind
+from applier.expressions.json_values import KINDS_TRIED, as_json, as_key, check_pairs, kind
 from applier.plan.expr import Call, Expr
 
 
@@ -16,10 +16,7 @@ def _jsonable(args: tuple[Expr, ...]) -> str:
 
 
 def _pairs(args: tuple[Expr, ...]) -> str:
-    if len(args) % 2:
-        raise Unfit("an odd number of arguments")
-    for key in args[::2]:
-        as_key(key, "")
+    check_pairs(args)
     return _jsonable(args)
 
 

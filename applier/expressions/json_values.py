@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from applier.expressions.entry import FuzzArg, Unfit
 from applier.expressions.literals import quote
 from applier.expressions.outputs import output
@@ -42,6 +44,14 @@ def as_key(arg: Expr, sql: str) -> str:
     if kind(arg) not in ("n", "t"):
         raise Unfit(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
     return output(arg, sql)
+
+
+def check_pairs(args: Sequence[Expr]) -> None:
+    """Unfit unless they are keys and values in turn."""
+    if len(args) % 2:
+        raise Unfit("an odd number of arguments")
+    for key in args[::2]:
+        as_key(key, "")
 
 
 def as_jsonb(arg: Expr, sql: str) -> str:

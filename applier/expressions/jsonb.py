@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, simple, template
-from applier.expressions.json_values import KINDS_TRIED, as_jsonb, as_key
+from applier.expressions.entry import Entry, Fixed, FuzzArg, fixed_carrier, io_cast, simple, template
+from applier.expressions.json_values import KINDS_TRIED, as_jsonb, as_key, check_pairs
 from applier.plan.expr import Call, Expr
 
 _TEXT = "string"
@@ -94,10 +94,7 @@ def _object(call: Call, args: Sequence[str]) -> str:
 
 
 def _pairs(args: tuple[Expr, ...]) -> str:
-    if len(args) % 2:
-        raise Unfit("an odd number of arguments")
-    for key in args[::2]:
-        as_key(key, "")
+    check_pairs(args)
     return _jsonable(args)
 
 

@@ -11,7 +11,6 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from applier.operators.calls import added_up, key_names, sum_types, value_names
@@ -30,7 +29,7 @@ class SharesInSpark:
         self.node = node
         self._spark = spark
         self._hold(frame)
-        self.schema = StructType([field for field in self._frame.schema])
+        self.schema = self._frame.schema
         self._overlay: pa.Table | None = None
         self._overlay_view: str | None = None
 

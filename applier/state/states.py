@@ -106,8 +106,8 @@ class TableState:
     pending: tuple[Lsn, dict[Aggregate, pa.Table]] | None = None
     """What the last window adds, and where it ended."""
 
-    def stands_at(self, frontier: Lsn) -> bool:
-        """Whether it is the state at a frontier, once the last window counts or is forgotten."""
+    def brought_to(self, frontier: Lsn) -> bool:
+        """Whether it could be made the state at a frontier: there the last window counts, or it is forgotten."""
         if self.pending is not None and self.pending[0] == frontier:
             for node, rows in self.pending[1].items():
                 shares = self.shares[node]
@@ -170,7 +170,7 @@ class States:
     def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
         state = self._tables.get(table.id)
         try:
-            if state is None or (state.root == table.root and frontier and state.stands_at(frontier)):
+            if state is None or (state.root == table.root and frontier and state.brought_to(frontier)):
                 return state
         except BaseException:
             # Some of the shares may count already: never add them twice.

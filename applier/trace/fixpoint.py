@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from applier.errors import CalculationError
 from applier.plan.nodes import Recursion, fields
 from applier.trace.trace import create_view, drop_view
-from applier.zset import WEIGHT, column_name, column_names
+from applier.zset import WEIGHT, column_names, ddl, net
 
 DEEPEST = 1_000
 """Rounds after which a recursion is taken for one without an end: PostgreSQL would not stop either."""
@@ -20,18 +20,17 @@ DEEPEST = 1_000
 def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[str], str]) -> str:
     """The name of a view of the whole result; whoever asked drops it."""
     names = column_names(len(fields(node)))
-    types = [f"{column_name(i)} {field.type.spark}" for i, field in enumerate(fields(node))]
-    ddl = ", ".join([*types, f"{WEIGHT} bigint"])
+    schema = ddl([field.type.spark for field in fields(node)])
 
     def run(text: str) -> pa.Table:
         rows = spark.sql(text).toArrow()
-        return _net(pa.Table.from_arrays(rows.columns, names=[*names, WEIGHT]), names)
+        return net(pa.Table.from_arrays(rows.columns, names=[*names, WEIGHT]))
 
     working = found = _once(run(base)) if node.distinct else run(base)
     for _ in range(DEEPEST):
         if not working.num_rows:
-            return create_view(spark.createDataFrame(found, ddl))
-        view = create_view(spark.createDataFrame(working, ddl))
+            return create_view(spark.createDataFrame(found, schema))
+        view = create_view(spark.createDataFrame(working, schema))
         try:
             produced = run(step(f"SELECT * FROM {view}"))
         finally:
@@ -42,13 +41,6 @@ def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[st
         f"a recursion does not end within {DEEPEST} rounds",
         hint="is there a cycle in the data? use UNION instead of UNION ALL, or bound the depth in WHERE",
     )
-
-
-def _net(rows: pa.Table, names: list[str]) -> pa.Table:
-    """Σ weights per distinct row, zeros dropped."""
-    summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
-    summed = summed.rename_columns([*names, WEIGHT])
-    return summed.filter(pc.and_kleene(pc.is_valid(summed[WEIGHT]), pc.not_equal(summed[WEIGHT], 0)))
 
 
 def _once(rows: pa.Table) -> pa.Table:

@@ -21,7 +21,7 @@ from applier.plan.nodes import Scan
 from applier.trace.columns import TraceColumn, captured_columns
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN, SEQ, STAMPED, Losses, RowFitter, to_arrow, trace_schema
-from applier.zset import WEIGHT, column_name, column_names
+from applier.zset import WEIGHT, column_names, ddl
 from shared_schema.change_row import ChangeRow, Op, Value
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import Column, TableId, TableSchema
@@ -203,9 +203,8 @@ class Trace:
         """Overlay rows as a Z-set in Spark, without their stamps, in exactly the carriers' types."""
         # As many columns as the rows have: they may be from before a capture that added some.
         columns = self.columns[: rows.num_columns - len(STAMPED)]
-        ddl = [f"{column_name(i)} {column.type.spark_ddl}" for i, column in enumerate(columns)]
         return self._spark.createDataFrame(
-            rows.select([*column_names(len(columns)), WEIGHT]), ", ".join([*ddl, f"{WEIGHT} bigint"])
+            rows.select([*column_names(len(columns)), WEIGHT]), ddl([column.type.spark_ddl for column in columns])
         )
 
     def rebase(self, base: Base) -> None:

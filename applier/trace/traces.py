@@ -17,7 +17,7 @@ from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN
 from applier.trace.trace import Parts, Trace, create_view, drop_view
-from applier.zset import WEIGHT, column_name, column_names, net, select
+from applier.zset import WEIGHT, column_name, column_names, ddl, net, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import Column, TableId
@@ -185,7 +185,7 @@ class WindowInputs:
     def _ddl(self, scan: Scan) -> str:
         columns = self._trace(scan.table).columns
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
-        return ", ".join([*(f"{column_name(i)} {spark}" for i, spark in enumerate(types)), f"{WEIGHT} bigint"])
+        return ddl(types)
 
     def snapshot(self, scan: Scan, side: Side) -> str:
         """The relation at one end of the window, the scan's columns only."""
@@ -217,9 +217,11 @@ class WindowInputs:
             return zset
         if zset not in self._settled:
             rows = net(self._spark.sql(zset).toArrow())
-            types = [f"{column_name(i)} {column.type.spark}" for i, column in enumerate(columns)]
-            ddl = ", ".join([*types, f"{WEIGHT} bigint"])
-            self._settled[zset] = create_view(self._spark.createDataFrame(rows, ddl)) if rows.num_rows else None
+            schema = ddl([column.type.spark for column in columns])
+            view = create_view(self._spark.createDataFrame(rows, schema)) if rows.num_rows else None
+            if self._settled.setdefault(zset, view) != view:
+                # Another stream table asked for the same meanwhile.
+                drop_view(self._spark, view)
         view = self._settled[zset]
         return None if view is None else f"SELECT * FROM {view}"
 

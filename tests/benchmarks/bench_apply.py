@@ -8,14 +8,13 @@ collect, then COPY + MERGE batch by batch, one encoded ahead. `single shot` coll
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -213,24 +212,11 @@ def measure(bench: Bench, options: argparse.Namespace, meter: BusyMeter) -> dict
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """A table, and one JSON object in the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
-    parser.add_argument("--repeats", type=int, help="rounds that must count")
-    options = parser.parse_args(arguments)
-    meter = BusyMeter()
-    report: dict[str, Any] = {"benchmark": "apply", "short": options.short, "load": meter.load(), "refused": None}
-    try:
-        with prepared(SHORT_ROWS if options.short else ROWS) as bench:
-            report |= measure(bench, options, meter)
-    except harness.TooBusy as busy:
-        print(busy)
-        print(json.dumps(report | {"refused": busy.problem}))
-        return harness.REFUSED
-    print(json.dumps(report))
-    return 0
+def measured(options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
+    """Everything, on servers of its own."""
+    with prepared(SHORT_ROWS if options.short else ROWS) as bench:
+        return measure(bench, options, meter)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.figures("apply", __doc__, measured))

@@ -8,13 +8,12 @@ stream to the moment everything is confirmed; what they need to start is not cou
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,24 +265,11 @@ def measure(stack: Servers, options: argparse.Namespace, meter: BusyMeter) -> di
     return report
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """A table per workload, and one JSON object in the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
-    parser.add_argument("--repeats", type=int, help="rounds that must count")
-    options = parser.parse_args(arguments)
-    meter = BusyMeter()
-    report: dict[str, Any] = {"benchmark": "cdc", "short": options.short, "load": meter.load(), "refused": None}
-    try:
-        with servers() as stack:
-            report |= measure(stack, options, meter)
-    except harness.TooBusy as busy:
-        print(busy)
-        print(json.dumps(report | {"refused": busy.problem}))
-        return harness.REFUSED
-    print(json.dumps(report))
-    return 0
+def measured(options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
+    """Everything, on servers of its own."""
+    with servers() as stack:
+        return measure(stack, options, meter)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.figures("cdc", __doc__, measured))

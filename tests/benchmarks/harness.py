@@ -114,6 +114,29 @@ def main(
     return 0
 
 
+def figures(
+    name: str,
+    description: str | None,
+    measure: Callable[[argparse.Namespace, BusyMeter], Mapping[str, Any]],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The command line of a benchmark with figures of its own; they come in the last line, as one JSON object."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
+    parser.add_argument("--repeats", type=int, help="rounds that must count")
+    options = parser.parse_args(arguments)
+    meter = BusyMeter()
+    report: dict[str, Any] = {"benchmark": name, "short": options.short, "load": meter.load(), "refused": None}
+    try:
+        report |= measure(options, meter)
+    except TooBusy as busy:
+        print(busy)
+        print(json.dumps(report | {"refused": busy.problem}))
+        return REFUSED
+    print(json.dumps(report))
+    return 0
+
+
 def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, Any]:
     """Run the rounds; `results` by contestant and measure, `ratio` to the yardstick; TooBusy when it cannot be told."""
     for contestant in list(benchmark.contestants) * benchmark.warmups:

@@ -47,6 +47,8 @@ from tests.applier.operators.plans import (
     scan,
 )
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 @dataclass
 class BagInputs:

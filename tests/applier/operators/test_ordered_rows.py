@@ -16,6 +16,8 @@ from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall, 
 from tests.applier.operators.plans import BIG, INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 X, Y = Col(0, INT), Col(1, INT)
 DESC_Y, ASC_X = SortKey(Y, True, True), SortKey(X, False, False)
 

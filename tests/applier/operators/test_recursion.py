@@ -16,6 +16,8 @@ from applier.trace import fixpoint
 from tests.applier.operators.plans import INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 X, Y, Z = Col(0, INT), Col(1, INT), Col(3, INT)
 WORKING = Working(1, (Field(INT, True), Field(INT, True)))
 STEP = Project(Join(WORKING, scan("a"), ((Y, X),), None), (X, Z))

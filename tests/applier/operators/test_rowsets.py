@@ -14,6 +14,8 @@ from applier.plan.nodes import Field, Join, Node, SetFunction, Unfold, Values
 from tests.applier.operators.plans import INT, Row, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 X, Y = Col(0, INT), Col(1, INT)
 ONE, NULL = Const(1, INT), Const(None, INT)
 ROWS = Values(((ONE, NULL), (ONE, NULL), (Const(2, INT), ONE)), (Field(INT, False), Field(INT, True)))

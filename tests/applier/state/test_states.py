@@ -25,6 +25,8 @@ from shared_schema.table_schema import TableId
 from tests.applier.operators.plans import BIG, BOOL, INT, TABLES, Bag, bags, evaluate, plans, scan
 from tests.applier.operators.test_law import BagInputs, collected, difference
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 X, Y = Col(0, INT), Col(1, INT)
 COUNT_SUM = (AggregateCall("count()", (), BIG, nullable=False), AggregateCall("sum(int4)", (Y,), BIG))
 MIN_COUNT = (AggregateCall("min(int4)", (Y,), INT), AggregateCall("count()", (), BIG, nullable=False))
