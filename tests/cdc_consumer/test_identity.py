@@ -196,3 +196,21 @@ def test_a_slot_stolen_while_streaming(own: OwnServer, kafka: KafkaBroker, tmp_p
         thief.wait(10)
     assert consumer.process.wait(20) == 1
     assert "moved by somebody else" in consumer.log.read_text()
+
+
+def test_the_server_is_away_and_comes_back(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
+    """It is waited for, everything says so, and nothing is lost."""
+    consumer = started(own, kafka, tmp_path)
+    consumer.caught_up()
+    own.server.stop()
+    until(lambda: consumer.get("/readyz")[0] == 503, "not ready")
+    until(lambda: consumer.metric("pg_trickle_cdc_source_reachable") == 0, "noticed by the gauge")
+    assert consumer.get("/healthz")[0] == 200
+    assert "PostgreSQL" in consumer.get("/readyz")[1]
+    told = consumer.command("status")
+    assert told.returncode == 1 and "Traceback" not in told.stderr and "hint" in told.stderr
+    own.server.start()
+    until(lambda: consumer.get("/readyz")[0] == 200, "ready again", 20)
+    execute(own, "INSERT INTO t VALUES (14, 'after')")
+    check(consumer, ["public.t"])
+    assert consumer.stop() == 0
