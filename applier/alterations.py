@@ -19,7 +19,7 @@ import psycopg
 
 from applier.compute import whole
 from applier.engine import Engine
-from applier.errors import Superseded, TargetError
+from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.facts import facts
 from applier.plan.nodes import StreamPlan
 from applier.registry import Executed, Registered
@@ -50,7 +50,7 @@ class Alterations:
                     self._adopt(engine, rows, row, frontier)
                 elif row.replaces is not None:
                     self._exchange(engine, rows, row)
-            except (psycopg.errors.LockNotAvailable, Superseded) as error:
+            except (psycopg.errors.LockNotAvailable, TargetLocked, Superseded) as error:
                 log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
             except TrickleError as error:
                 if error.retryable:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from applier.errors import SourceChanged
+from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
 from applier.registry import Registered, Registry
-from applier.stream_table import StreamTable
+from applier.stream_table import RunByPostgres, StreamTable
 from applier.trace.traces import Traces
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -31,6 +31,8 @@ class Definitions:
     registry: Registry
     traces: Traces
     define: Definer
+    elsewhere: bool = False
+    """Whether the rows of the sources are in another database."""
     tables: dict[int, StreamTable] = field(default_factory=dict)
     _written: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """What each was defined from."""
@@ -94,7 +96,17 @@ class Definitions:
         A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
         column that is no longer the one the stream table's rows were computed with.
         """
+        if isinstance(table.plan, RunByPostgres):
+            self._must_be_here(table, table.plan)
         return all([self._known(registered, scan, frontier) for scan in table.scans])
+
+    def _must_be_here(self, table: StreamTable, plan: RunByPostgres) -> None:
+        read = [self.traces.get(source) for source in plan.sources]
+        if self.elsewhere or any(trace is not None and trace.relid == ANY_RELATION for trace in read):
+            raise SourcesElsewhere(
+                f"the query of {table} can only be run by PostgreSQL ({plan.refusal}), and its rows are not here",
+                hint="keep it in the database of its sources, or write the query so that it can be followed",
+            )
 
     def _known(self, registered: Registered, scan: Scan, frontier: Lsn) -> bool:
         trace = self.traces.get(scan.table)
@@ -112,6 +124,9 @@ class Definitions:
             return True
         if self.traces.coming(scan, frontier):
             return False
+        if trace.relid == ANY_RELATION:
+            # Nobody there hears us ask for another copy.
+            raise self.traces.reason(scan)
         if self.registry.recapture_epoch(scan.relid) > epoch(trace.membership):
             return False
         if registered.lsn or (registered.pgt_id, scan.relid) in self._recaptured:

@@ -41,10 +41,6 @@ from shared_schema.table_schema import Column
 log = logging.getLogger(__name__)
 
 
-def _of_this_database(capture: Capture) -> Capture:
-    return replace(capture, relid=ANY_RELATION) if is_published(capture) else capture
-
-
 @dataclass
 class Engine:
     """State between ticks. Everything here can be lost: it is rebuilt from the sinks, the checkpoint and Kafka."""
@@ -100,11 +96,15 @@ class Engine:
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(_of_this_database(capture), self.columns_of(capture))
+                self.traces.capture(self._of_this_database(capture), self.columns_of(capture))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
         self._taken_in = frontier
         return frontier
+
+    def _of_this_database(self, capture: Capture) -> Capture:
+        here = not (self.definitions.elsewhere or is_published(capture))
+        return capture if here else replace(capture, relid=ANY_RELATION)
 
     def _close_inputs(self) -> None:
         for inputs in self._inputs.values():

@@ -5,10 +5,12 @@ TrickleError
 ├── AnotherApplier       the stream tables are being kept by another process
 ├── StreamLost           the topics no longer hold what a trace needs
 ├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
+├── SourcesElsewhere     a query that only PostgreSQL can run, over rows that are in another database
 ├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
 ├── Superseded           a wish was replaced by another while it was carried out
 ├── MayPass              fails on what is there now: tried again, then suspended
 │   ├── TargetError          PostgreSQL refused the rows of one stream table
+│   │   └── TargetLocked         somebody held a lock on it for too long
 │   └── CalculationError     the query itself failed on the data (division by zero, overflow)
 └── Infrastructure       a service is away; the tick is tried again
 """
@@ -34,6 +36,10 @@ class SourceChanged(TrickleError):
     """A source's columns, or what its old rows carry, changed under a stream table."""
 
 
+class SourcesElsewhere(TrickleError):
+    """A query that only PostgreSQL can run, over rows that are in another database."""
+
+
 class TargetDiverged(TrickleError):
     """A stream table does not hold the rows it should."""
 
@@ -44,6 +50,10 @@ class MayPass(TrickleError):
 
 class TargetError(MayPass):
     """PostgreSQL refused the rows of one stream table."""
+
+
+class TargetLocked(TargetError):
+    """Somebody held a lock on the stream table for too long."""
 
 
 class Superseded(TrickleError):

@@ -93,9 +93,12 @@ class Applier:
             questions = Questions(
                 self.settings.topic_prefix, stream.client_options(self.settings), self._database(not_waiting)
             )
+            beside = {"maintenance": maintenance.run}
+            if not self.settings.sources_elsewhere:
+                # Else they would be those of the other database, where somebody else answers.
+                beside["questions"] = questions.run
             background = [
-                threading.Thread(target=run, args=(self.stopping,), name=name)
-                for name, run in (("maintenance", maintenance.run), ("questions", questions.run))
+                threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in beside.items()
             ]
             for thread in background:
                 thread.start()
@@ -163,7 +166,7 @@ class Applier:
         engine = Engine(
             spark=spark,
             registry=registry,
-            definitions=Definitions(registry, traces, definer),
+            definitions=Definitions(registry, traces, definer, settings.sources_elsewhere),
             scheduler=Scheduler(settings.max_consecutive_errors),
             planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
@@ -274,7 +277,9 @@ class Applier:
         if asked is Service.REST:
             return
         if asked is Service.DRAIN and self._drain_to is None:
-            self._drain_to = engine.registry.position()
+            # The log here says nothing about sources elsewhere: what has arrived is what there is.
+            elsewhere = self.settings.sources_elsewhere
+            self._drain_to = engine.inbox.frontier if elsewhere else engine.registry.position()
         self._tick(engine)
         if asked is Service.RUN:
             self._drain_to = None

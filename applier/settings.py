@@ -110,6 +110,10 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="how long refreshes stay in pgtrickle.pgt_refresh_history",
     )
+    sources_elsewhere: bool = Field(
+        default=False,
+        description="the topics are of another database; the tables here only tell queries what columns there are",
+    )
     delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")
     replication_factor: int = Field(default=1, ge=1, le=10, description="copies of the publication topics")

@@ -283,6 +283,8 @@ class PostgresSink:
                 with self._connection.cursor() as cursor:
                     row = self._first_refused(cursor, table, self._way(cursor, table, delta), delta)
                 raise refused.explained(error, table, row) from error
+            if refused.breaks_session(error):
+                self._database.close()
             raise refused.explained(error, table, None) from error
 
     def _first_refused(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import psycopg
 import pyarrow as pa
@@ -10,7 +11,7 @@ from psycopg import errors
 
 from applier.apply.batches import Batch, Cursor, Way, cut
 from applier.apply.copy_text import encode
-from applier.errors import Infrastructure, TargetError
+from applier.errors import Infrastructure, TargetError, TargetLocked
 from applier.stream_table import StreamTable
 from applier.zset import column_name
 from shared_schema.errors import TrickleError
@@ -48,7 +49,8 @@ def explained(error: psycopg.Error, table: StreamTable, row: str | None) -> Tric
         return Infrastructure(f"writing {table} failed: {message.splitlines()[0]}")
     for kind, (problem, hint) in _WORDS.items():
         if isinstance(error, kind):
-            return TargetError(f"{table} cannot be written: {problem}", hint=hint)
+            locked = kind is errors.LockNotAvailable
+            return (TargetLocked if locked else TargetError)(f"{table} cannot be written: {problem}", hint=hint)
     which = f"the row with {row} of {table}" if row else f"the rows of {table}"
     return TargetError(
         f"PostgreSQL refused {which}: {_reason(error)}",
@@ -56,15 +58,27 @@ def explained(error: psycopg.Error, table: StreamTable, row: str | None) -> Tric
     )
 
 
+def breaks_session(error: psycopg.Error) -> bool:
+    """Whether the server stumbled over itself. A session can be what is broken, and stays so as long as it lives:
+    after somebody dropped its temporary tables, for one, no commit of it succeeds any more."""
+    return (error.sqlstate or "").startswith("XX")
+
+
 def _reason(error: psycopg.Error) -> str:
-    """Without the message where PostgreSQL puts values into it."""
-    name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__).strip()
-    if (constraint := error.diag.constraint_name) is not None:
-        return f"{name}, constraint {constraint}"
-    if (column := error.diag.column_name) is not None:
-        return f"{name}, column {column}"
-    # What a user's trigger raises is the user's own sentence; what is wrong with a statement names no value.
-    return f"{name}: {error.diag.message_primary}" if (error.sqlstate or "")[:2] in ("P0", "42") else name
+    """Kind, constraint or column, and the server's own sentence."""
+    name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__)
+    where = [("constraint", error.diag.constraint_name), ("column", error.diag.column_name)]
+    name = ", ".join([name.strip("_ "), *(f"{what} {named}" for what, named in where if named is not None)])
+    said = _without_values(error)
+    return f"{name}: {said}" if said else name
+
+
+def _without_values(error: psycopg.Error) -> str:
+    """The primary message. That of a data exception ends with the value, or has it between quotation marks."""
+    said = (error.diag.message_primary or "").partition("\n")[0]
+    if (error.sqlstate or "").startswith("22"):
+        return re.sub('".*"', "…", said.partition(": ")[0])
+    return said
 
 
 def first_refused(cursor: Cursor, table: StreamTable, way: Way, rows: pa.Table, size: int) -> str | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import threading
+import time
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +18,8 @@ from shared_schema.table_schema import TableId
 from tests import oracle
 
 Connection = psycopg.Connection[tuple[object, ...]]
+
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
 
 
 def one(db: Connection, query: str, *arguments: object) -> object:
@@ -164,3 +170,73 @@ def test_create_alter_and_drop_while_it_ticks(db: Connection, stack: Stack) -> N
     threads[0].join()
     assert not failed
     assert_equal(db, "busy_0", "busy_1")
+
+
+LEFT_OVER = """
+SELECT relname::text FROM pg_class WHERE relname ~ '^pgt_(new|staged)_'
+UNION ALL SELECT 'alteration of ' || pgt_id FROM pgtrickle.pgt_alterations
+UNION ALL SELECT pgt_name FROM pgtrickle.pgt_stream_tables WHERE replaces IS NOT NULL
+"""
+
+
+@pytest.mark.timeout(1200 if LONG else 240)
+def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(db: Connection, stack: Stack) -> None:
+    """One that changes in place and one that is built beside; 10 more kills at random with PG_TRICKLE_LONG_TESTS."""
+    db.execute("CREATE TABLE shapes (id int PRIMARY KEY, kind text, size int)")
+    db.execute("INSERT INTO shapes SELECT i, 'k' || i % 3, i FROM generate_series(1, 40) i")
+    create(db, "resized", "SELECT id, kind, size FROM shapes")
+    create(db, "reshaped", "SELECT id, kind FROM shapes")
+    assert_equal(db, "resized", "reshaped")
+    before = [oracle.in_postgres(db, name) for name in ("resized", "reshaped")]
+    log = Path(stack.addresses.applier_log)
+    # Both alterations come as far as their transactions, which then wait for these locks.
+    with psycopg.connect(stack.addresses.database_url) as other:
+        other.execute("LOCK TABLE resized IN SHARE MODE; LOCK TABLE reshaped IN ACCESS SHARE MODE")
+        seen = log.stat().st_size
+        assert alter(db, "resized", "SELECT id, kind, size FROM shapes WHERE id > 5") == "compatible"
+        assert alter(db, "reshaped", "SELECT kind, id, size * 2 AS twice FROM shapes") == "rebuild"
+
+        def both_wait() -> None:
+            waiting = [w for w in log.read_text()[seen:].splitlines() if "alteration waits" in w]
+            assert len({word for w in waiting for word in w.split() if word.startswith("table=")}) == 2, waiting
+
+        oracle.eventually(both_wait)
+        stack.kill("applier")
+    assert [oracle.in_postgres(db, name) for name in ("resized", "reshaped")] == before
+    _rows_are_those_of_the_query(db)
+    rng = random.Random(3)
+    for number in range(10 if LONG else 0):
+        stack.restart("applier", wait=False)
+        alter(db, "resized", f"SELECT id, kind, size FROM shapes WHERE id > {number}")
+        alter(db, "reshaped", f"SELECT id, kind, size + {number} AS column_{number} FROM shapes")
+        time.sleep(rng.uniform(8, 16))
+        stack.kill("applier")
+        _rows_are_those_of_the_query(db)
+    stack.restart("applier", wait=False)
+    db.execute("UPDATE shapes SET kind = 'late' WHERE id % 7 = 0")
+    assert_equal(db, "resized", "reshaped")
+    if not LONG:
+        assert one(db, "SELECT min(id) FROM resized") == 6
+        assert one(db, "SELECT max(twice) FROM reshaped") == 80
+    oracle.eventually(lambda: _nothing_is_left(db))
+    for name in ("resized", "reshaped"):
+        expected = oracle.query_result(db, name)
+        replay = oracle.TopicReplay(
+            stack.addresses.kafka_bootstrap, f"trickle_out.public.{name}", "trickle_out.schemas"
+        )
+        oracle.eventually(lambda r=replay, e=expected: oracle.assert_same(e, r.catch_up(), "topic"))  # type: ignore[misc]
+        oracle.eventually(
+            lambda n=name, e=expected: oracle.assert_same(  # type: ignore[misc]
+                e, oracle.in_delta(stack.addresses.delta_root, n), "Delta"
+            )
+        )
+
+
+def _rows_are_those_of_the_query(db: Connection) -> None:
+    """Of the one that is in force; their source does not change meanwhile."""
+    for name in ("resized", "reshaped"):
+        oracle.assert_same(oracle.query_result(db, name), oracle.in_postgres(db, name), name)
+
+
+def _nothing_is_left(db: Connection) -> None:
+    assert db.execute(LEFT_OVER).fetchall() == []

@@ -173,6 +173,21 @@ def resumed(db: Connection, stack: Stack, name: str) -> Resumed:
     return Resumed(stack.addresses.kafka_bootstrap, topic, "trickle_out.schemas", rows, since=since)
 
 
+def applier_of(stack: Stack, url: str, folder: Path, **more: str) -> Binary:
+    """Another applier beside the stack's own, not started, without Delta."""
+    second = Binary(APPLIER, folder / "applier.log", metrics_port=free_port())
+    second.settings = {
+        "PG_TRICKLE_DATABASE_URL": url,
+        "PG_TRICKLE_KAFKA_BOOTSTRAP": stack.addresses.kafka_bootstrap,
+        "PG_TRICKLE_PUBLICATION_PREFIX": "trickle_down",
+        "PG_TRICKLE_DELTA_SINK": "false",
+        "PG_TRICKLE_STATE_DIR": str(folder / "state"),
+        "PG_TRICKLE_SCRATCH_DIR": str(folder),
+        **more,
+    }
+    return second
+
+
 def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection, stack: Stack, tmp_path: Path) -> None:
     db.execute("CREATE TABLE upstream (id int PRIMARY KEY, grp int, v numeric(8,2), note text)")
     db.execute("INSERT INTO upstream SELECT i, i % 3, i, 'n' || i FROM generate_series(1, 20) i")
@@ -184,17 +199,7 @@ def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection,
         admin.execute("DROP DATABASE IF EXISTS downstream WITH (FORCE)")
         admin.execute("CREATE DATABASE downstream")
     url = stack.postgres.url_of("downstream")
-    second = Binary(APPLIER, tmp_path / "applier.log", metrics_port=free_port())
-    second.settings = {
-        "PG_TRICKLE_DATABASE_URL": url,
-        "PG_TRICKLE_KAFKA_BOOTSTRAP": stack.addresses.kafka_bootstrap,
-        "PG_TRICKLE_TOPIC_PREFIX": "trickle_out",
-        "PG_TRICKLE_PUBLICATION_PREFIX": "trickle_down",
-        "PG_TRICKLE_SLOT": "downstream",
-        "PG_TRICKLE_DELTA_SINK": "false",
-        "PG_TRICKLE_STATE_DIR": str(tmp_path / "state"),
-        "PG_TRICKLE_SCRATCH_DIR": str(tmp_path),
-    }
+    second = applier_of(stack, url, tmp_path, PG_TRICKLE_TOPIC_PREFIX="trickle_out", PG_TRICKLE_SLOT="downstream")
     second.run_once("install")
     with psycopg.connect(url, autocommit=True) as below:
         # The same columns under the same name: what the topic's rows are read as.
@@ -221,3 +226,72 @@ def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection,
             second.kill()
     with psycopg.connect(stack.postgres.url, autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier("downstream")))
+
+
+def test_stream_tables_may_be_in_another_database_than_their_sources(
+    db: Connection, stack: Stack, database: str, tmp_path: Path
+) -> None:
+    """On another server, whose log positions mean nothing here."""
+    tables = (
+        "CREATE TABLE ships (id int PRIMARY KEY, name text, tons numeric(9,2)); CREATE TABLE ports (ship int, at text)"
+    )
+    db.execute(tables.encode())
+    db.execute("ALTER TABLE ships REPLICA IDENTITY FULL; ALTER TABLE ports REPLICA IDENTITY FULL")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE ships, ports")
+    db.execute("INSERT INTO ships SELECT i, 's' || i, i * 1.5 FROM generate_series(1, 30) i")
+    db.execute("INSERT INTO ports SELECT i % 30 + 1, 'p' || i % 4 FROM generate_series(1, 90) i")
+    far = applier_of(stack, database, tmp_path, PG_TRICKLE_PUBLICATION_PREFIX="trickle_far")
+    far.run_once("install")
+    queries = {
+        "by_port": "SELECT p.at, count(*), sum(s.tons) FROM ships s JOIN ports p ON p.ship = s.id GROUP BY 1",
+        "heavy": "SELECT id, name FROM ships WHERE tons > 20",
+        "names": "SELECT name FROM ships",
+    }
+    with psycopg.connect(database, autocommit=True) as there:
+        there.execute(tables.encode())
+        there.execute("SELECT pgtrickle.set_setting('sources_elsewhere', 'true')")
+        for name, query in queries.items():
+            there.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+        unfollowed = "SELECT id, xmin IS NOT NULL AS stored FROM ships"
+        there.execute("SELECT pgtrickle.create_stream_table('unfollowed', %s)", (unfollowed,))
+        # Nothing is asked of the tables here, which stay empty.
+        assert there.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
+
+        def reach() -> None:
+            """All of them, up to what the source holds now."""
+            at = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0]
+            for name, query in queries.items():
+                there.execute("SELECT pgtrickle.wait_for(%s, lsn => %s::pg_lsn, timeout => '2 min')", (name, at))
+                expected = oracle.Bag(db.execute(query.encode()).fetchall())
+                oracle.assert_same(expected, oracle.in_postgres(there, name), name)
+
+        far.start()
+        try:
+            reach()
+            db.execute("UPDATE ships SET tons = tons + 7 WHERE id % 3 = 0; DELETE FROM ports WHERE at = 'p2'")
+            db.execute("INSERT INTO ships VALUES (99, 's1', NULL); UPDATE ships SET id = id + 200 WHERE id = 5")
+            reach()
+            with pytest.raises(errors.FeatureNotSupported, match="another database"):
+                there.execute("SELECT pgtrickle.wait_for('heavy')")
+            with pytest.raises(errors.FeatureNotSupported, match="another database"):
+                there.execute("SELECT * FROM pgtrickle.validate_query('SELECT 1')")
+            queries["heavy"] = "SELECT id, name FROM ships WHERE tons > 30"
+            queries["names"] = "SELECT name, tons FROM ships"
+            for name in ("heavy", "names"):
+                there.execute("SELECT pgtrickle.alter_stream_table(%s, query => %s)", (name, queries[name]))
+            reach()
+            # PostgreSQL would read the empty tables.
+            status = "SELECT status, last_error_code FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'unfollowed'"
+            assert there.execute(status).fetchone() == ("SUSPENDED", "SourcesElsewhere")
+            assert there.execute("SELECT count(*) FROM ships").fetchone() == (0,)
+            sick = there.execute("SELECT check_name FROM pgtrickle.health_check() WHERE severity = 'ERROR'").fetchall()
+            assert sick == [("error_tables",)]
+            far.kill()
+            db.execute("DELETE FROM ships WHERE id < 10")
+            far.start()
+            reach()
+        except BaseException:
+            print(far.last_words())
+            raise
+        finally:
+            far.kill()

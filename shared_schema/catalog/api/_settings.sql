@@ -25,6 +25,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = wanted.name))) AS found(value)
 $$;
 
+-- Whether the rows of the sources are in another database, whose log is not this one's.
+CREATE OR REPLACE FUNCTION pgtrickle._sources_elsewhere() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pgtrickle._setting('sources_elsewhere')::boolean
+$$;
+
 -- Whether a program runs: the applier holds a lock of its own, the consumer reads the slot.
 CREATE OR REPLACE FUNCTION pgtrickle._runs(program text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

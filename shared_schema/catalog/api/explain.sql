@@ -14,6 +14,9 @@ BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'a % transaction cannot see an answer', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
+    ELSIF pgtrickle._sources_elsewhere() THEN
+        RAISE EXCEPTION 'questions travel through the log of the sources, which is in another database'
+            USING HINT = 'Use pg-trickle-applier explain --query.', ERRCODE = 'feature_not_supported';
     ELSIF NOT pgtrickle._runs('pg-trickle-applier') THEN
         RAISE EXCEPTION 'no applier runs that could answer'
             USING HINT = 'Start pg-trickle-applier run, or use pg-trickle-applier explain --query.',

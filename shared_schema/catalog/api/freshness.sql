@@ -26,6 +26,11 @@ BEGIN
         RAISE EXCEPTION 'a % transaction cannot see a stream table advance', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     END IF;
+    IF lsn IS NULL AND pgtrickle._sources_elsewhere() THEN
+        RAISE EXCEPTION 'the sources of % are in another database, whose position is not known here', name
+            USING HINT = 'Ask there: SELECT pg_current_wal_insert_lsn(), then wait_for(name, lsn => …) here.',
+                  ERRCODE = 'feature_not_supported';
+    END IF;
     -- Others see this lock before we commit: the applier refreshes the stream table without regard to its schedule.
     PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
     LOOP

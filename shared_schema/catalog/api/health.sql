@@ -6,7 +6,7 @@ RETURNS TABLE (source text, publication text, replica_identity text, slot text, 
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH sources AS (
         SELECT DISTINCT d.source_relid, d.source_schema, d.source_name
-        FROM pgtrickle.pgt_dependencies d WHERE d.source_type = 'TABLE'
+        FROM pgtrickle.pgt_dependencies d WHERE d.source_type = 'TABLE' AND NOT pgtrickle._sources_elsewhere()
     )
     SELECT format('%I.%I', s.source_schema, s.source_name),
            (SELECT string_agg(p.pubname, ', ' ORDER BY p.pubname) FROM pg_publication_tables p
@@ -28,7 +28,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     LEFT JOIN pg_replication_slots r ON r.slot_name = pgtrickle._setting('slot') AND r.database = current_database()
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'How each source reaches the stream, and what keeps it from doing so.';
+COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'How each source reaches the stream, and what keeps it from doing so; nothing about sources elsewhere.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.health_check() RETURNS TABLE (check_name text, severity text, detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -45,9 +45,11 @@ BEGIN
     WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database();
     lag := pg_wal_lsn_diff(pg_current_wal_lsn(), slot.confirmed_flush_lsn);
     RETURN QUERY SELECT 'slot_lag',
-        CASE WHEN slot.slot_name IS NULL OR NOT slot.active OR lag > 1024 * 1048576 THEN 'ERROR'
+        CASE WHEN pgtrickle._sources_elsewhere() THEN 'OK'
+             WHEN slot.slot_name IS NULL OR NOT slot.active OR lag > 1024 * 1048576 THEN 'ERROR'
              WHEN lag > 100 * 1048576 THEN 'WARNING' ELSE 'OK' END,
-        CASE WHEN slot.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot')
+        CASE WHEN pgtrickle._sources_elsewhere() THEN 'the log of the sources is in another database: ask there'
+             WHEN slot.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot')
              WHEN NOT slot.active THEN 'nobody reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
              ELSE pg_size_pretty(lag) || ' of log not yet confirmed' END;
 

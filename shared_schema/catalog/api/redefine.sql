@@ -101,7 +101,8 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Before anything is locked that the applier has to look at.
-    IF pgtrickle._runs('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed' THEN
+    IF pgtrickle._runs('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed'
+       AND NOT pgtrickle._sources_elsewhere() THEN
         answer := pgtrickle._ask(query, caller_path, interval '10 s');
         -- A five-letter code is PostgreSQL's: what it takes here may be invisible to others until the commit. What
         -- PostgreSQL may run itself is decided as the applier does.
@@ -236,6 +237,13 @@ BEGIN
     EXECUTE format('ALTER TABLE %s RENAME TO %I', coming.pgt_relid::regclass, going.pgt_name);
     FOR index IN SELECT * FROM jsonb_each_text(names) LOOP
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.key, index.value);
+    END LOOP;
+    -- PostgreSQL named the key's index after the table.
+    FOR index IN SELECT c.relname, (going.pgt_name || substr(c.relname, length(coming.pgt_name) + 1))::name AS wanted
+                 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                 WHERE i.indrelid = coming.pgt_relid AND starts_with(c.relname, coming.pgt_name || '_') LOOP
+        CONTINUE WHEN to_regclass(format('%I.%I', coming.pgt_schema, index.wanted)) IS NOT NULL;
+        EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
     UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
     UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL WHERE s.pgt_id = new_id;

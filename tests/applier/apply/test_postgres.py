@@ -133,7 +133,12 @@ def test_deletions_come_before_insertions_across_batches(db: Connection, databas
         ((0,), "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", (17, 100), "a = 17.*check violation.*small"),
         ((0,), "CREATE UNIQUE INDEX once ON st (b)", (18, 3), "a = 18.*unique violation.*once"),
         ((0,), "ALTER TABLE st ALTER b SET NOT NULL", (19, None), "a = 19.*not null violation"),
-        ((0,), "ALTER TABLE st ALTER b TYPE smallint", (20, 70_000), "a = 20.*numeric value out of range"),
+        (
+            (0,),
+            "ALTER TABLE st ALTER b TYPE smallint",
+            (20, 70_000),
+            "a = 20.*numeric value out of range: value … is out of range for type smallint",
+        ),
         (None, "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", (21, 100), "digest [0-9a-f]{16} .*check"),
         ((0,), "ALTER TABLE st RENAME TO gone", (22, 1), "its table is gone"),
     ],
@@ -161,6 +166,24 @@ def test_somebody_elses_lock_is_waited_for_so_long(db: Connection, database: str
             sink(database, lock_timeout_ms=50).apply(
                 table, delta(table, Counter(), Counter({(1,): 1}), (0, 10)), NOW, executed("fill")
             )
+
+
+def test_a_session_whose_own_tables_are_gone_is_given_up(db: Connection, database: str) -> None:
+    table = make(db, "st", {"a": "int"}, (0,))
+    to = sink(database)
+    first, second = (Counter({(i,): 1 for i in range(some)}) for some in (2, 4))
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
+    to.apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
+    # As whoever drops every table of a database does, who meets those of other sessions too.
+    temporary = db.execute(
+        "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE tablename ~ '^pgt_delta'"
+    )
+    for (name,) in temporary.fetchall():
+        db.execute(f"DROP TABLE {name}".encode())
+    with pytest.raises(TargetError, match=r"internal error: could not open relation with OID"):
+        to.apply(table, delta(table, second, first, (20, 30)), NOW, executed("changes"))
+    to.apply(table, delta(table, second, first, (20, 30)), NOW, executed("changes"))
+    assert held(db, table) == first
 
 
 def test_rows_that_did_not_change_are_not_written(db: Connection, database: str) -> None:
