@@ -7,12 +7,13 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pyarrow as pa
+from psycopg.errors import DiskFull
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from applier.apply.staging import StagedDelta, Staging
-from applier.errors import CalculationError, Infrastructure, TargetError
+from applier.errors import CalculationError, Infrastructure, TargetError, TargetFull
 from applier.expressions.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
@@ -86,6 +87,10 @@ def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
         return Infrastructure(f"the executors could not reach PostgreSQL to write {table}")
     if "psycopg.errors." in str(error):
         kind = str(error).split("psycopg.errors.", 1)[1].split(":", 1)[0]
+        if kind == DiskFull.__name__:
+            return TargetFull(
+                f"{table} cannot be written: the disk is full", hint="make room: it goes on by itself then"
+            )
         return TargetError(f"PostgreSQL refused the rows of {table}: {kind}", hint="correct the rows or the table")
     return CalculationError(
         f"the query of {table} fails on the data: {problem}",

@@ -18,7 +18,7 @@ from applier import metrics
 from applier.apply.staging import StagedDelta, Staging
 from applier.compute import compute, whole
 from applier.definitions import ANY_RELATION, Definitions
-from applier.errors import MayPass
+from applier.errors import MayPass, NotTogether, TargetFull
 from applier.long_jobs import LongJobs
 from applier.planner import Planner, is_long
 from applier.publish.topic import is_published
@@ -28,8 +28,7 @@ from applier.sinks import Sinks
 from applier.state.states import States
 from applier.strategy import Way, Why
 from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableContents, TableDelta
-from applier.task import Done, Outcome, Task
-from applier.tick import together
+from applier.task import Change, Done, Outcome, Rows, Task, together
 from applier.trace.inbox import Inbox
 from applier.trace.traces import Traces, WindowInputs
 from applier.zset import WEIGHT
@@ -218,14 +217,37 @@ class Engine:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> None:
-        """PostgreSQL first: from its commit on the difference is owed to the others."""
-        table, started = done.task.table, time.monotonic()
-        append_only = done.task.registered.append_only
-        if append_only and isinstance(rows, TableDelta) and rows.whole is None:
-            rows = replace(rows, appended=not _leaving(rows))
-        delta = self.sinks.write_back(done, rows)
+    def write_together(self, changed: list[Change], unchanged: list[Done]) -> list[Change]:
+        """Everything short in one transaction; returns what has to be written by itself."""
+        fits = self.sinks.postgres.fits_together
+        short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.task.table, rows)]
+        if len(short) + bool(unchanged) < 2 or not short:
+            self._advance(unchanged)
+            return changed
+        started = time.monotonic()
+        try:
+            written, refused = self.sinks.write_together(short, unchanged)
+        except NotTogether as error:
+            log.info("stream tables are written one by one", extra={"error": error.problem})
+            self._advance(unchanged)
+            return changed
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
+        for done, delta in written:
+            self._written(done, delta)
+        for done in unchanged:
+            self._succeeded(done)
+        taken = {done.task.table.id for done, _ in short}
+        return [*refused, *((done, rows) for done, rows in changed if done.task.table.id not in taken)]
+
+    def write_back(self, done: Done, rows: Rows) -> None:
+        """PostgreSQL first: from its commit on the difference is owed to the others."""
+        started = time.monotonic()
+        delta = self.sinks.write_back(done, _straight(done, rows))
+        metrics.APPLY_SECONDS.observe(time.monotonic() - started)
+        self._written(done, delta)
+
+    def _written(self, done: Done, delta: TableDelta | StagedDelta) -> None:
+        table, append_only = done.task.table, done.task.registered.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
         self._succeeded(done)
         if append_only and isinstance(delta, TableDelta) and _leaving(delta):
@@ -238,7 +260,7 @@ class Engine:
         self.registry.revert_append_only(row.pgt_id)
         self.registry.alert("append_only_reverted", row.pgt_id, "rows left it: it is kept like any other from now on")
 
-    def advance(self, unchanged: list[Done]) -> None:
+    def _advance(self, unchanged: list[Done]) -> None:
         """Frontiers of stream tables without changes, together."""
         for window, group in together(unchanged).items():
             as_of = group[0].task.as_of
@@ -267,8 +289,12 @@ class Engine:
         """Try again later what other rows may mend; else out of service, with the reason where people look."""
         if done is not None:
             self.registry.record_failure(table.pgt_id, done.executed, done.window, error)
-        errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC)) if isinstance(error, MayPass) else None
+        errors, full = None, isinstance(error, TargetFull)
+        if isinstance(error, MayPass):
+            errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
         if errors is not None:
+            if full and errors == 1:
+                self.registry.alert("disk_full", table.pgt_id, error.problem)
             log.warning("refresh failed", extra={"table": str(table.table), "error": error.problem, "errors": errors})
             self.registry.note_errors(table.pgt_id, errors)
             self._noted.pop(table.pgt_id, None)
@@ -283,6 +309,13 @@ def _seen(task: Task) -> Window:
     """What it has to see of the traces; for a whole computation their beginning may be gone."""
     only_whole = task.strategy.way is Way.FULL and task.strategy.why is not Why.REPAIR
     return Window(ORIGIN, task.window.new) if only_whole else task.window
+
+
+def _straight(done: Done, rows: Rows) -> Rows:
+    """Rows that only come, into a stream table that says so of itself, need not be looked for."""
+    if done.task.registered.append_only and isinstance(rows, TableDelta) and rows.whole is None:
+        return replace(rows, appended=not _leaving(rows))
+    return rows
 
 
 def _leaving(delta: TableDelta) -> bool:

@@ -7,10 +7,12 @@ TrickleError
 ├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
 ├── SourcesElsewhere     a query that only PostgreSQL can run, over rows that are in another database
 ├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
+├── NotTogether          PostgreSQL does not take several stream tables in one transaction: one by one, then
 ├── Superseded           a wish was replaced by another while it was carried out
 ├── MayPass              fails on what is there now: tried again, then suspended
 │   ├── TargetError          PostgreSQL refused the rows of one stream table
-│   │   └── TargetLocked         somebody held a lock on it for too long
+│   │   ├── TargetLocked         somebody held a lock on it for too long
+│   │   └── TargetFull           there is no room for its rows; tried again until there is
 │   └── CalculationError     the query itself failed on the data (division by zero, overflow)
 └── Infrastructure       a service is away; the tick is tried again
 """
@@ -44,6 +46,10 @@ class TargetDiverged(TrickleError):
     """A stream table does not hold the rows it should."""
 
 
+class NotTogether(TrickleError):
+    """PostgreSQL does not take several stream tables in one transaction; one by one it may."""
+
+
 class MayPass(TrickleError):
     """Fails on what is there now; with other rows a later refresh may succeed, so it is tried again a few times."""
 
@@ -54,6 +60,10 @@ class TargetError(MayPass):
 
 class TargetLocked(TargetError):
     """Somebody held a lock on the stream table for too long."""
+
+
+class TargetFull(TargetError):
+    """There is no room for the stream table's rows; tried again until there is."""
 
 
 class Superseded(TrickleError):

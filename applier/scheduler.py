@@ -84,10 +84,13 @@ class Scheduler:
         moments += [failing.again_at for failing in self._failing.values()]
         return min(((m - now).total_seconds() for m in moments if m is not None), default=float("inf"))
 
-    def failed(self, pgt_id: int, now: datetime) -> int | None:
-        """Note a failure that may pass; how many there were in a row, None when that is enough."""
+    def failed(self, pgt_id: int, now: datetime, *, for_ever: bool = False) -> int | None:
+        """Note a failure that may pass; how many there were in a row, None when that is enough.
+
+        What is tried `for_ever` is nobody's fault and is never enough.
+        """
         errors = self.errors(pgt_id) + 1
-        if errors >= self.max_consecutive_errors:
+        if errors >= self.max_consecutive_errors and not for_ever:
             self._failing.pop(pgt_id, None)
             return None
         pause = RETRY_S[min(errors, len(RETRY_S)) - 1]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
 from applier.apply.staging import StagedDelta
-from applier.errors import AnotherApplier, Infrastructure
+from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
 from applier.publish.topic import Publisher
 from applier.registry import Executed
 from applier.strategy import Way
 from applier.stream_table import Delta, RunByPostgres, StreamTable, TableContents, TableDelta
-from applier.task import Done
+from applier.task import Change, Done, Rows, together
 from applier.trace.store import Manifest
+from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 
 log = logging.getLogger(__name__)
@@ -100,21 +101,47 @@ class Sinks:
 
     # -- a refresh ------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> TableDelta | StagedDelta:
+    def write_back(self, done: Done, rows: Rows) -> TableDelta | StagedDelta:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
-        table, as_of = done.task.table, done.task.as_of
-        delta: TableDelta | StagedDelta
+        table = done.task.table
         with self._asking_again(table.id), _released(rows):
-            if isinstance(rows, StagedDelta):
-                self.postgres.apply(table, rows, as_of, done.executed)
-                delta = rows
-            elif isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
-                delta = self._replace(done, rows)
-            else:
-                self.postgres.apply(table, rows, as_of, done.executed)
-                delta = replace(rows, whole=None)
+            delta = self._into_postgres(done, rows)
         self.written(table, delta)
         return delta
+
+    def write_together(
+        self, changed: Sequence[Change], unchanged: Sequence[Done]
+    ) -> tuple[list[tuple[Done, TableDelta | StagedDelta]], list[Change]]:
+        """In one transaction of PostgreSQL: the differences written, and the changes it refused, for somebody to ask
+        why. NotTogether when it took none."""
+        written: list[tuple[Done, TableDelta | StagedDelta]] = []
+        refused: list[Change] = []
+        with ExitStack() as asking_again:
+            for done, _ in changed:
+                asking_again.enter_context(self._asking_again(done.task.table.id))
+            with self.postgres.together():
+                for done, rows in changed:
+                    try:
+                        written.append((done, self._into_postgres(done, rows)))
+                    except (Infrastructure, NotTogether, TargetLocked):
+                        raise
+                    except TrickleError:
+                        refused.append((done, rows))
+                for window, group in together(unchanged).items():
+                    self.postgres.advance([d.task.table.id for d in group], window, group[0].task.as_of)
+        for done, delta in written:
+            self.written(done.task.table, delta)
+        return written, refused
+
+    def _into_postgres(self, done: Done, rows: Rows) -> TableDelta | StagedDelta:
+        table, as_of = done.task.table, done.task.as_of
+        if isinstance(rows, StagedDelta):
+            self.postgres.apply(table, rows, as_of, done.executed)
+            return rows
+        if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
+            return self._replace(done, rows)
+        self.postgres.apply(table, rows, as_of, done.executed)
+        return replace(rows, whole=None)
 
     def written(self, table: StreamTable, delta: Delta) -> None:
         """A difference is committed in PostgreSQL: from now on it is owed to the others."""
@@ -192,7 +219,7 @@ class Sinks:
 
 
 @contextmanager
-def _released(rows: TableDelta | StagedDelta | TableContents) -> Iterator[None]:
+def _released(rows: Rows) -> Iterator[None]:
     """PostgreSQL is one of the readers; where it fails nobody else will read."""
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,8 +13,11 @@ from applier.stream_table import StreamTable, TableContents, TableDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Window
 
-Outcome = TableDelta | StagedDelta | TableContents | TrickleError | None
-"""A difference; everything there should be; why there is neither; or None when nothing changed."""
+Rows = TableDelta | StagedDelta | TableContents
+"""A difference, or everything there should be."""
+
+Outcome = Rows | TrickleError | None
+"""The rows; why there are none; or None when nothing changed."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,20 @@ class Done:
         )
 
 
+Change = tuple[Done, Rows]
+"""A refresh with the rows it came to."""
+
+
 def initiator(task: Task) -> str:
     """Who wanted the refresh."""
     if task.strategy.why is Why.INITIAL:
         return "INITIAL"
     return "MANUAL" if task.registered.asked else "SCHEDULER"
+
+
+def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:
+    """Those that share a window, so that one statement moves them."""
+    groups: dict[Window, list[Done]] = {}
+    for done in unchanged:
+        groups.setdefault(done.window, []).append(done)
+    return groups

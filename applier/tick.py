@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar, assert_never
 from applier.apply.staging import StagedDelta
 from applier.registry import Registered
 from applier.stream_table import StreamTable, TableContents, TableDelta
-from applier.task import Done, Task
+from applier.task import Change, Done, Rows, Task
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn
 
 T = TypeVar("T")
 
@@ -47,11 +47,14 @@ class Ports(Protocol):
     def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
         """The outcome of each, in order; several at a time."""
 
-    def write_back(self, done: Done, rows: TableDelta | StagedDelta | TableContents) -> None:
-        """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
+    def write_together(self, changed: list[Change], unchanged: list[Done]) -> list[Change]:
+        """Rows and frontiers of all of them in one transaction, as far as that is possible.
 
-    def advance(self, unchanged: list[Done]) -> None:
-        """The frontiers of stream tables that their windows do not change."""
+        Returns those whose rows are still to be written by themselves; the frontiers of the unchanged are moved.
+        """
+
+    def write_back(self, done: Done, rows: Rows) -> None:
+        """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
 
     def publish(self) -> None:
         """Everything owed to the topics, in one Kafka transaction."""
@@ -81,22 +84,23 @@ def _planned(ports: Ports, row: Registered, table: StreamTable, frontier: Lsn, n
 
 
 def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
-    """Write what changed, move the frontiers of the rest together."""
+    """Write what changed and move the frontiers of the rest: together, so that a reader sees all or none of it."""
+    changed: list[Change] = []
     unchanged: list[Done] = []
     for done in outcomes:
-        row = done.task.registered
         match done.outcome:
             case TrickleError() as error:
-                ports.fail(row, error, done)
+                ports.fail(done.task.registered, error, done)
             case TableContents() as rows:
-                _tried(ports, row, done, partial(ports.write_back, done, rows))
+                changed.append((done, rows))
             case TableDelta() | StagedDelta() as rows if rows.is_fill or rows.count or rows.whole is not None:
-                _tried(ports, row, done, partial(ports.write_back, done, rows))
+                changed.append((done, rows))
             case TableDelta() | StagedDelta() | None:
                 unchanged.append(done)
             case _:
                 assert_never(done.outcome)
-    ports.advance(unchanged)
+    for done, rows in ports.write_together(changed, unchanged):
+        _tried(ports, done.task.registered, done, partial(ports.write_back, done, rows))
 
 
 def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], T]) -> T | None:
@@ -108,11 +112,3 @@ def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], 
             raise
         ports.fail(row, error, done)
         return None
-
-
-def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:
-    """Those that share a window, so that one statement moves them."""
-    groups: dict[Window, list[Done]] = {}
-    for done in unchanged:
-        groups.setdefault(done.window, []).append(done)
-    return groups

@@ -26,15 +26,18 @@ from applier.apply.owed import owe, owed, settle
 from applier.apply.progress import Progress
 from applier.apply.staging import Part, StagedDelta
 from applier.database import Connection, Database
-from applier.errors import TargetDiverged
+from applier.errors import Infrastructure, NotTogether, TargetDiverged, TargetLocked
 from applier.registry import Executed, Refresh, Registry, move_frontier, record_refresh
-from applier.stream_table import Delta, StreamTable, TableDelta
+from applier.stream_table import Delta, StreamTable, TableContents, TableDelta
 from applier.zset import WEIGHT
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
+
+TOGETHER_ROWS = 50_000
+"""Most rows of a stream table that others wait for, so that all of them are seen at once."""
 
 
 def writes_stream_tables(lock_timeout_ms: int) -> Callable[[Connection], None]:
@@ -56,6 +59,7 @@ class PostgresSink:
         self._database = database
         self.batch_size = pipeline_batch_size
         self._server_version = server_version
+        self._in_company = False
         self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
 
     @property
@@ -77,6 +81,40 @@ class PostgresSink:
                 counts = before if steps else self._at_once(cursor, table, delta)
                 refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
                 self._finish(cursor, table, delta, as_of, refresh)
+
+    def fits_together(self, table: StreamTable, rows: Delta | TableContents) -> bool:
+        """Whether it may be one of several in a transaction: short, and nobody asked to see parts of it."""
+        if isinstance(rows, TableContents):
+            return bool(rows.rows.num_rows <= TOGETHER_ROWS)
+        if isinstance(rows, StagedDelta) or rows.is_fill or rows.count > TOGETHER_ROWS:
+            return False
+        return rows.count <= self.batch_size or not self._is_progressive(table)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """One transaction for several stream tables, each of which may fail in it by itself. It does not wait long.
+
+        NotTogether when nothing of it was written.
+        """
+        connection = self._connection
+        self._in_company = True
+        try:
+            with connection.transaction():
+                # Shorter than deadlock_timeout: whoever drops several of them has them in another order.
+                connection.execute("SET LOCAL lock_timeout = '300ms'")
+                yield
+        except psycopg.Error as error:
+            if refused.passes(error):
+                raise Infrastructure(f"writing stream tables failed: {str(error).splitlines()[0]}") from error
+            raise NotTogether(str(error).splitlines()[0]) from error
+        except TargetLocked as error:
+            raise NotTogether(error.problem) from error
+        finally:
+            self._in_company = False
+
+    def advance(self, ids: list[int], window: Window, as_of: datetime) -> None:
+        """The frontiers of stream tables whose rows the window does not touch."""
+        Registry(self._database).advance_unchanged(ids, window.old, window.new, as_of)
 
     def _at_once(self, cursor: Cursor, table: StreamTable, delta: Delta) -> tuple[int, int]:
         if isinstance(delta, StagedDelta):
@@ -285,6 +323,8 @@ class PostgresSink:
                 raise refused.explained(error, table, row) from error
             if refused.breaks_session(error):
                 self._database.close()
+                if self._in_company:
+                    raise NotTogether(str(error).splitlines()[0]) from error
             raise refused.explained(error, table, None) from error
 
     def _first_refused(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> str | None:

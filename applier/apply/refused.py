@@ -11,7 +11,7 @@ from psycopg import errors
 
 from applier.apply.batches import Batch, Cursor, Way, cut
 from applier.apply.copy_text import encode
-from applier.errors import Infrastructure, TargetError, TargetLocked
+from applier.errors import Infrastructure, TargetError, TargetFull, TargetLocked
 from applier.stream_table import StreamTable
 from applier.zset import column_name
 from shared_schema.errors import TrickleError
@@ -28,11 +28,17 @@ _WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
         "somebody held a lock on it for too long",
         "end what holds it (pg_locks), then SELECT pgtrickle.resume_stream_table(…); see target_lock_timeout_ms",
     ),
-    errors.DiskFull: ("the disk is full", "make room, then SELECT pgtrickle.resume_stream_table(…)"),
+    errors.DiskFull: ("the disk is full", "make room: it goes on by itself then"),
     errors.InsufficientPrivilege: (
         "the applier's role may not write to it",
         "GRANT it the right, then SELECT pgtrickle.resume_stream_table(…)",
     ),
+}
+
+
+_KINDS: dict[type[psycopg.Error], type[TargetError]] = {
+    errors.LockNotAvailable: TargetLocked,
+    errors.DiskFull: TargetFull,
 }
 
 
@@ -41,16 +47,20 @@ def is_about_rows(error: psycopg.Error) -> bool:
     return (error.sqlstate or "")[:2] in ("22", "23", "P0")
 
 
+def passes(error: psycopg.Error) -> bool:
+    """Whether it says nothing about the rows: the same may succeed in a moment."""
+    state = error.sqlstate or ""
+    return not state or state[:2] in _PASSING or state in _PASSING_CODES
+
+
 def explained(error: psycopg.Error, table: StreamTable, row: str | None) -> TrickleError:
     """One of ours: Infrastructure for what passes, TargetError for what somebody has to mend."""
-    state = error.sqlstate or ""
-    if not state or state[:2] in _PASSING or state in _PASSING_CODES:
+    if passes(error):
         message = error.diag.message_primary or str(error)
         return Infrastructure(f"writing {table} failed: {message.splitlines()[0]}")
     for kind, (problem, hint) in _WORDS.items():
         if isinstance(error, kind):
-            locked = kind is errors.LockNotAvailable
-            return (TargetLocked if locked else TargetError)(f"{table} cannot be written: {problem}", hint=hint)
+            return _KINDS.get(kind, TargetError)(f"{table} cannot be written: {problem}", hint=hint)
     which = f"the row with {row} of {table}" if row else f"the rows of {table}"
     return TargetError(
         f"PostgreSQL refused {which}: {_reason(error)}",

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from applier.errors import TargetDiverged, TargetError
+from applier.errors import NotTogether, TargetDiverged, TargetError
 from applier.install import install
 from shared_schema.lsn import Lsn, Window
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
@@ -184,6 +184,47 @@ def test_a_session_whose_own_tables_are_gone_is_given_up(db: Connection, databas
         to.apply(table, delta(table, second, first, (20, 30)), NOW, executed("changes"))
     to.apply(table, delta(table, second, first, (20, 30)), NOW, executed("changes"))
     assert held(db, table) == first
+
+
+def test_several_stream_tables_in_one_transaction(db: Connection, database: str) -> None:
+    one, other = (make(db, name, {"a": "int", "b": "int"}, (0,)) for name in ("one", "other"))
+    to = sink(database)
+    states: list[Bag] = [Counter({(i, i): 1 for i in range(some)}) for some in (2, 4, 6)]
+    for table in (one, other):
+        to.apply(table, delta(table, Counter(), states[0], (0, 10)), NOW, executed("fill"))
+
+    def both(old: int, new: int) -> None:
+        """From one state to the next."""
+        with to.together():
+            for table in (one, other):
+                change = delta(table, states[old], states[new], (10 * old + 10, 10 * new + 10))
+                to.apply(table, change, NOW, executed("changes"))
+                assert held(db, one) == states[old], "seen before the others"
+
+    def by_name(old: int, new: int, reason: str) -> None:
+        with pytest.raises(NotTogether, match=reason):
+            both(old, new)
+        assert [held(db, table) for table in (one, other)] == [states[old]] * 2
+
+    # What waits for one of them would wait for all; a constraint that speaks up at the commit blames none of them.
+    with db.transaction():
+        db.execute("LOCK TABLE other")
+        by_name(0, 1, "held a lock")
+    db.execute("ALTER TABLE other ADD CONSTRAINT late UNIQUE (b) DEFERRABLE INITIALLY DEFERRED")
+    states[1] += Counter({(9, 1): 1})
+    by_name(0, 1, "late")
+    db.execute("ALTER TABLE other DROP CONSTRAINT late")
+    both(0, 1)
+    assert [held(db, table) for table in (one, other)] == [states[1]] * 2
+    # A row that is refused concerns its own stream table.
+    db.execute("ALTER TABLE other ADD CHECK (a <> 5)")
+    with to.together():
+        to.apply(one, delta(one, states[1], states[2], (20, 30)), NOW, executed("changes"))
+        with pytest.raises(TargetError, match=r"a = 5 .*check violation"):
+            to.apply(other, delta(other, states[1], states[2], (20, 30)), NOW, executed("changes"))
+        to.advance([other.id], Window(Lsn(20), Lsn(30)), NOW)
+    assert [held(db, table) for table in (one, other)] == [states[2], states[1]]
+    assert db.execute("SELECT DISTINCT frontier::text FROM pgtrickle.pgt_frontiers").fetchall() == [("0/1E",)]
 
 
 def test_rows_that_did_not_change_are_not_written(db: Connection, database: str) -> None:
