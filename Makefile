@@ -12,7 +12,12 @@ SETUP = $(PACKAGES) --java
 SEEDS ?= 5
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: help demo test fuzz corpus check up down psql bench docs lock
+ROUNDS ?= 20
+SEED ?= $(shell date +%s)
+WORKLOAD ?= small
+MINUTES ?= 30
+
+.PHONY: help demo test fuzz corpus chaos soak check up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -37,6 +42,14 @@ corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 
 	$(SETUP)
 	@for major in 16 18; do echo "PostgreSQL $$major"; PG_MAJOR=$$major CORPUS_SEEDS=$(SEEDS) CORPUS_TIMEOUT=7200 \
 	  $(BIN)/python -m pytest -q tests/corpus/test_corpus.py || exit 1; done
+
+chaos: ## break things ROUNDS times while WORKLOAD runs, compare everything with PostgreSQL (SEED repeats a run)
+	$(SETUP)
+	@$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) --workload $(WORKLOAD) --record
+
+soak: ## a mixed load for MINUTES; memory, open files, lag and history must stay flat
+	$(SETUP)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
 	$(SETUP)
@@ -65,9 +78,10 @@ check: ## formatting, lint, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-docs: ## write the generated pages anew: settings and SQL
+docs: ## write the generated pages anew: settings, SQL and reliability
 	$(PACKAGES)
 	@$(BIN)/python -m deploy.pages
+	@$(BIN)/python -m tests.chaos.report
 
 lock: ## write the lock files anew: Python packages and jars
 	$(SETUP)

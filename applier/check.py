@@ -1,7 +1,8 @@
 """Compare a stream table with its query, both evaluated by PostgreSQL at one position in the log.
 
-Writers of the sources wait for the time of the check: with the sources locked against writes, the position the stream
-table is waited for is the position the query sees.
+Writers of the sources wait for the time of the comparison: with the sources locked against writes, the position the
+stream table is waited for is the position the query sees. A sample shortens that time: both sides are restricted to
+the same few values of the key, which PostgreSQL looks up in the query instead of computing all of it.
 """
 
 from __future__ import annotations
@@ -11,67 +12,174 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from shared_schema.lsn import Lsn
+from applier.errors import CheckFailed
+from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.table_schema import TableId
 
 SHOWN_DIFFERENCES = 5
 
+LOCK_LIMIT_S = 10
+"""So long the check waits for the sources, and writers that come after it with it."""
+
+WAIT_LIMIT_S = 60
+"""So long writers wait for a stream table that does not come."""
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
 
 @dataclass(frozen=True)
 class Checked:
-    """The outcome for one stream table: how many rows there are, and the first of those that should not differ."""
+    """The outcome for one stream table: how many rows were compared, and the first of those that should not differ."""
 
     table: TableId
     frontier: Lsn
     rows: int
     missing: list[str]
     unexpected: list[str]
+    columns: str = ""
+    """How its columns differ from the query's."""
+    suspended: str = ""
+    """Why it was not compared."""
 
     @property
     def equal(self) -> bool:
         """Whether the stream table is exactly its query's result."""
-        return not self.missing and not self.unexpected
+        return not (self.missing or self.unexpected or self.columns or self.suspended)
 
 
-def names(connection: psycopg.Connection[tuple[object, ...]]) -> list[TableId]:
-    """Every filled stream table."""
+@dataclass(frozen=True)
+class _Stored:
+    query: str
+    status: str
+    error: str
+    sources: list[str]
+    reads: list[str]
+
+
+def names(connection: Connection) -> list[TableId]:
+    """Every stream table that is or was filled, also those out of service."""
     found = connection.execute(
         "SELECT s.pgt_schema, s.pgt_name FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers USING (pgt_id)"
-        " WHERE s.status = 'ACTIVE' ORDER BY 1, 2"
+        " WHERE s.status IN ('ACTIVE', 'SUSPENDED') AND s.replaces IS NULL ORDER BY 1, 2"
     ).fetchall()
     return [TableId(str(schema), str(name)) for schema, name in found]
 
 
-def check(connection: psycopg.Connection[tuple[object, ...]], table: TableId) -> Checked:
+def check(connection: Connection, table: TableId, *, sample: int | None = None, wait_s: int = WAIT_LIMIT_S) -> Checked:
     """Lock the sources against writes, wait for the stream table, compare row by row as PostgreSQL prints them."""
+    stored = _stored(connection, table)
+    if stored.status == "SUSPENDED":
+        return Checked(table, ORIGIN, 0, [], [], suspended=stored.error)
+    try:
+        # Before the lock, so that with it there is little left to wait for.
+        connection.execute("SELECT pgtrickle.wait_for(%s)", (table.quoted,))
+        with connection.transaction():
+            frontier = _freeze(connection, table, stored, wait_s)
+            return _compare(connection, table, stored, frontier, sample)
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+        raise CheckFailed(
+            f"{table} could not be checked: {str(error).splitlines()[0]}",
+            hint="a long transaction writes a source, or the programs do not run; try again, or see pgt_status()",
+        ) from error
+
+
+def glance(connection: Connection, table: TableId, *, sample: int) -> Checked:
+    """Both as one snapshot shows them, without a lock: what is under way looks like a difference."""
+    stored = _stored(connection, table)
+    if stored.status == "SUSPENDED":
+        return Checked(table, ORIGIN, 0, [], [], suspended=stored.error)
     with connection.transaction():
-        stored = connection.execute(
-            "SELECT s.defining_query,"
-            " (SELECT array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid)"
-            "  FROM pgtrickle._base_sources(s.pgt_id) b),"
-            " (SELECT coalesce(array_agg(format('%%I.%%I', d.source_schema, d.source_name)), '{}')"
-            "  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE')"
-            " FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = %s AND s.pgt_name = %s",
-            (table.schema, table.name),
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return _compare(connection, table, stored, ORIGIN, sample)
+
+
+def _stored(connection: Connection, table: TableId) -> _Stored:
+    found = connection.execute(
+        "SELECT s.defining_query, s.status, coalesce(s.last_error_message, ''),"
+        " (SELECT coalesce(array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid), '{}')"
+        "  FROM pgtrickle._base_sources(s.pgt_id) b),"
+        " (SELECT coalesce(array_agg(format('%%I.%%I', d.source_schema, d.source_name)), '{}')"
+        "  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE')"
+        " FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = %s AND s.pgt_name = %s",
+        (table.schema, table.name),
+    ).fetchone()
+    if found is None:
+        raise CheckFailed(f"there is no stream table {table}", hint="see SELECT * FROM pgtrickle.pgt_status()")
+    query, status, error, sources, reads = found
+    lists = [[str(name) for name in names] if isinstance(names, list) else [] for names in (sources, reads)]
+    return _Stored(str(query).rstrip().rstrip(";"), str(status), str(error), *lists)
+
+
+def _freeze(connection: Connection, table: TableId, stored: _Stored, wait_s: int) -> Lsn:
+    """From here on the sources stand still, and the stream table with what it reads stands where they do."""
+    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT_S}s'".encode())
+    if stored.sources:
+        connection.execute(f"LOCK TABLE {', '.join(stored.sources)} IN SHARE MODE".encode())
+    frontier = ORIGIN
+    for name in [*stored.reads, table.quoted]:
+        waited = connection.execute(
+            "SELECT pgtrickle.wait_for(%s, timeout => make_interval(secs => %s))::text", (name, wait_s)
         ).fetchone()
-        if stored is None:
-            raise LookupError(str(table))
-        query, sources, read = str(stored[0]).rstrip().rstrip(";"), stored[1], stored[2]
-        if isinstance(sources, list):
-            connection.execute(f"LOCK TABLE {', '.join(sources)} IN SHARE MODE".encode())
-        for stream_table in read if isinstance(read, list) else []:
-            connection.execute("SELECT pgtrickle.wait_for(%s)", (stream_table,))
-        frontier = connection.execute("SELECT pgtrickle.wait_for(%s)::text", (table.quoted,)).fetchone()
-        parts = {"t": sql.Identifier(table.schema, table.name), "q": sql.SQL(query)}
-        count = connection.execute(sql.SQL("SELECT count(*) FROM {t}").format(**parts)).fetchone()
-        missing = _rows(connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM {t} t", parts)
-        unexpected = _rows(
-            connection, "SELECT (t.*)::text FROM {t} t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", parts
+        frontier = Lsn.parse(str(waited[0])) if waited else ORIGIN
+    return frontier
+
+
+def _compare(connection: Connection, table: TableId, stored: _Stored, frontier: Lsn, sample: int | None) -> Checked:
+    sides: dict[str, sql.Composable] = {
+        "t": sql.SQL("TABLE {}").format(sql.Identifier(table.schema, table.name)),
+        "q": sql.SQL(stored.query),
+    }
+    have, want = (_columns(connection, sides[side]) for side in ("t", "q"))
+    if have != want:
+        return Checked(table, frontier, 0, [], [], columns=f"{', '.join(have)} instead of {', '.join(want)}")
+    if sample is not None:
+        chosen = _sample(connection, table, sample)
+        sides = {n: sql.SQL("SELECT * FROM ({}) s WHERE {}").format(side, chosen) for n, side in sides.items()}
+    count = connection.execute(sql.SQL("SELECT count(*) FROM ({t}) t").format(**sides)).fetchone()
+    missing = _rows(connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides)
+    unexpected = _rows(connection, "SELECT (t.*)::text FROM ({t}) t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", sides)
+    return Checked(table, frontier, int(str(count[0])) if count else 0, missing, unexpected)
+
+
+def _columns(connection: Connection, rows: sql.Composable) -> list[str]:
+    cursor = connection.execute(sql.SQL("SELECT * FROM ({}) c LIMIT 0").format(rows))
+    return [f"{column.name} {column.type_display}" for column in cursor.description or ()]
+
+
+def _sample(connection: Connection, table: TableId, rows: int) -> sql.Composable:
+    """A condition that holds for about so many rows, chosen by chance: some values of each column of the key.
+
+    Without a key those of the first column. Rows the stream table lacks are found where they share such values.
+    """
+    found = connection.execute(
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples FROM pg_class c"
+        " LEFT JOIN LATERAL (SELECT i.indkey FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique"
+        "  AND i.indexprs IS NULL AND i.indpred IS NULL ORDER BY i.indnatts LIMIT 1) k ON true"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (coalesce(k.indkey::int2[], '{1}'))"
+        " WHERE c.oid = %s::regclass",
+        (table.quoted,),
+    ).fetchall()
+    key = [sql.Identifier(str(name)) for name, _, _ in found]
+    estimate = max(float(str(found[0][2])), 1.0)
+    # By pages: only those chosen are read. More than needed, because some have few rows.
+    share = min(100.0, 100.0 * 4 * rows / estimate)
+    chosen = connection.execute(
+        sql.SQL("SELECT {} FROM {} TABLESAMPLE SYSTEM ({}) ORDER BY random() LIMIT {}").format(
+            sql.SQL(", ").join(sql.SQL("{}::text").format(column) for column in key),
+            sql.Identifier(table.schema, table.name),
+            sql.Literal(share),
+            sql.Literal(rows),
         )
-    at = Lsn.parse(str(frontier[0])) if frontier else Lsn(0)
-    return Checked(table, at, int(str(count[0])) if count else 0, missing, unexpected)
+    ).fetchall()
+    conditions = [
+        sql.SQL("s.{} = ANY ({}::text[]::{}[])").format(
+            column, sql.Literal(sorted({str(row[i]) for row in chosen if row[i] is not None})), sql.SQL(str(kind))
+        )
+        for i, (column, (_, kind, _)) in enumerate(zip(key, found, strict=True))
+    ]
+    return sql.SQL(" AND ").join(conditions)
 
 
-def _rows(connection: psycopg.Connection[tuple[object, ...]], text: str, parts: dict[str, sql.Composable]) -> list[str]:
-    limited = sql.SQL(text + f" LIMIT {SHOWN_DIFFERENCES}").format(**parts)
+def _rows(connection: Connection, text: str, sides: dict[str, sql.Composable]) -> list[str]:
+    limited = sql.SQL(text + f" LIMIT {SHOWN_DIFFERENCES}").format(**sides)
     return [str(row[0]) for row in connection.execute(limited).fetchall()]

@@ -18,6 +18,8 @@ from shared_schema.settings import load
 if TYPE_CHECKING:
     import psycopg
 
+    from applier.check import Checked
+
 
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
@@ -106,32 +108,39 @@ def run(**overrides: str | None) -> None:
 
 @main.command()
 @click.argument("name", required=False)
+@click.option("--sample", type=click.IntRange(min=1), help="Compare about so many rows, chosen by chance.")
 @click.option("--database-url", help="Database whose stream tables are checked.")
 @_reports_errors
-def check(name: str | None, database_url: str | None) -> None:
-    """Compare stream tables with their queries at one log position; exit code 1 when one differs.
+def check(name: str | None, sample: int | None, database_url: str | None) -> None:
+    """Compare stream tables with their queries at one log position; exit code 1 when one differs or is suspended.
 
     Writers of the sources wait while their stream table is compared.
     """
     from applier import check as checking
 
     settings = load(ApplierSettings, database_url=database_url)
+    wrong = False
     with _connection(settings) as connection:
         tables = [t for t in checking.names(connection) if name in (None, t.name, str(t))]
         if name and not tables:
             raise TrickleError(
                 f"there is no filled stream table {name}", hint="see SELECT * FROM pgtrickle.pgt_status()"
             )
-        results = [checking.check(connection, table) for table in tables]
-    for result in results:
-        click.echo(
-            f"{result.table}: {'equal' if result.equal else 'DIFFERENT'} at {result.frontier}, {result.rows} rows"
-        )
-        for row in result.missing:
-            click.echo(f"  missing    {row}")
-        for row in result.unexpected:
-            click.echo(f"  unexpected {row}")
-    sys.exit(0 if all(result.equal for result in results) else 1)
+        for table in tables:
+            result = checking.check(connection, table, sample=sample)
+            click.echo("\n".join(_told(result)))
+            wrong |= not result.equal
+    sys.exit(1 if wrong else 0)
+
+
+def _told(result: Checked) -> list[str]:
+    if result.suspended:
+        return [f"{result.table}: SUSPENDED: {result.suspended}"]
+    verdict = "equal" if result.equal else "DIFFERENT"
+    lines = [f"{result.table}: {verdict} at {result.frontier}, {result.rows} rows"]
+    lines += [f"  columns    {result.columns}"] if result.columns else []
+    lines += [f"  missing    {row}" for row in result.missing]
+    return lines + [f"  unexpected {row}" for row in result.unexpected]
 
 
 @main.command()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from applier.errors import Infrastructure
+from shared_schema.connections import conninfo
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -14,7 +15,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 def connect(url: str) -> Connection:
     """A connection in autocommit mode whose times are in UTC; a server that is away is an Infrastructure error."""
     try:
-        connection = psycopg.connect(url, autocommit=True, application_name="pg-trickle-applier")
+        connection = psycopg.connect(conninfo(url, application_name="pg-trickle-applier"), autocommit=True)
         connection.execute("SET timezone = 'UTC'")
     except psycopg.OperationalError as error:
         raise Infrastructure(

@@ -8,6 +8,7 @@ TrickleError
 ├── SourcesElsewhere     a query that only PostgreSQL can run, over rows that are in another database
 ├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
 ├── NotTogether          PostgreSQL does not take several stream tables in one transaction: one by one, then
+├── CheckFailed          a stream table could not be compared with its query
 ├── Superseded           a wish was replaced by another while it was carried out
 ├── MayPass              fails on what is there now: tried again, then suspended
 │   ├── TargetError          PostgreSQL refused the rows of one stream table
@@ -48,6 +49,10 @@ class TargetDiverged(TrickleError):
 
 class NotTogether(TrickleError):
     """PostgreSQL does not take several stream tables in one transaction; one by one it may."""
+
+
+class CheckFailed(TrickleError):
+    """A stream table could not be compared with its query."""
 
 
 class MayPass(TrickleError):

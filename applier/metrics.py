@@ -25,6 +25,10 @@ STATES_COMPUTED = Counter("pg_trickle_states_computed_total", "Times what is kep
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
 DELTA_DIVERGED = Counter("pg_trickle_delta_diverged_total", "Delta writes that met other rows than expected")
 DELTA_FAILURES = Counter("pg_trickle_delta_failures_total", "Delta writes that failed and are tried again")
+SELF_CHECKS = Counter("pg_trickle_self_checks_total", "Self-checks of stream tables", ["stream_table", "outcome"])
+SELF_CHECK_DIFFERENT = Gauge(
+    "pg_trickle_self_check_different", "1 where the last self-check found other rows than the query's", ["stream_table"]
+)
 
 
 class Condition:

@@ -18,6 +18,7 @@ from psycopg import pq, sql
 
 from applier.database import Connection, connect
 from applier.errors import Infrastructure
+from shared_schema.connections import conninfo
 from shared_schema.lsn import Lsn
 
 _numbers = count()
@@ -68,7 +69,7 @@ class Pins:
 def _replication(url: str) -> psycopg.Connection[tuple[object, ...]]:
     try:
         return psycopg.connect(
-            url, autocommit=True, application_name="pg-trickle-applier snapshot", replication="database"
+            conninfo(url, application_name="pg-trickle-applier snapshot", replication="database"), autocommit=True
         )
     except psycopg.OperationalError as error:
         raise Infrastructure(

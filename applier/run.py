@@ -32,6 +32,7 @@ from applier.publish.topic import Publisher
 from applier.questions import Questions, not_waiting
 from applier.registry import Registry, Service
 from applier.scheduler import Scheduler
+from applier.self_check import SelfCheck
 from applier.session import spark_session
 from applier.sinks import Sinks
 from applier.state.states import States
@@ -95,8 +96,9 @@ class Applier:
             )
             beside = {"maintenance": maintenance.run}
             if not self.settings.sources_elsewhere:
-                # Else they would be those of the other database, where somebody else answers.
+                # Else questions would be those of the other database, and the rows to check against are there.
                 beside["questions"] = questions.run
+                beside["self-check"] = SelfCheck(self._database(), self._self_check_s).run
             background = [
                 threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in beside.items()
             ]
@@ -117,6 +119,9 @@ class Applier:
         database = Database(self.settings.database_url.get_secret_value(), prepare)
         self._cleanup.callback(database.close)
         return database
+
+    def _self_check_s(self) -> float:
+        return self.tuning.settings.self_check_interval_s
 
     def _lock_out_others(self, connection: Connection) -> None:
         """Held as long as the connection: it guards the stream tables, so it is the registry's."""

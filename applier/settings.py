@@ -114,6 +114,13 @@ class ApplierSettings(SharedSettings):
         default=False,
         description="the topics are of another database; the tables here only tell queries what columns there are",
     )
+    self_check_interval_s: int = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        json_schema_extra=LIVE,
+        description="every so many seconds some rows of one stream table are compared with its query; 0 is off",
+    )
     delta_sink: bool = Field(default=True, description="keep every stream table in Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")
     replication_factor: int = Field(default=1, ge=1, le=10, description="copies of the publication topics")

@@ -30,6 +30,7 @@ from applier.apply.net_delta import ACT, DELETE, INSERT, UPDATE
 from applier.database import connect
 from applier.stream_table import StreamTable
 from applier.zset import WEIGHT, column_name, column_names
+from shared_schema.connections import conninfo
 from shared_schema.lsn import Window
 
 log = logging.getLogger(__name__)
@@ -225,7 +226,7 @@ class _Copier:
         if context is None:
             raise AssertionError("not on an executor")
         part = Part(f"{PREFIX}{self.pgt_id}_{context.taskAttemptId()}", 0, 0, 0)
-        with psycopg.connect(self.url) as connection, connection.cursor() as cursor:
+        with psycopg.connect(conninfo(self.url)) as connection, connection.cursor() as cursor:
             cursor.execute("SET LOCAL timezone = 'UTC'")
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
             cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))

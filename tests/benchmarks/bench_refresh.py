@@ -11,15 +11,14 @@ import argparse
 import json
 import math
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.busy import BusyMeter
 from tests.benchmarks.laboratory import Laboratory, Measured, laboratory
 from tests.corpus.queries import FOLDER, TPCH
+from tests.workloads.tpch import TABLES, fill
 
 SHAPES = {
     "scan": "SELECT id, dim, grp, amount FROM fact",
@@ -32,7 +31,6 @@ SHAPES = {
 DIMS = 10_000
 FRACTIONS = (0.0001, 0.001, 0.01, 0.1)
 ROUNDS = 3
-TPCH_TABLES = ("region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem")
 
 
 def load_shapes(lab: Laboratory, rows: int) -> None:
@@ -122,21 +120,9 @@ def measure_shapes(lab: Laboratory, rows: int, fractions: Sequence[float]) -> di
 def load_tpch(lab: Laboratory, scale: float) -> None:
     """The eight tables, generated."""
     lab.connection.execute((FOLDER / "schema.sql").read_bytes().split(b"CREATE TYPE mood")[0])
-    folder = lab.folder / "tpch"
-    tool = Path(sys.executable).with_name("tpchgen-cli")
-    subprocess.run([tool, "csv", "-s", str(scale), "--output-dir", folder], check=True, capture_output=True)
-    for table in TPCH_TABLES:
-        text = f"COPY {table} FROM STDIN (FORMAT csv, HEADER)".encode()
-        with (
-            lab.connection.cursor() as cursor,
-            (folder / f"{table}.csv").open("rb") as file,
-            cursor.copy(text) as copy,
-        ):
-            while block := file.read(1 << 20):
-                copy.write(block)
-        (folder / f"{table}.csv").unlink()
+    fill(lab.connection, scale)
     lab.connection.execute("ANALYZE")
-    for table in TPCH_TABLES:
+    for table in TABLES:
         lab.capture(table)
 
 

@@ -1,7 +1,4 @@
-"""PostgreSQL is the judge: a stream table in PostgreSQL, in Delta and replayed from its topic, against its query.
-
-The three are read by three independent readers (psycopg, delta-rs, fastavro over a plain consumer), none of them ours.
-"""
+"""The three places of a stream table, each read by an independent reader: psycopg, delta-rs, fastavro."""
 
 from __future__ import annotations
 
@@ -57,6 +54,7 @@ class TopicReplay:
     schemas_topic: str
     rows: Bag = field(default_factory=Counter)
     stamps: list[tuple[int, int]] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
     _position: int = 0
 
     def catch_up(self) -> Bag:
@@ -77,6 +75,7 @@ class TopicReplay:
             self.rows.clear()
             return
         columns = schema["fields"][-1]["type"][1]["fields"]
+        self.columns = [column["pg_name"] for column in columns]
         row = tuple(_value(column["pg_base"], record["row"][column["name"]]) for column in columns)
         self.rows[row] += 1 if record["op"] == "I" else -1
         assert self.rows[row] >= 0, f"{row} was withdrawn before it was there"

@@ -1,0 +1,214 @@
+"""What can go wrong, by name: lay it on while writers run, do the documented repair where one is needed, and return
+what the programs said, if they had to say something.
+
+A fault ends with every part running again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.chaos.scene import Scene, until
+
+Fault = Callable[[Scene], str]
+
+LOCKED_LIMIT_S = 120.0
+
+
+def _kill(*parts: str) -> Fault:
+    """kill -9 of one part, or of several at the same time, and a start after a while."""
+
+    def fault(scene: Scene) -> str:
+        for part in parts:
+            if part == "postgres":
+                # As pg_ctl -m immediate.
+                scene.stack.postgres.crash()
+            else:
+                scene.stack.kill(part)
+        scene.pause()
+        for part in reversed(parts):
+            scene.stack.restart(part, wait=False)
+        return ""
+
+    return fault
+
+
+def _kill_twice(part: str) -> Fault:
+    """Killed again while it is still coming up."""
+
+    def fault(scene: Scene) -> str:
+        for _ in range(2):
+            scene.stack.kill(part)
+            scene.stack.restart(part, wait=False)
+            scene.pause(0.5, 8)
+        return ""
+
+    return fault
+
+
+def _freeze(part: str) -> Fault:
+    """It hangs for longer than every timeout of its partners, then goes on."""
+
+    def fault(scene: Scene) -> str:
+        with scene.frozen(part):
+            scene.pause(8, 15)
+        return ""
+
+    return fault
+
+
+def _cut_network(scene: Scene) -> str:
+    """Both programs lose PostgreSQL without being told, and cannot come back for a while."""
+    assert scene.stack.proxy is not None
+    scene.stack.proxy.cut()
+    scene.pause(5, 15)
+    scene.stack.proxy.heal()
+    return ""
+
+
+def _drop_slot(scene: Scene) -> str:
+    """The slot goes while the consumer is away: changes are lost for the stream, which it must say."""
+    stack = scene.stack
+    stack.kill("cdc")
+    with scene.database() as connection:
+        until(
+            lambda: not connection.execute("SELECT FROM pg_replication_slots WHERE active_pid IS NOT NULL").rowcount,
+            "the slot should be free",
+            30,
+        )
+        connection.execute("SELECT pg_drop_replication_slot('pg_trickle')")
+    scene.pause()
+    stack.restart("cdc", wait=False)
+    said = scene.ends_with("cdc")
+    stack.binaries["cdc"].run_once("drop-slot")
+    stack.restart("cdc", wait=False)
+    return said
+
+
+def _lock_target(scene: Scene) -> str:
+    """Somebody locks a stream table for some seconds."""
+    with scene.database() as connection, connection.transaction():
+        name = scene.chance.choice(scene.workload.stream_tables).name
+        connection.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE".encode())
+        scene.pause(2, 8)
+    return ""
+
+
+def _lock_target_long(scene: Scene) -> str:
+    """Somebody locks a stream table for so long that it is suspended; the others go on."""
+    name = scene.chance.choice(scene.workload.stream_tables).name
+    status = "SELECT last_error_message FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s AND status = 'SUSPENDED'"
+    with scene.database() as watcher, scene.database() as holder:
+        with holder.transaction():
+            holder.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE".encode())
+            until(lambda: bool(watcher.execute(status, (name,)).rowcount), f"{name} suspended", LOCKED_LIMIT_S)
+            row = watcher.execute(status, (name,)).fetchone()
+        watcher.execute("SELECT pgtrickle.resume_stream_table(%s)", (name,))
+    return str(row[0]) if row else ""
+
+
+def _delta_read_only(scene: Scene) -> str:
+    """The Delta folder cannot be written to for a while."""
+    folder = scene.stack.addresses.delta_root
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        scene.pause(4, 10)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+    return ""
+
+
+def _broker_disk_full(scene: Scene) -> str:
+    """The broker's disk is full; whether it dies of that or not, it gets room and is started again."""
+    stack = scene.stack
+    data, small, aside = stack.folder / "kafka", stack.folder / "small_disk", stack.folder / "kafka.aside"
+    small.mkdir(exist_ok=True)
+    stack.stop("kafka")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", str(small)], check=True)
+    try:
+        shutil.copytree(data, small / "kafka")
+        data.rename(aside)
+        data.symlink_to(small / "kafka")
+        stack.restart("kafka")
+        scene.pause(1, 3)
+        with open(small / "filler", "wb") as file, suppress(OSError):
+            while True:
+                file.write(b"\0" * (1 << 16))
+                file.flush()
+        deadline = time.monotonic() + 20
+        while stack.kafka.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+        said = "" if stack.kafka.running else "the broker ended by itself"
+        (small / "filler").unlink()
+        stack.kill("kafka")
+        stack.restart("kafka")
+        scene.pause(1, 3)
+        stack.stop("kafka")
+        data.unlink()
+        shutil.rmtree(aside)
+        shutil.copytree(small / "kafka", data)
+        stack.restart("kafka")
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+    return said
+
+
+def _retention_passed(scene: Scene) -> str:
+    """Source topics lose rows the applier has not read: it must not go on with a gap."""
+    stack = scene.stack
+    stack.kill("applier")
+    scene.pause(2, 4)
+    address: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": stack.addresses.kafka_bootstrap,
+        "log_level": 0,
+    }
+    admin, reader = AdminClient(address), Consumer(address | {"group.id": "chaos"})
+    try:
+        topics = [t for t in admin.list_topics(timeout=10).topics if t.startswith("trickle.public.")]
+        ends = [TopicPartition(t, 0, reader.get_watermark_offsets(TopicPartition(t, 0), timeout=10)[1]) for t in topics]
+        for future in admin.delete_records([end for end in ends if end.offset]).values():
+            future.result()
+    finally:
+        reader.close()
+    stack.restart("applier", wait=False)
+    return scene.ends_with("applier")
+
+
+FAULTS: dict[str, Fault] = {
+    "kill consumer": _kill("cdc"),
+    "kill applier": _kill("applier"),
+    "kill broker": _kill("kafka"),
+    "crash PostgreSQL": _kill("postgres"),
+    "kill consumer and applier": _kill("applier", "cdc"),
+    "kill everything": _kill("applier", "cdc", "kafka", "postgres"),
+    "kill consumer twice": _kill_twice("cdc"),
+    "kill applier twice": _kill_twice("applier"),
+    "broker hangs": _freeze("kafka"),
+    "applier hangs": _freeze("applier"),
+    "consumer hangs": _freeze("cdc"),
+    "network cut, half-open": _cut_network,
+    "slot dropped": _drop_slot,
+    "stream table locked": _lock_target,
+    "stream table locked for long": _lock_target_long,
+    "Delta folder read-only": _delta_read_only,
+    "broker's disk full": _broker_disk_full,
+}
+"""In the order of docs/reliability.md."""
+
+KILLS = [name for name in FAULTS if name.startswith(("kill", "crash"))]
+
+NEEDS_ROOT = ("network cut, half-open", "Delta folder read-only", "broker's disk full")
+
+
+def suited(names: list[str]) -> list[str]:
+    """Those that can be done on this machine."""
+    return names if os.geteuid() == 0 else [name for name in names if name not in NEEDS_ROOT]

@@ -1,0 +1,86 @@
+"""Where it happens: a stack whose programs reach PostgreSQL through a proxy, and the chance of this run."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from deploy.local.stack import Stack
+from tests.chaos.proxy import Proxy
+from tests.workloads.workload import Workload
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+_ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
+
+
+class ProxiedStack(Stack):
+    """The programs come to PostgreSQL through `proxy`; oracle and writers do not."""
+
+    proxy: Proxy | None = None
+
+    def _configure(self) -> None:
+        super()._configure()
+        url = urlsplit(self.addresses.database_url)
+        if self.proxy is None:
+            self.proxy = Proxy(url.port or 0)
+        near = urlunsplit(url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{self.proxy.port}"))
+        for binary in self.binaries.values():
+            binary.settings["PG_TRICKLE_DATABASE_URL"] = near
+
+
+@dataclass
+class Scene:
+    """What a fault may use."""
+
+    stack: ProxiedStack
+    chance: random.Random
+    workload: Workload
+
+    def pause(self, low: float = 0.1, high: float = 4.0) -> None:
+        """Some time."""
+        time.sleep(self.chance.uniform(low, high))
+
+    @contextmanager
+    def database(self) -> Iterator[Connection]:
+        """A connection past the proxy."""
+        with psycopg.connect(self.stack.addresses.database_url, autocommit=True) as connection:
+            yield connection
+
+    def ends_with(self, part: str, limit_s: float = 120.0) -> str:
+        """Wait until a program ends by itself; return the one sentence it says. A traceback is no sentence."""
+        binary = self.stack.binaries[part]
+        until(lambda: not binary.running, f"{part} should have ended", limit_s)
+        words = binary.last_words()
+        found = _ERROR.findall(words)
+        if binary.exit_code != 1 or not found or "Traceback" in words:
+            raise AssertionError(f"{part} ended with code {binary.exit_code} and these words:\n{words}")
+        return str(found[-1])
+
+    @contextmanager
+    def frozen(self, part: str) -> Iterator[None]:
+        """SIGSTOP for the time of the block: it neither answers nor goes away."""
+        group = os.getpgid(self.stack.parts[part].pid)
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
+
+def until(condition: Callable[[], bool], what: str, limit_s: float) -> None:
+    """Poll."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} within {limit_s:.0f} s")
+        time.sleep(0.1)

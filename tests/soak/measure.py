@@ -1,0 +1,141 @@
+"""What may grow while nothing should: memory, open files, folders, lag, history. One sample, and slopes of many."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from deploy.local.stack import Stack
+
+MB = 1 << 20
+
+_IN_POSTGRES = """
+SELECT (SELECT count(*) FROM pgtrickle.pgt_refresh_history),
+       (SELECT count(*) FROM pgtrickle.pgt_owed) + (SELECT count(*) FROM pgtrickle.pgt_answers),
+       (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), min(restart_lsn)) FROM pg_replication_slots),
+       (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), frontier)) FROM pgtrickle.pgt_frontiers),
+       (SELECT sum(pg_total_relation_size(pgt_relid)) FROM pgtrickle.pgt_stream_tables),
+       (SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pg-trickle%')
+"""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a figure may grow by in the last two thirds of a run, relative to where it then began, and in its unit."""
+
+    unit: str
+    share: float
+    at_least: float
+
+
+LIMITS = {
+    "applier memory": Limit("MB", 0.10, 60),
+    "JVM memory": Limit("MB", 0.15, 200),
+    "consumer memory": Limit("MB", 0.10, 20),
+    "applier open files": Limit("", 0.10, 10),
+    "JVM open files": Limit("", 0.10, 20),
+    "consumer open files": Limit("", 0.10, 10),
+    "log kept for the slot": Limit("MB", 0.5, 64),
+    "log not yet in stream tables": Limit("MB", 0.5, 8),
+    "consumer lag": Limit("MB", 0.5, 4),
+    "rows owed and answers": Limit("", 0.5, 50),
+    "connections": Limit("", 0.2, 3),
+    "stream tables": Limit("MB", 0.5, 20),
+    "Delta log, files per commit": Limit("", 0.1, 0.3),
+    "history, rows per commit": Limit("", 0.2, 0.5),
+}
+"""Versions of Delta tables and refreshes in the history are kept for their retention: they are counted per commit."""
+
+
+def sample(stack: Stack, commits: int) -> dict[str, float]:
+    """Every figure of LIMITS now."""
+    applier, consumer = stack.parts["applier"].pid, stack.parts["cdc"].pid
+    jvm = next(iter(_children(applier)), 0)
+    with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
+        row = connection.execute(_IN_POSTGRES).fetchone()
+    assert row is not None
+    history, owed, slot, behind, tables, connections = (float(value or 0) for value in row)
+    logs = sum(1 for _ in Path(stack.addresses.delta_root).glob("*/*/_delta_log/*"))
+    return {
+        "applier memory": _memory(applier),
+        "JVM memory": _memory(jvm),
+        "consumer memory": _memory(consumer),
+        "applier open files": _files(applier),
+        "JVM open files": _files(jvm),
+        "consumer open files": _files(consumer),
+        "log kept for the slot": slot / MB,
+        "log not yet in stream tables": behind / MB,
+        "consumer lag": _metric(stack.addresses.cdc_metrics, "pg_trickle_cdc_lag_bytes ") / MB,
+        "rows owed and answers": owed,
+        "connections": connections,
+        "stream tables": tables / MB,
+        "Delta log, files per commit": logs / max(commits, 1),
+        "history, rows per commit": history / max(commits, 1),
+    }
+
+
+@dataclass(frozen=True)
+class Slope:
+    """One figure over a run."""
+
+    name: str
+    first: float
+    last: float
+    per_minute: float
+    growth: float
+    flat: bool
+
+    def __str__(self) -> str:
+        unit = LIMITS[self.name].unit
+        shown = f"{self.first:10.2f} -> {self.last:10.2f} {unit:2}  {self.per_minute:+10.3f} {unit}/min"
+        return f"{self.name:30} {shown}  {'flat' if self.flat else 'GROWS'}"
+
+
+def slopes(samples: Sequence[tuple[float, dict[str, float]]]) -> list[Slope]:
+    """(minutes, figures) -> a straight line through the last two thirds: before that everything warms up."""
+    warm = samples[len(samples) // 3 :]
+    found = []
+    for name, limit in LIMITS.items():
+        times, values = [t for t, _ in warm], [figures[name] for _, figures in warm]
+        middle_t, middle_v = sum(times) / len(times), sum(values) / len(values)
+        spread = sum((t - middle_t) ** 2 for t in times)
+        slope = (
+            sum((t - middle_t) * (v - middle_v) for t, v in zip(times, values, strict=True)) / spread if spread else 0
+        )
+        growth = slope * (times[-1] - times[0])
+        flat = growth <= max(limit.at_least, limit.share * max(values[0], middle_v))
+        found.append(Slope(name, values[0], values[-1], slope, growth, flat))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(status[1]) == pid and "java" in os.readlink(entry / "exe"):
+                found.append(int(entry.name))
+    return found
+
+
+def _memory(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def _files(pid: int) -> float:
+    return float(len(os.listdir(f"/proc/{pid}/fd")))
+
+
+def _metric(url: str, name: str) -> float:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
