@@ -109,7 +109,13 @@ class Refresh:
 
 
 _FINGERPRINTS = """
-SELECT c.oid::int8, md5(format('%%s %%s %%s %%s', n.nspname, c.relname,
+SELECT c.oid::int8, md5(format('%%s %%s %%s %%s %%s %%s', n.nspname, c.relname,
+    -- What a source is refused for: policies, children that are no partitions, partitions that are not logged.
+    format('%%s %%s %%s', c.relrowsecurity, c.relispartition, c.relkind = 'r' AND EXISTS (
+        SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid)),
+    CASE WHEN c.relkind = 'p' THEN (
+        SELECT count(*) FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class p ON p.oid = t.relid
+        WHERE p.relkind = 'f' OR p.relpersistence <> 'p') END,
     (SELECT string_agg(format('%%s %%s %%s %%s %%s', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull), ','
                        ORDER BY a.attnum)
      FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),

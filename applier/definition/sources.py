@@ -110,16 +110,21 @@ def check(relation: RelationInfo, with_children: bool) -> None:
         what = "temporary" if relation.persistence == "t" else "unlogged"
         raise _refused(f"the {what} table {relation.table}", "its changes are not logged; use a plain table")
     if relation.row_security:
-        raise _refused(f"row-level security on {relation.table}", "read a table without policies")
+        raise _unseen(f"row-level security on {relation.table}", "read a table without policies")
     if relation.is_partition:
         raise _refused(f"the single partition {relation.table}", "read the partitioned table and filter")
     if relation.kind == "p" and not with_children:
         raise _refused(f"ONLY {relation.table}", "leave ONLY out: a partitioned table has no rows of its own")
     if relation.silent_partition is not None:
         construct = f"the partition {relation.silent_partition} of {relation.table}"
-        raise _refused(construct, "its changes are not logged; make it a plain table")
+        raise _unseen(construct, "its changes are not logged; make it a plain table")
     if relation.kind == "r" and relation.has_children and with_children:
-        raise _refused(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")
+        raise _unseen(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")
+
+
+def _unseen(construct: str, hint: str) -> Refused:
+    """PostgreSQL does not run it in our place either: nobody would tell when to run it again, or for whom."""
+    return Refused(Reason.SOURCE, construct, hint=hint, full_in_postgres=False)
 
 
 def _refused(construct: str, hint: str) -> Refused:

@@ -220,8 +220,9 @@ def missing_publications(connection: Connection, publications: tuple[str, ...]) 
 
 
 def create_publication(connection: Connection, name: str) -> None:
-    """An empty publication; changes of partitions come under their root's name."""
-    statement = psycopg.sql.SQL("CREATE PUBLICATION {} WITH (publish_via_partition_root = true)")
+    """An empty publication; changes of partitions come under their root's name, generated columns with the others."""
+    generated = ", publish_generated_columns = stored" if connection.info.server_version >= 180_000 else ""
+    statement = psycopg.sql.SQL(f"CREATE PUBLICATION {{}} WITH (publish_via_partition_root = true{generated})")
     try:
         connection.execute(statement.format(psycopg.sql.Identifier(name)))
     except psycopg.errors.DuplicateObject:

@@ -9,6 +9,7 @@ import pytest
 from psycopg import errors
 
 from applier.install import install
+from tests.fixtures.choice import postgres_major
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -95,6 +96,12 @@ def test_a_rolled_back_creation_leaves_nothing(db: Connection) -> None:
         ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "SELECT id FROM orders", "row-level security"),
         ("CREATE TABLE kid () INHERITS (orders)", "SELECT id FROM orders", "inheritance children"),
         ("", "SELECT relname FROM pg_class", "system table"),
+        pytest.param(
+            "ALTER TABLE orders ADD COLUMN late int GENERATED ALWAYS AS (id + 1) VIRTUAL",
+            "SELECT id FROM orders",
+            "virtual generated columns",
+            marks=pytest.mark.skipif(postgres_major() < 18, reason="there are none before 18"),
+        ),
     ],
 )
 def test_what_cannot_be_a_stream_table_is_refused(db: Connection, setup: str, query: str, message: str) -> None:

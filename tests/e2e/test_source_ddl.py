@@ -87,6 +87,24 @@ def test_a_lost_column_is_found_again_by_resume(db: Connection) -> None:
     assert_equal(db, "reads_v", "reads_key")
 
 
+def test_a_source_that_would_be_refused_by_now(db: Connection) -> None:
+    db.execute("CREATE TABLE alone (id int PRIMARY KEY); INSERT INTO alone VALUES (1)")
+    create(db, "of_alone", "SELECT id FROM alone")
+    assert_equal(db, "of_alone")
+    # Its rows would be part of the query's result, and do not reach the stream.
+    db.execute("CREATE TABLE offspring () INHERITS (alone); INSERT INTO offspring VALUES (2)")
+    assert_suspended(db, "of_alone", "inheritance")
+    db.execute("DROP TABLE offspring; INSERT INTO alone VALUES (3)")
+    db.execute("SELECT pgtrickle.resume_stream_table('of_alone')")
+    assert_equal(db, "of_alone")
+    db.execute("ALTER TABLE alone ENABLE ROW LEVEL SECURITY")
+    assert_suspended(db, "of_alone", "row-level security")
+    db.execute("ALTER TABLE alone DISABLE ROW LEVEL SECURITY")
+    db.execute("SELECT pgtrickle.resume_stream_table('of_alone')")
+    db.execute("DELETE FROM alone WHERE id = 1")
+    assert_equal(db, "of_alone")
+
+
 def test_pause_and_resume(db: Connection) -> None:
     db.execute("CREATE TABLE rested (id int PRIMARY KEY); INSERT INTO rested VALUES (1)")
     create(db, "resting", "SELECT id FROM rested")

@@ -68,6 +68,10 @@ BEGIN
         RAISE EXCEPTION 'table % has inheritance children', source::regclass
             USING HINT = 'Use declarative partitioning, or a view that unites the tables.',
                   ERRCODE = 'feature_not_supported';
+    ELSIF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 'v' AND NOT a.attisdropped) THEN
+        RAISE EXCEPTION 'table % has virtual generated columns', source::regclass
+            USING HINT = 'PostgreSQL refuses UPDATE and DELETE of a published table that has some: make them STORED.',
+                  ERRCODE = 'wrong_object_type';
     END IF;
     IF pgtrickle._sources_elsewhere() THEN
         -- It only tells what columns there are; the consumer of the other database takes its namesake in.
@@ -86,6 +90,11 @@ BEGIN
     END LOOP;
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = pub) THEN
         EXECUTE format('CREATE PUBLICATION %I WITH (publish_via_partition_root = true)', pub);
+    END IF;
+    -- From 18 on the server refuses UPDATE and DELETE of a table whose old rows would not be complete for want of them.
+    IF current_setting('server_version_num')::int >= 180000
+       AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 's' AND NOT a.attisdropped) THEN
+        EXECUTE format('ALTER PUBLICATION %I SET (publish_generated_columns = stored)', pub);
     END IF;
     IF NOT EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
                    WHERE p.pubname = pub AND r.prrelid = source) THEN

@@ -1,0 +1,158 @@
+"""`python -m tests.workloads.fuzz --seed s --cases n`: random workloads against the whole stack.
+
+A difference is shrunk (fewer stream tables, fewer transactions) and written to `scenarios/`, from where every later
+test run plays it again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import psycopg
+
+from deploy.local.stack import Addresses, Stack
+from tests.fixtures.choice import server_folder
+from tests.oracle import Judgement, judge
+from tests.workloads.generator import PREFIX, generate
+from tests.workloads.workload import Workload, parse
+
+SCENARIOS = Path(__file__).with_name("scenarios")
+SHRINK_LIMIT = 40
+_numbers = itertools.count(1)
+
+
+def play(addresses: Addresses, workload: Workload, *, judge_every: int = 4) -> Judgement:
+    """Run its transactions in order under names of their own, judge now and then; everything is dropped afterwards."""
+    prefix = f"z{next(_numbers)}_"
+    own = _renamed(workload, prefix)
+    names = [table.name for table in own.stream_tables]
+    verdict = Judgement()
+    with psycopg.connect(addresses.database_url, autocommit=True) as connection:
+        connection.execute(own.tables.encode())
+        try:
+            own.create_stream_tables(connection)
+            verdict = judge(addresses, names)
+            for number, (_, text) in enumerate(own.transactions, 1):
+                if not _wrong(verdict):
+                    _attempt(connection, text)
+                    if number % judge_every == 0 or number == len(own.transactions):
+                        verdict = judge(addresses, names)
+        finally:
+            _drop(connection, names, prefix)
+    return verdict
+
+
+def _attempt(connection: psycopg.Connection[tuple[object, ...]], text: str) -> None:
+    try:
+        connection.execute(f"BEGIN; {text}; COMMIT".encode())
+    except psycopg.errors.UniqueViolation:
+        # Two rows moved to one key: the transaction is no more.
+        connection.execute("ROLLBACK")
+
+
+def _wrong(verdict: Judgement) -> bool:
+    """A suspended stream table is refused, not wrong."""
+    return bool(verdict.differences)
+
+
+def _renamed(workload: Workload, prefix: str) -> Workload:
+    def new(text: str) -> str:
+        return text.replace(PREFIX, prefix)
+
+    return Workload(
+        workload.name,
+        new(workload.tables),
+        tuple(replace(t, name=new(t.name), query=new(t.query)) for t in workload.stream_tables),
+        tuple((weight, new(text)) for weight, text in workload.transactions),
+    )
+
+
+def _drop(connection: psycopg.Connection[tuple[object, ...]], names: Sequence[str], prefix: str) -> None:
+    for name in reversed(names):
+        found = connection.execute("SELECT FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s", (name,))
+        if found.rowcount:
+            connection.execute("SELECT pgtrickle.drop_stream_table(%s, cascade => true)", (name,))
+    left = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE %s AND relkind = 'r'", (f"{prefix}%",))
+    for (table,) in left.fetchall():
+        connection.execute(f'DROP TABLE "{table}"'.encode())
+
+
+def shrink(workload: Workload, fails: Callable[[Workload], bool]) -> Workload:
+    """Leave out stream tables, then runs of transactions, as long as it still fails; at most SHRINK_LIMIT attempts."""
+    budget = itertools.count()
+
+    def still(smaller: Workload) -> bool:
+        return next(budget) < SHRINK_LIMIT and fails(smaller)
+
+    for table in reversed(workload.stream_tables):
+        without = replace(workload, stream_tables=tuple(t for t in workload.stream_tables if t is not table))
+        if without.stream_tables and not any(table.name in t.query for t in without.stream_tables) and still(without):
+            workload = without
+    size = max(1, len(workload.transactions) // 2)
+    while size:
+        at = 0
+        while at < len(workload.transactions):
+            kept = workload.transactions[:at] + workload.transactions[at + size :]
+            if still(replace(workload, transactions=kept)):
+                workload = replace(workload, transactions=kept)
+            else:
+                at += size
+        size //= 2
+    return workload
+
+
+def as_text(workload: Workload, remark: str) -> str:
+    """The workload as a scenario file."""
+    parts = [f"-- {line}" for line in [workload.name, *remark.splitlines()]]
+    parts += ["", "-- @tables", workload.tables.strip()]
+    for table in workload.stream_tables:
+        parts += [f"-- @stream_table {table.name} {table.refresh_mode}", table.query]
+    for weight, text in workload.transactions:
+        parts += [f"-- @transaction {weight}", text]
+    return "\n".join(parts) + "\n"
+
+
+def scenarios() -> list[Path]:
+    """Every failure there ever was."""
+    return sorted(SCENARIOS.glob("*.sql"))
+
+
+def read(path: Path) -> Workload:
+    """A scenario file."""
+    return parse(path.stem, path.read_text())
+
+
+@click.command()
+@click.option("--seed", type=int, default=lambda: int(time.time()), show_default="the time")
+@click.option("--cases", default=10, show_default=True)
+@click.option("--minutes", type=float, default=60.0, show_default=True)
+def main(seed: int, cases: int, minutes: float) -> None:
+    """Look for a difference."""
+    click.echo(f"SEED={seed}")
+    deadline = time.monotonic() + minutes * 60
+    with server_folder("fuzz") as folder, Stack(folder, durable=False, say=lambda _: None) as stack:
+        for case in range(seed, seed + cases):
+            if time.monotonic() > deadline:
+                click.echo(f"time is up before case {case}")
+                break
+            began, workload = time.monotonic(), generate(case)
+            verdict = play(stack.addresses, workload)
+            click.echo(
+                f"case {case}: {len(workload.stream_tables)} stream tables, {time.monotonic() - began:.0f} s: {verdict}"
+            )
+            if _wrong(verdict):
+                small = shrink(workload, lambda w: _wrong(play(stack.addresses, w, judge_every=1)))
+                path = SCENARIOS / f"random_{case}.sql"
+                path.write_text(as_text(small, str(verdict)))
+                click.echo(f"shrunk to {path}")
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
