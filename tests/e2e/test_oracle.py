@@ -58,7 +58,7 @@ def test_all_judges_agree_and_find_what_is_wrong(small: Connection, stack: Stack
     # One value in PostgreSQL, behind the applier's back.
     small.execute("SELECT pgtrickle.allow_direct_dml('s_sums')")
     small.execute("UPDATE s_sums SET total = total + 0.01 WHERE id = (SELECT min(id) FROM s_sums)")
-    changed = oracle.judge(stack.addresses, ["s_sums"], limit_s=1)
+    changed = oracle.judge(stack.addresses, ["s_sums"], follow_s=1)
     assert [(d.place, d.lost, d.doubled) for d in changed.differences] == [("PostgreSQL", 1, 1)]
     for flags in ([], ["--sample", "50"]):
         checked = command(stack, "s_sums", *flags)
@@ -76,7 +76,7 @@ def test_all_judges_agree_and_find_what_is_wrong(small: Connection, stack: Stack
     # A row too many in Delta.
     path = f"{stack.addresses.delta_root}/public/s_bag"
     DeltaTable(path).delete("grp = 3")
-    lacking = oracle.judge(stack.addresses, ["s_bag"], limit_s=1)
+    lacking = oracle.judge(stack.addresses, ["s_bag"], follow_s=1)
     assert [d.place for d in lacking.differences] == ["Delta"] and lacking.differences[0].lost > 0
     small.execute("SELECT pgtrickle.reset_setting('self_check_interval_s')")
     with urllib.request.urlopen(stack.addresses.applier_metrics, timeout=10) as answer:

@@ -83,9 +83,13 @@ def judge(
     *,
     places: Sequence[str] = PLACES,
     limit_s: float = 180.0,
+    follow_s: float = 180.0,
     publication_prefix: str = "trickle_out",
 ) -> Judgement:
-    """Wait until every stream table (or those named) is fresh, and compare. Never raises for a difference."""
+    """Wait until every stream table (or those named) is fresh, and compare. Never raises for a difference.
+
+    Delta and the topic get `follow_s` to become equal.
+    """
     outcome = Judgement()
     with psycopg.connect(addresses.database_url, autocommit=True) as connection, _frozen(connection):
         tables = [t for t in _tables(connection) if names is None or t.name in names]
@@ -106,10 +110,10 @@ def judge(
                     table_topic(publication_prefix, table),
                     schemas_topic(publication_prefix),
                 )
-                _note(outcome, _eventually(lambda r=replay, w=wanted: _topic(w, r), limit_s))  # type: ignore[misc]
+                _note(outcome, _eventually(lambda r=replay, w=wanted: _topic(w, r), follow_s))  # type: ignore[misc]
             if "Delta" in places:
                 path = f"{addresses.delta_root}/{escape_name(table.schema)}/{escape_name(table.name)}"
-                _note(outcome, _eventually(lambda p=path, w=wanted: _delta(w, p), limit_s))  # type: ignore[misc]
+                _note(outcome, _eventually(lambda p=path, w=wanted: _delta(w, p), follow_s))  # type: ignore[misc]
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(expected.name)))
     return outcome
 
