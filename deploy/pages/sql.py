@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Entry
+from deploy.pages.places import where
 
 HEAD = """# SQL that can be kept
 
@@ -29,7 +35,7 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
 | `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
-| window functions | `ROWS`, `RANGE` and `GROUPS` frames; partitions a change touches are computed anew |
+| window functions | every frame, with `EXCLUDE`; partitions a change touches are computed anew |
 | `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must decide; a tie at the border suspends |
 | `VALUES`, no `FROM`, `generate_series`, `unnest`, `LATERAL` | lateral subqueries that can be written as joins |
 | `WITH`, also `RECURSIVE` | recursion is computed anew at both ends of a window |
@@ -62,6 +68,18 @@ JVM. Functions that look at the session (`timestamptz::date`, `date::text`) are 
 """
 
 
+WHERE = """## What runs where
+
+By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests. *Runs in* is read off the Spark SQL
+that the entry writes. *ns* is what a call costs per row, beyond reading its arguments, measured once on two busy cores
+(`python -m tests.benchmarks.functions`): an order of magnitude. It is empty where the random values of the
+measurement are errors to the function, or where it was not measured.
+"""
+
+COSTS: dict[str, int] = json.loads((Path(__file__).parent / "costs.json").read_text())
+"""Nanoseconds per row, by signature."""
+
+
 def _collation(entry: Entry) -> str:
     match entry.collation:
         case CollationNeed.NONE:
@@ -76,11 +94,47 @@ def _collation(entry: Entry) -> str:
 
 def page() -> str:
     """The whole page."""
-    aggregates = ", ".join(f"`{name.replace('()', '(*)')}`" for name in AGGREGATES)
-    lines = [HEAD, HELD, "## Aggregates\n", aggregates, "\n## Functions and operators\n"]
-    lines.append("By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests.\n")
-    lines += ["| function | raises | collation |", "|---|---|---|"]
-    for signature, entry in sorted(ENTRIES.items()):
+    calls = {name: entry for name, entry in sorted(AGGREGATES.items()) if not entry.internal}
+    functions = {name: entry for name, entry in sorted(ENTRIES.items()) if not entry.internal}
+    lines = [HEAD, HELD, _totals([*functions.values(), *calls.values()]), WHERE, "## Aggregates\n"]
+    lines += ["| aggregate | computed from | runs in |", "|---|---|---|"]
+    for name, aggregate in calls.items():
+        shown = name.replace("()", "(*)")
+        lines.append(f"| `{shown}` | {_kept(aggregate)} | {_where(aggregate)} |")
+    lines += [
+        "\n## Functions and operators\n",
+        "| function | runs in | ns | raises | collation |",
+        "|---|---|---|---|---|",
+    ]
+    for name, entry in functions.items():
         raises = "as PostgreSQL does" if entry.raises else ""
-        lines.append(f"| `{signature}` | {raises} | {_collation(entry)} |")
+        cells = [f"`{name}`", _where(entry), str(COSTS.get(name, "")), raises, _collation(entry)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _where(entry: Entry | AggregateEntry) -> str:
+    found = where(entry)
+    java = ", ".join(f"`{name.removeprefix('pg_')}`" for name in found if name != "Spark")
+    return " or ".join([*(("Spark",) if "Spark" in found else ()), *((f"Java: {java}",) if java else ())])
+
+
+def _kept(entry: AggregateEntry) -> str:
+    match entry.form:
+        case Additive():
+            return "sums" if entry.text_form is None else "sums; all values where numerics have no size"
+        case OfSet():
+            return "the different values"
+        case OfList():
+            return "all values"
+
+
+def _totals(entries: Sequence[Entry | AggregateEntry]) -> str:
+    places = [where(entry) for entry in entries]
+    spark = sum(place == ("Spark",) for place in places)
+    both = sum("Spark" in place for place in places) - spark
+    return (
+        f"Of {len(entries)} functions, operators, casts and aggregates {spark} are written in Spark's own functions,\n"
+        f"{len(entries) - spark - both} call ours in Java, {both} do one or the other depending on how the values are"
+        " held. None runs in Python.\n"
+    )

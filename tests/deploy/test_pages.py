@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from applier.expressions.aggregate_entry import AggregateEntry
+from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import Entry
+from applier.jvm.build import SOURCES
 from deploy.pages import pages
+from deploy.pages.places import where
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
@@ -12,3 +18,13 @@ def test_a_generated_page_is_current(path: object) -> None:
     expected = {str(p): text for p, text in pages().items()}
     with open(str(path)) as file:
         assert file.read() == expected[str(path)], "run `make docs`"
+
+
+def test_every_function_is_known_to_run_somewhere() -> None:
+    sources = {path.stem.lower(): path.read_text() for path in SOURCES.glob("*.java")}
+    known: dict[str, Entry | AggregateEntry] = {**ENTRIES, **AGGREGATES}
+    for name, entry in known.items():
+        places = () if entry.internal else where(entry)
+        assert places or entry.internal, name
+        for _, java, function in (place.split("_", 2) for place in places if place != "Spark"):
+            assert f" {function}(" in sources[java], f"{name} calls {java}.{function}, which is not there"
