@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from applier.definition.bodies import declared
 from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
 from applier.registry import Registered, Registry
@@ -82,6 +83,9 @@ class Definitions:
         for row in rows:
             if row.pgt_id in self.tables and self._written[row.pgt_id] != _written(row):
                 del self.tables[row.pgt_id]
+            elif row.pgt_id in self.tables and self._calls_replaced(row):
+                log.info("function was replaced, stream table is defined anew", extra={"table": str(row.table)})
+                del self.tables[row.pgt_id]
         sources = {scan.relid for table in self.tables.values() for scan in table.scans}
         now = self.registry.fingerprints(sources)
         altered = {relid for relid in sources if self._fingerprints.setdefault(relid, now.get(relid)) != now.get(relid)}
@@ -89,6 +93,13 @@ class Definitions:
             log.info("source was altered, stream table is defined anew", extra={"table": str(table)})
             del self.tables[table.id]
         self._fingerprints = {relid: now.get(relid) for relid in sources}
+
+    def _calls_replaced(self, row: Registered) -> bool:
+        """Whether the plan holds the expression of a function that is another one by now."""
+        called = declared(row.defining_query)
+        if not called or isinstance(self.tables[row.pgt_id].plan, RunByPostgres):
+            return False
+        return bool(self.registry.replaced_functions(called))
 
     def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
         """Whether everything it reads is known as of the frontier.

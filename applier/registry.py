@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import class_row, dict_row
 
 from applier.database import Connection, Database
+from applier.definition.bodies import digests
 from applier.errors import AnotherApplier, Superseded
 from applier.stream_table import Status
 from applier.trace.store import EMPTY_MANIFEST, Manifest
@@ -220,6 +221,11 @@ class Registry:
             return {}
         rows = self._connection.execute(_FINGERPRINTS, (list(relids),)).fetchall()
         return {int(str(relid)): str(text) for relid, text in rows}
+
+    def replaced_functions(self, declared: Mapping[int, str]) -> set[int]:
+        """The functions of these that do something else now, or are gone."""
+        now = digests(self._connection, declared.keys())
+        return {oid for oid, digest in declared.items() if now.get(oid) != digest}
 
     def result_columns(self, query: str) -> list[tuple[object, ...]]:
         """Names and types of what a query returns, as the server describes them; nothing is executed."""

@@ -8,6 +8,7 @@ built in. The digest tells one body from another; a stream table remembers those
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
@@ -19,12 +20,14 @@ from applier.definition.lexical import has_moving_words
 from applier.definition.node_text import Node, Token, parse
 from applier.definition.read_expr import read_expression
 
+_DIGEST: LiteralString = "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang))"
+_DIGESTS: LiteralString = "SELECT p.oid::int8, " + _DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
 _FIND: LiteralString = (
     "SELECT l.lanname = 'sql' AND p.prokind = 'f' AND NOT p.prosecdef AND NOT p.proretset AND p.proconfig IS NULL "
     "AND p.provolatile = 'i' AND p.provariadic = 0, p.proisstrict, p.prorettype::int8, p.prosrc, p.prosqlbody::text, "
     "pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), "
-    "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang)) "
-    "FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.oid = %s::int8::oid"
+    + _DIGEST
+    + " FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.oid = %s::int8::oid"
 )
 _ANALYSED: LiteralString = (
     "SELECT prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() AND proname = 'pgtrickle_body'"
@@ -51,6 +54,12 @@ def declared(query: str) -> dict[int, str] | None:
     if found is None:
         return None
     return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
+
+
+def digests(connection: psycopg.Connection[Any], oids: Collection[int]) -> dict[int, str]:
+    """What these functions do now; none for one that is gone."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        return dict(cursor.execute(_DIGESTS, [list(oids)]).fetchall()) if oids else {}
 
 
 def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Body | None:

@@ -116,3 +116,34 @@ def test_pause_and_resume(db: Connection) -> None:
     assert db.execute("TABLE resting").fetchall() == [(1,)]
     db.execute("SELECT pgtrickle.resume_stream_table('resting')")
     assert_equal(db, "resting")
+
+
+def test_a_replaced_function_is_noticed(db: Connection) -> None:
+    body = "CREATE OR REPLACE FUNCTION taxed(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * {}'"
+    query = "SELECT id, taxed(v) AS t FROM priced"
+    db.execute("CREATE TABLE priced (id int PRIMARY KEY, v int); INSERT INTO priced VALUES (1, 1), (2, 2)")
+    db.execute(body.format(2).encode())
+    create(db, "of_taxed", query)
+    db.execute("SELECT pgtrickle.create_stream_table('strict', %s, refresh_mode => 'DIFFERENTIAL')", (query,))
+    assert_equal(db, "of_taxed", "strict")
+
+    db.execute(body.format(3).encode())
+    db.execute("INSERT INTO priced VALUES (3, 3)")
+    # What may be computed by PostgreSQL itself is; the other one never mixes rows of two functions.
+    assert_suspended(db, "strict", "not the one the stream table was created with")
+    assert db.execute("SELECT * FROM strict ORDER BY id").fetchall() == [(1, 2), (2, 4)]
+    assert_equal(db, "of_taxed")
+
+    done = db.execute("SELECT pgtrickle.alter_stream_table('of_taxed', query => %s)", (query,)).fetchone()
+    assert done == ("compatible",)
+    db.execute("SELECT pgtrickle.drop_stream_table('strict')")
+    db.execute("SELECT pgtrickle.create_stream_table('strict', %s, refresh_mode => 'DIFFERENTIAL')", (query,))
+    db.execute("INSERT INTO priced VALUES (4, 4)")
+    assert_equal(db, "of_taxed", "strict")
+
+    db.execute(body.format(5).encode())
+    assert_suspended(db, "strict", "not the one the stream table was created with")
+    db.execute(body.format(3).encode())
+    db.execute("SELECT pgtrickle.resume_stream_table('strict')")
+    db.execute("INSERT INTO priced VALUES (5, 5)")
+    assert_equal(db, "of_taxed", "strict")
