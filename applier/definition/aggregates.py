@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from applier.definition import query_tree, tree
-from applier.definition.catalog import Catalog
+from applier.definition import query_tree, tree, walk
+from applier.definition.catalog import FIRST_USER_OID, Catalog
 from applier.definition.compile import Compiler
 from applier.definition.group_key import default_equality
 from applier.definition.joins import total
@@ -14,22 +15,26 @@ from applier.definition.sort_key import sort_key
 from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Unfit
-from applier.expressions.keys import joined_labels
+from applier.expressions.entry import CollationNeed, Entry, Unfit
+from applier.expressions.keys import PLACE_OF, joined_labels, key_of
 from applier.expressions.rows import ROW_OF, fields_of
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, SortKey, ValueType
 from applier.plan.nodes import Node, tells_apart
 
+_DISTINCT_HINT = "group in a subquery first"
+_OWN_HINT = "what its functions do is not known here; write it with built-in aggregates, or let FULL mode compute it"
 _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
 
 
-def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node) -> AggregateCall:
-    """The call over the node below, which `below` compiles for."""
+def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node | None) -> AggregateCall:
+    """The call over the node below, which `below` compiles for; None over a window, whose order is not its own."""
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
     if entry is None:
-        hint = "it is not yet proven equal in Spark; count, sum, avg, min and max are"
-        raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
+        own = call.function >= FIRST_USER_OID
+        hint = _OWN_HINT if own else "it is not yet proven equal in Spark; count, sum, avg, min and max are"
+        kind = "user-defined aggregate" if own else "aggregate"
+        raise Refused(Reason.FUNCTION, f"the {kind} {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
     args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
     if entry.ordered_labels:
@@ -46,8 +51,9 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
     _check_collation(entry, call.input_collation, call, catalog)
     # However often a value comes makes no difference to a function of the set.
     distinct = bool(call.distinct) and not isinstance(form, OfSet)
-    if distinct:
-        _check_distinct(entry, call, args, catalog)
+    distinct_by = _distinct_by(entry, call, args, catalog) if distinct else ()
+    if distinct_by and entry.signature == "count(any)":
+        args, distinct_by = distinct_by, ()
     order: tuple[SortKey, ...] = ()
     if isinstance(form, OfList):
         order = tuple(
@@ -59,7 +65,9 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
             )
             for key in call.order
         )
-        if not (form.default_order and not order) and not _decided(order, args, node):
+        any_of_equals = entry.any_of_equals or bool(distinct_by)
+        ordered_by_itself = form.default_order and not order
+        if node is not None and not ordered_by_itself and not _decided(order, args, node, any_of_equals):
             construct = f"{info.name} over rows in no fixed order"
             raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
     return AggregateCall(
@@ -71,6 +79,7 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
         filter=condition,
         order=order,
         direct=direct,
+        distinct_by=distinct_by,
     )
 
 
@@ -82,7 +91,7 @@ def _guarded(arg: Expr, condition: Expr | None) -> Expr:
 
 
 def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.AggregateOf, catalog: Catalog) -> None:
-    if entry.collation is not CollationNeed.ORDER:
+    if entry.collation is not CollationNeed.ORDER or not collation_id:
         return
     collation = catalog.collation(collation_id)
     if not collation.byte_order:
@@ -94,39 +103,60 @@ def _text_order(collation: str, call: tree.AggregateOf) -> Refused:
     return Refused(Reason.COLLATION, f"text order under the collation {collation}", hint=hint, token=call.at)
 
 
-def _check_distinct(entry: AggregateEntry, call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog) -> None:
-    hint = "group in a subquery first"
+def _distinct_by(
+    entry: AggregateEntry, call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog
+) -> tuple[Expr, ...]:
+    """What tells the arguments apart, one per argument; nothing where the arguments themselves do."""
     if not entry.takes_distinct:
         construct = f"DISTINCT in the aggregate {entry.signature}"
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=call.at)
+        raise Refused(Reason.CONSTRUCT, construct, hint=_DISTINCT_HINT, token=call.at)
+    found = []
+    # What DISTINCT says nothing of is the same for all rows: the separator of a list.
     for operator, arg, written in zip(call.distinct, args, call.args, strict=False):
         equality = ENTRIES.get(catalog.function(catalog.operator(operator).function).signature)
-        if _is_plain_row(arg):
-            continue
-        try:
-            # Of what is held as text, equal values may have different texts.
-            if equality is None or (arg.type.spark == "string" and not equality.hashes((arg,))):
-                raise Unfit(f"values of type {arg.type.pg.display}")
-            equality.carrier((arg, arg))
-        except Unfit as error:
-            raise Refused(
-                Reason.GROUPING, f"DISTINCT in an aggregate on {error.problem}", hint=hint, token=call.at
-            ) from error
-        if equality.collation is not CollationNeed.NONE:
-            collation = catalog.collation(tree.collation(written))
+        found.append(_told_apart_by(arg, equality, call))
+        if equality is not None and equality.collation is not CollationNeed.NONE:
+            collation = catalog.collation(walk.collation(written))
             if not collation.deterministic:
                 construct = f"DISTINCT under the nondeterministic collation {collation.name}"
                 raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=call.at)
+    return () if all(by == arg for by, arg in zip(found, args, strict=False)) else tuple(found)
 
 
-def _is_plain_row(arg: Expr) -> bool:
-    """Whether it is a row whose text is the same for equal rows only, because that holds for each of its fields."""
-    if not isinstance(arg, Call) or arg.signature != ROW_OF:
-        return False
-    return all(default_equality(part) is not None for part in fields_of(arg)[1])
+def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.AggregateOf) -> Expr:
+    """The argument itself, or a key that equal values share."""
+    try:
+        if isinstance(arg, Call) and arg.signature == ROW_OF:
+            return _row_key(arg)
+        if equality is None:
+            raise Unfit(f"values of type {arg.type.pg.display}")
+        equality.carrier((arg, arg))
+        # Of what is held as text, equal values may have different texts; rows are netted by the others' values.
+        plain = arg.type.spark != "string" or equality.hashes((arg,))
+        return arg if plain else _key(arg)
+    except Unfit as error:
+        construct = f"DISTINCT in an aggregate on {error.problem}"
+        raise Refused(Reason.GROUPING, construct, hint=_DISTINCT_HINT, token=call.at) from error
 
 
-def _decided(order: Sequence[SortKey], args: Sequence[Expr], node: Node) -> bool:
+def _row_key(row: Call) -> Expr:
+    """The row with what tells each of its fields apart; the row itself where its text does."""
+    _, values = fields_of(row)
+    keys = tuple(value if default_equality(value) is not None else _key(value) for value in values)
+    return row if keys == values else replace(row, args=(row.args[0], *keys))
+
+
+def _key(value: Expr) -> Expr:
+    key = key_of(value)
+    if key is None:
+        raise Unfit(f"values of type {value.type.pg.display}")
+    return key
+
+
+def _decided(order: Sequence[SortKey], args: Sequence[Expr], node: Node, any_of_equals: bool) -> bool:
     """Rows that the order does not tell apart must have the same arguments, or there is no one right answer."""
-    keys = tuple(key.expr for key in order)
-    return bool(order) and (tells_apart(node, keys) or all(isinstance(arg, Const) or arg in keys for arg in args))
+    keys = {key.expr for key in order}
+    if any_of_equals:
+        keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}
+    by_arguments = all(isinstance(arg, Const) or arg in keys for arg in args)
+    return bool(order) and (tells_apart(node, tuple(key.expr for key in order)) or by_arguments)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler, Scope
@@ -55,7 +55,7 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
     visible = [t for t in query.targets if not t.hidden]
     if not visible:
         hint, place = "select at least one column", Place.start()
-        raise Refused(Reason.CONSTRUCT, "a query without columns", hint=hint, place=place)
+        raise Refused(Reason.CONSTRUCT, "a query without columns", hint=hint, place=place, full_in_postgres=False)
     built = _Builder(catalog, sources).query(query, range(len(visible)), ())
     return projected(built.node, built.exprs)
 
@@ -170,8 +170,8 @@ class _Builder:
         flat = Flattener(query.entries)
         on = [flat(c) for c in conditions(query.items)]
         asked = [self._asked(partners, levels) for partners in query.partners]
-        plain = [c for c in where if not any(tree.subqueries(c))]
-        asking = [c for c in where if any(tree.subqueries(c))]
+        plain = [c for c in where if not any(walk.subqueries(c))]
+        asking = [c for c in where if any(walk.subqueries(c))]
         frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], plain)
         for subquery in asked:
             frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
@@ -215,7 +215,7 @@ class _Builder:
             return answers.get(expression.number) if isinstance(expression, tree.Subquery) else known(expression)
 
         for expression in (*(() if having is None else (having,)), *targets):
-            for subquery in tree.subqueries(expression):
+            for subquery in walk.subqueries(expression):
                 if subquery.number not in answers and known(expression) is None:
                     around = Around(node, base, known, levels)
                     node, answers[subquery.number] = self._answering.answer(around, subquery)
@@ -234,7 +234,7 @@ class _Builder:
     def _answered(self, frame: Frame, expressions: Sequence[tree.Expression], levels: Levels) -> Frame:
         """The frame with a column for the answer of each subquery in the expressions."""
         base = frame.node
-        for subquery in (s for e in expressions for s in tree.subqueries(e)):
+        for subquery in (s for e in expressions for s in walk.subqueries(e)):
             if subquery.number not in frame.answers:
                 around = Around(frame.node, base, frame.column, levels)
                 node, answer = self._answering.answer(around, subquery)
@@ -248,12 +248,12 @@ class _Builder:
         query = levels[-1]
         reads: dict[int, set[int]] = {}
         for expression in wanted:
-            for var in tree.variables(expression):
+            for var in walk.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
         for number in members(query.items):
             for var in leans_on(query.entries[number - 1]):
-                for base in tree.variables(Flattener(query.entries)(var)):
+                for base in walk.variables(Flattener(query.entries)(var)):
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
 

@@ -11,16 +11,19 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import assert_never
 
-from applier.definition import tree
+from applier.definition import tree, walk
 from applier.definition.bodies import read_body
-from applier.definition.catalog import FIRST_USER_OID, Catalog, FunctionInfo, Volatility
-from applier.definition.constants import decimal_carrier, decode
+from applier.definition.casts import OTHER_TYPE, SAME_TEXT, array_cast, literal, relabelled, via_text
+from applier.definition.catalog import FIRST_USER_OID, Catalog
+from applier.definition.constants import decimal_carrier
 from applier.definition.fields import unknown
+from applier.definition.lookup import called, check_collation, listed, unlisted
 from applier.definition.refusal import Reason, Refused
+from applier.definition.truths import BOOL, truth_test
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.arrays import COMPARED, is_own_comparison
-from applier.expressions.entry import CollationNeed, Entry, Unfit, extreme, io_cast, literal_text
+from applier.expressions.entry import Unfit, extreme, literal_text
 from applier.expressions.keys import joined_labels
 from applier.expressions.regex import from_similar
 from applier.expressions.rows import ROW_OF
@@ -28,23 +31,17 @@ from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, 
 from shared_schema.pg_types import PgType
 
 TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
-BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
 
 Scope = Callable[[tree.Expression], Expr | None]
 """What an expression stands for in the node below, None when it has to be computed from its parts."""
 
-_TIME_FUNCTIONS = frozenset(
-    {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "age"}
-)
 _LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
 _SIMILAR = frozenset({"similar_to_escape(text)", "similar_to_escape(text,text)"})
-_SAME_TEXT = frozenset({"text", "varchar"})
 _CONNECTIVES = {
     tree.Connective.AND: Logic.AND,
     tree.Connective.OR: Logic.OR,
     tree.Connective.NOT: Logic.NOT,
 }
-_OTHER_TYPE = "cast or store the values in one type"
 
 
 class Compiler:
@@ -76,20 +73,22 @@ class Compiler:
                 hint = "put it into the select list, WHERE or HAVING, or join the subquery in FROM"
                 raise Refused(Reason.CONSTRUCT, "a subquery here", hint=hint, token=expression.at)
             case tree.Constant():
-                return self._constant(expression)
+                return literal(expression, self._catalog)
             case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
                 return self._similar(expression)
             case tree.Apply() if expression.function >= FIRST_USER_OID:
                 return self._inlined(expression)
             case tree.Apply():
                 # The function first: where it is not listed, its arguments do not matter.
-                self._entry(expression)
+                listed(expression, self._catalog)
                 args = tuple(self.compile(arg) for arg in expression.args)
                 return self._call(args, expression)
             case tree.Relabel():
-                return self._relabel(expression)
+                return relabelled(self.compile(expression.arg), expression, self._catalog)
             case tree.ViaText():
-                return self._via_text(expression)
+                return via_text(self.compile(expression.arg), expression, self._catalog)
+            case tree.ArrayCast():
+                return array_cast(self.compile(expression.arg), expression, self._catalog)
             case tree.DistinctFrom():
                 return self._distinct(expression)
             case tree.NullIf():
@@ -105,7 +104,7 @@ class Compiler:
             case tree.RowOf():
                 return self._row(expression)
             case tree.IsTruth():
-                return self._truth(expression)
+                return truth_test(self.compile(expression.arg), expression.test)
             case tree.CaseOf():
                 return self._case(expression)
             case tree.CaseSubject():
@@ -125,7 +124,7 @@ class Compiler:
             case tree.Subscript(lower=None):
                 return self._named("subscript(anyarray,int4)", (expression.array, expression.index), expression.type)
             case tree.Subscript():
-                arguments = tree.arguments(expression)
+                arguments = walk.arguments(expression)
                 return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
             case tree.RowOrder():
                 return self._row_order(expression)
@@ -142,21 +141,21 @@ class Compiler:
             return Call(signature, args, ValueType(pg, entry.carrier(args)))
         except Unfit as error:
             construct = f"{signature.partition('(')[0]} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=at) from error
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
 
     def _any_of_array(self, expression: tree.AnyOfArray) -> Expr:
-        info, listed = self._entry(expression)
+        info, own = listed(expression, self._catalog)
         operator = self._catalog.operator(expression.operator).name
         entry = ENTRIES.get(f"{COMPARED.get(operator, '')}_{'all' if expression.every else 'any'}(anyelement,anyarray)")
         subject, array = self.compile(expression.subject), self.compile(expression.array)
         try:
             if entry is None or not is_own_comparison(info.signature, array.type.pg.name):
                 raise Unfit(f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one")
-            self._check_collation(listed, expression)
+            check_collation(own, expression, self._catalog)
             return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.carrier((subject, array))))
         except Unfit as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
 
     def _is_null(self, expression: tree.IsNull) -> Expr:
         if not expression.of_row:
@@ -176,7 +175,7 @@ class Compiler:
             return Call(ROW_OF, args, ValueType(self._catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
         except Unfit as error:
             raise Refused(
-                Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or _OTHER_TYPE, token=row.at
+                Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
             ) from error
 
     def _row_order(self, expression: tree.RowOrder) -> Expr:
@@ -199,38 +198,17 @@ class Compiler:
             raise unknown("a comparison of empty rows")
         return found
 
-    def _constant(self, constant: tree.Constant) -> Const:
-        pg = self._catalog.pg_type(constant.type, constant.typmod)
-        if constant.datum is None:
-            unbounded = pg.name == "numeric" and pg.precision_scale is None
-            return Const(None, ValueType(pg, "decimal(1,0)" if unbounded else pg.spark_ddl))
-        if self._catalog.type(pg.oid).is_enum:
-            labels = self._catalog.labels(pg.oid)
-            return Const(labels[int.from_bytes(constant.datum[:4], "little")], ValueType.of_column(pg))
-        value = decode(pg.name, constant.datum, constant.at)
-        if not isinstance(value, Decimal):
-            return Const(value, ValueType.of_column(pg))
-        carrier = decimal_carrier(value)
-        return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
-
-    def _entry(self, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> tuple[FunctionInfo, Entry]:
-        info = self._catalog.function(origin.function)
-        entry = ENTRIES.get(info.signature)
-        if entry is None:
-            raise self._unlisted(info, origin)
-        return info, entry
-
     def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
-        info, entry = self._entry(origin)
-        self._check_collation(entry, origin)
+        info, entry = listed(origin, self._catalog)
+        check_collation(entry, origin, self._catalog)
         if entry.ordered_labels:
             # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
             args = (*args, joined_labels(tuple(self._catalog.labels(args[0].type.pg.oid).values())))
         try:
             carrier = entry.carrier(args)
         except Unfit as error:
-            construct = f"{self._called(info, origin)} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=origin.at) from error
+            construct = f"{called(info, origin, self._catalog)} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
         if isinstance(origin, tree.AnyOf):
             return Call(info.signature, args, BOOL)
         typmod = _typmod(info.signature, args)
@@ -242,15 +220,18 @@ class Compiler:
         info = self._catalog.function(call.function)
         body = read_body(self._catalog.open(), call.function, self._catalog.major)
         if body is None or _calls_users(body.expression):
-            raise self._unlisted(info, call)
+            raise unlisted(info, call, self._catalog)
         known = self._catalog.declared
         if known is not None and known.get(call.function) != body.digest:
-            construct = f"{self._called(info, call)}, which is not the one the stream table was created with,"
-            hint = "drop the stream table and create it again; a function inside a view is not followed at all"
+            construct = f"{called(info, call, self._catalog)}, which is not the one the stream table was created with,"
+            hint = (
+                "drop the stream table and create it again, or put the old function back and resume it; where"
+                " PostgreSQL runs the query meanwhile, alter_stream_table with the same query takes the new one over"
+            )
             raise Refused(Reason.FUNCTION, construct, hint=hint, token=call.at)
-        value = self.compile(tree.substituted(body.expression, call.args))
+        value = self.compile(walk.substituted(body.expression, call.args))
         if value.type.pg.oid != body.result:
-            raise self._unlisted(info, call)
+            raise unlisted(info, call, self._catalog)
         if not body.strict or not call.args:
             return value
         missing = tuple(NullTest(self.compile(arg), False, BOOL) for arg in call.args)
@@ -264,104 +245,14 @@ class Compiler:
             pattern = from_similar(*map(literal_text, args))
         except Unfit as error:
             construct = f"SIMILAR TO with {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=expression.at) from error
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
         return Const(pattern, args[0].type)
-
-    def _unlisted(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> Refused:
-        construct = self._called(info, origin)
-        if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
-            hint = "compare with a column, or filter when reading the stream table"
-            return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
-        match info.volatility:
-            case Volatility.VOLATILE:
-                hint = "store the value in a column; a volatile result has no one right content"
-                return Refused(Reason.VOLATILE, construct, hint=hint, token=origin.at, full_in_postgres=False)
-            case Volatility.STABLE:
-                hint = (
-                    "its result depends on session settings; use a form that does not (AT TIME ZONE 'UTC'), or store it"
-                )
-                return Refused(Reason.SESSION, construct, hint=hint, token=origin.at)
-            case Volatility.IMMUTABLE if info.oid >= FIRST_USER_OID:
-                hint = "write its expression in the query itself, or store the value in a column"
-                return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
-            case Volatility.IMMUTABLE:
-                hint = "it is not yet proven equal in Spark; store the value in a column"
-                return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
-            case _:
-                assert_never(info.volatility)
-
-    def _called(self, info: FunctionInfo, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray) -> str:
-        if not origin.operator:
-            return f"the function {info.signature}"
-        return f"the operator {self._catalog.operator(origin.operator).name} ({info.signature})"
-
-    def _check_collation(self, entry: Entry, origin: tree.Apply | tree.AnyOf | tree.AnyOfArray | tree.Extreme) -> None:
-        # A function of any type has no collation where its arguments have none.
-        if entry.collation is CollationNeed.NONE or (not origin.input_collation and "any" in entry.signature):
-            return
-        collation = self._catalog.collation(origin.input_collation)
-        if entry.collation is CollationNeed.EQUALITY and not collation.deterministic:
-            construct = f"text equality under the nondeterministic collation {collation.name}"
-            raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C"', token=origin.at)
-        if entry.collation is CollationNeed.LETTERS and not collation.ascii_letters:
-            construct = f"upper and lower case, or classes of letters, under the collation {collation.name}"
-            raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C", which knows ASCII only', token=origin.at)
-        if entry.collation is CollationNeed.ORDER and not collation.byte_order:
-            construct = f"text order under the collation {collation.name}"
-            hint = 'declare the column COLLATE "C", or compare for equality only'
-            raise Refused(Reason.COLLATION, construct, hint=hint, token=origin.at)
-
-    def _relabel(self, relabel: tree.Relabel) -> Expr:
-        arg = self.compile(relabel.arg)
-        pg = self._catalog.pg_type(relabel.type, relabel.typmod)
-        same_base = arg.type.pg.name == pg.name
-        if not same_base and not {arg.type.pg.name, pg.name} <= _SAME_TEXT:
-            construct = f"the cast from {arg.type.pg.display} to {pg.display}"
-            raise Refused(Reason.CARRIER, construct, hint="cast to another type", token=relabel.at)
-        return replace(arg, type=ValueType(pg, arg.type.spark))
-
-    def _via_text(self, cast: tree.ViaText) -> Expr:
-        arg = self.compile(cast.arg)
-        pg = self._catalog.pg_type(cast.type, -1)
-        target = "text" if pg.name in _SAME_TEXT else pg.name
-        source = "anyarray" if arg.type.pg.name.startswith("_") else arg.type.pg.name
-        known = self._catalog.type(arg.type.pg.oid)
-        source = "anyenum" if known.is_enum else "record" if known.is_row else source
-        entry = ENTRIES.get(io_cast(source, target))
-        if entry is None or pg.oid != self._catalog.type(cast.type).base:
-            construct = f"the cast from {arg.type.pg.display} to {pg.display}"
-            raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
-        try:
-            return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
-        except Unfit as error:
-            construct = f"the cast from {arg.type.pg.display} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or _OTHER_TYPE, token=cast.at) from error
 
     def _distinct(self, expression: tree.DistinctFrom) -> Expr:
         # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.
         equality = self.compile(expression.equality)
         sides = tuple(NullTest(self.compile(arg), False, BOOL) for arg in expression.equality.args)
         return BoolOp(Logic.NOT, (Coalesce((equality, BoolOp(Logic.AND, sides, BOOL)), BOOL),), BOOL)
-
-    def _truth(self, expression: tree.IsTruth) -> Expr:
-        arg = self.compile(expression.arg)
-        false = Const(False, BOOL)
-        negated = BoolOp(Logic.NOT, (arg,), BOOL)
-        match expression.test:
-            case tree.TruthTest.IS_TRUE:
-                return Coalesce((arg, false), BOOL)
-            case tree.TruthTest.IS_NOT_TRUE:
-                return BoolOp(Logic.NOT, (Coalesce((arg, false), BOOL),), BOOL)
-            case tree.TruthTest.IS_FALSE:
-                return Coalesce((negated, false), BOOL)
-            case tree.TruthTest.IS_NOT_FALSE:
-                return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
-            case tree.TruthTest.IS_UNKNOWN:
-                return NullTest(arg, False, BOOL)
-            case tree.TruthTest.IS_NOT_UNKNOWN:
-                return NullTest(arg, True, BOOL)
-            case _:
-                assert_never(expression.test)
 
     def _case(self, expression: tree.CaseOf) -> Expr:
         with self._subject(expression.subject):
@@ -387,19 +278,19 @@ class Compiler:
     def _extreme(self, expression: tree.Extreme) -> Expr:
         pg = self._catalog.pg_type(expression.type, -1)
         function = "GREATEST" if expression.largest else "LEAST"
-        entry = ENTRIES.get(extreme(function, "text" if pg.name in _SAME_TEXT else pg.name))
+        entry = ENTRIES.get(extreme(function, "text" if pg.name in SAME_TEXT else pg.name))
         if entry is None:
             construct = f"{function} of values of type {pg.display}"
             hint = "it is not yet proven equal in Spark; write CASE, with a branch for NULL"
             raise Refused(Reason.FUNCTION, construct, hint=hint, token=expression.at)
-        self._check_collation(entry, expression)
+        check_collation(entry, expression, self._catalog)
         first, *rest = self._unified([self.compile(arg) for arg in expression.args], expression.at)
         for arg in rest:
             try:
                 carrier = entry.carrier((first, arg))
             except Unfit as error:
                 construct = f"{function} on {error.problem}"
-                hint = error.hint or _OTHER_TYPE
+                hint = error.hint or OTHER_TYPE
                 raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
             first = Call(entry.signature, (first, arg), ValueType(pg, carrier))
         return first
@@ -415,12 +306,12 @@ class Compiler:
         try:
             return unify(args)
         except Unfit as error:
-            raise Refused(Reason.CARRIER, error.problem, hint=error.hint or _OTHER_TYPE, token=at) from error
+            raise Refused(Reason.CARRIER, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
 
 
 def _calls_users(expression: tree.Expression) -> bool:
     own = isinstance(expression, tree.Apply) and expression.function >= FIRST_USER_OID
-    return own or any(_calls_users(argument) for argument in tree.arguments(expression))
+    return own or any(_calls_users(argument) for argument in walk.arguments(expression))
 
 
 def _typmod(signature: str, args: tuple[Expr, ...]) -> int:

@@ -148,6 +148,9 @@ def output_text(name: str, value: Value) -> str:
             return str(value)
         case Decimal():
             return f"{value:f}"
+        case float() if name == "float8" and (value == 0 or 1e-4 <= abs(value) < 1e15):
+            # Within these bounds both print the shortest digits that name the number, without an exponent.
+            return f"{Decimal(repr(value)):f}".removesuffix(".0")
         case _ if name == "date":
             return str(value)
         case _:

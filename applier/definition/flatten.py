@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 
@@ -24,7 +24,7 @@ class Flattener:
                     raise whole_row(expression)
                 return self(entry.columns[expression.number - 1])
             return expression if expression.number else _row(expression, entry)
-        return tree.rebuild(expression, self)
+        return walk.rebuild(expression, self)
 
 
 def _row(var: tree.Var, entry: query_tree.RangeEntry) -> tree.Expression:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.refusal import Reason, Refused
@@ -68,7 +68,7 @@ def check_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem,
     key = group_key(value, written, item, catalog)
     if key.by != key.value:
         construct = f"{clause} on values of type {value.type.pg.display}"
-        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=tree.at(written))
+        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=walk.at(written))
 
 
 def default_equality(value: Expr) -> str | None:
@@ -101,12 +101,12 @@ def _key(value: Expr, written: tree.Expression, equality: str, catalog: Catalog)
     if by is None:
         raise _unproven(f"values of type {value.type.pg.display}", written)
     if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(tree.collation(written))
+        collation = catalog.collation(walk.collation(written))
         if not collation.deterministic:
             construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
-            raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=tree.at(written))
+            raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=walk.at(written))
     return GroupKey(value, by)
 
 
 def _unproven(problem: str, written: tree.Expression) -> Refused:
-    return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=tree.at(written))
+    return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=walk.at(written))

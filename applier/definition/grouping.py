@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.aggregates import plan_aggregate
 from applier.definition.built import columns
 from applier.definition.catalog import Catalog
@@ -139,7 +139,7 @@ def by_sets(grouped: Grouped, query: query_tree.Query, above: Sequence[tree.Expr
 def _groupings(expression: tree.Expression) -> Iterator[tree.GroupingOf]:
     if isinstance(expression, tree.GroupingOf):
         yield expression
-    for argument in tree.arguments(expression):
+    for argument in walk.arguments(expression):
         yield from _groupings(argument)
 
 
@@ -158,7 +158,7 @@ def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Ite
         return
     if isinstance(expression, tree.Var):
         yield expression
-    for argument in tree.arguments(expression):
+    for argument in walk.arguments(expression):
         yield from _loose(argument, keys)
 
 
@@ -167,5 +167,5 @@ def aggregates(expression: tree.Expression) -> Iterator[tree.AggregateOf]:
     if isinstance(expression, tree.AggregateOf):
         yield expression
         return
-    for argument in tree.arguments(expression):
+    for argument in walk.arguments(expression):
         yield from aggregates(argument)

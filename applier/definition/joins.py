@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
@@ -142,7 +142,7 @@ def join(
     parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: Compile, leaning: Sequence[Leaning] = ()
 ) -> Frame:
     """Join all members and apply all conditions; those that lean on others come last, in the order of the text."""
-    pending = _Pending(compile_in, [(c, frozenset(v.entry for v in tree.variables(c))) for c in where])
+    pending = _Pending(compile_in, [(c, frozenset(v.entry for v in walk.variables(c))) for c in where])
     if len(parts) > 1 or leaning:
         parts = [part.filtered(pending.take(part, part.entries)) for part in parts]
     current, *rest = parts or [nothing()]
@@ -162,7 +162,7 @@ def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -
     """Whether an equality between the joined members and these is waiting; only the shape is looked at."""
     for condition, reads in pending.left:
         if isinstance(condition, tree.Apply) and len(condition.args) == 2 and reads <= joined | own:
-            first, second = (frozenset(v.entry for v in tree.variables(arg)) for arg in condition.args)
+            first, second = (frozenset(v.entry for v in walk.variables(arg)) for arg in condition.args)
             for ours, theirs in ((first, second), (second, first)):
                 if ours and ours <= joined and theirs and theirs <= own:
                     return True
@@ -198,7 +198,7 @@ def outer_join(
     own: list[tree.Expression] = []
     both: list[Expr] = []
     for condition in on:
-        entries = {v.entry for v in tree.variables(condition)}
+        entries = {v.entry for v in walk.variables(condition)}
         # A row that its own side rules out is nobody's partner: it need not come that far. PostgreSQL tests it there
         # too, so it may raise there.
         if not full and entries and entries <= right.entries:
@@ -208,7 +208,7 @@ def outer_join(
         if not total(compiled):
             hint = "compute the expression in a subquery of FROM"
             construct = "an outer join on a condition that may raise an error"
-            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=tree.at(condition))
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.at(condition))
         both.append(compiled)
     right = right.filtered([compile_in(condition, right) for condition in own])
     equi, residual = split(both, len(fields(left.node)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
@@ -78,7 +78,7 @@ class Laterals:
         plain = tuple(c for c in where if not correlated(c))
         targets = tuple(own(outer_part(t.expression, outer)) for t in query.targets)
         rest = replace(query, targets=(), where=tree.Connected(tree.Connective.AND, plain) if plain else None)
-        if any(query_tree.outer_columns(rest)) or any(any(tree.subqueries(c)) for c in connecting):
+        if any(query_tree.outer_columns(rest)) or any(any(walk.subqueries(c)) for c in connecting):
             raise _refused("LATERAL that looks outside elsewhere than in its own WHERE and select list")
         having = () if query.having is None else (own(query.having),)
         rows = self._rows((*levels, query), own_columns([*connecting, *targets, *having]), plain)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.constants import decode
 from applier.definition.refusal import Place, Reason, Refused
 
@@ -135,7 +135,7 @@ def _is_near(constant: tree.Constant, now: datetime.datetime) -> bool:
 def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
     for expression in query_tree.expressions(query):
         yield from _constants_in(expression)
-        for subquery in tree.subqueries(expression):
+        for subquery in walk.subqueries(expression):
             if subquery.test is not None:
                 yield from _constants_in(subquery.test)
     for inner in query_tree.inner_queries(query):
@@ -145,5 +145,5 @@ def _constants(query: query_tree.Query) -> Iterator[tree.Constant]:
 def _constants_in(expression: tree.Expression) -> Iterator[tree.Constant]:
     if isinstance(expression, tree.Constant):
         yield expression
-    for argument in tree.arguments(expression):
+    for argument in walk.arguments(expression):
         yield from _constants_in(argument)

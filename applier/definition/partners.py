@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from applier.definition import tree
-from applier.definition.compile import BOOL, Scope
+from applier.definition import tree, walk
+from applier.definition.compile import Scope
 from applier.definition.joins import Frame, conjunction, split, total
 from applier.definition.refusal import Reason, Refused
+from applier.definition.truths import BOOL
 from applier.plan.expr import Coalesce, Const, Expr, NullTest, nullable, shift
 from applier.plan.nodes import Filter, Node, SemiJoin, fields
 
@@ -37,7 +38,7 @@ class Asked:
     def outer_columns(self) -> Iterator[tree.Var]:
         """The columns of the query around it that it looks at, as that query names them."""
         for condition in (*self.conditions, *self.test):
-            for var in tree.variables(condition):
+            for var in walk.variables(condition):
                 if var.levels_up == 1:
                     yield replace(var, levels_up=0)
 
@@ -46,7 +47,7 @@ def inward(expression: tree.Expression, result: Callable[[tree.Var], tree.Expres
     """The test of IN, written from inside the subquery; `result` says what a column of the subquery's result is."""
     if isinstance(expression, tree.Var):
         return result(expression) if _is_result(expression) else replace(expression, levels_up=expression.levels_up + 1)
-    return tree.rebuild(expression, lambda part: inward(part, result))
+    return walk.rebuild(expression, lambda part: inward(part, result))
 
 
 def _is_result(var: tree.Var) -> bool:
@@ -59,17 +60,17 @@ def outer_part(expression: tree.Expression, change: Callable[[tree.Var], tree.Ex
         if expression.levels_up != 1:
             return expression
         return inward(change(replace(expression, levels_up=0)), lambda var: var)
-    return tree.rebuild(expression, lambda part: outer_part(part, change))
+    return walk.rebuild(expression, lambda part: outer_part(part, change))
 
 
 def correlated(expression: tree.Expression) -> bool:
     """Whether it looks at a query further out."""
-    return any(var.levels_up for var in tree.variables(expression))
+    return any(var.levels_up for var in walk.variables(expression))
 
 
 def own_columns(expressions: Sequence[tree.Expression]) -> list[tree.Var]:
     """The subquery's own columns in conditions written from inside it."""
-    return [var for expression in expressions for var in tree.variables(expression) if var.levels_up == 0]
+    return [var for expression in expressions for var in walk.variables(expression) if var.levels_up == 0]
 
 
 def keep(frame: Frame, asked: Asked, compile_with: Callable[[tree.Expression, Scope], Expr]) -> Frame:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from applier.definition.tree import Expression, Var, subqueries, variables
+from applier.definition.tree import Expression, Var
+from applier.definition.walk import subqueries, variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
-from applier.definition import tree
+from applier.definition import tree, walk
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import FIRST_WITH_CMPTYPE, FIRST_WITH_NULLING, NO_MEMBERS, SUBQUERIES
+from applier.definition.layout import FIRST_WITH_NULLING, NO_MEMBERS, SUBQUERIES
 from applier.definition.node_text import Node
 from applier.definition.query_tree import outer_columns
+from applier.definition.read_calls import read_aggregate, read_json_aggregate, read_window_function
+from applier.definition.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
 from applier.definition.refusal import Reason, Refused
 
 _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: 0}
-_BOOL = 16
 
 
 def read_expression(node: Node, major: int) -> tree.Expression:
@@ -25,6 +26,7 @@ def read_expression(node: Node, major: int) -> tree.Expression:
 
 
 def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
+    read = partial(read_expression, major=major)
     match kind:
         case "VAR":
             return _variable(fields, major)
@@ -47,6 +49,10 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
                 collation=fields.integer("resultcollid"),
                 at=fields.location(),
             )
+        case "ARRAYCOERCEEXPR":
+            return read_array_cast(fields, read)
+        case "JSONCONSTRUCTOREXPR":
+            return read_json_aggregate(fields, read)
         case "BOOLEXPR":
             return _connected(fields, major)
         case "NULLTEST":
@@ -71,11 +77,11 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "MINMAXEXPR":
             return _extreme(fields, major)
         case "SCALARARRAYOPEXPR":
-            return _any_of(fields, major)
+            return read_any_of(fields, major, read)
         case "AGGREF":
-            return _aggregate(fields, major)
+            return read_aggregate(fields, major, read)
         case "WINDOWFUNC":
-            return _window_function(fields, major)
+            return read_window_function(fields, read)
         case "PARAM":
             return _subquery_column(fields)
         case "GROUPINGFUNC":
@@ -98,9 +104,9 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
                 at=fields.location(),
             )
         case "SUBSCRIPTINGREF":
-            return _subscript(fields, major)
+            return read_subscript(fields, read)
         case "ROWCOMPAREEXPR":
-            return _row_order(fields, major)
+            return read_row_order(fields, major, read)
         case "COLLATEEXPR":
             fields.location()
             return tree.Collated(read_expression(fields.node("arg"), major), fields.integer("collOid"))
@@ -127,7 +133,7 @@ def _subquery(fields: Fields, major: int) -> tree.Subquery:
         raise unknown("a subquery with an odd test")
     query = read_inner(fields.node("subselect"), major)
     read = None if test is None else read_expression(test, major)
-    own = [] if read is None else [v for v in tree.variables(read) if v.entry != 0]
+    own = [] if read is None else [v for v in walk.variables(read) if v.entry != 0]
     shown = [t.expression for t in query.targets if not t.hidden]
     return tree.Subquery(
         number=next(_numbers),
@@ -135,7 +141,7 @@ def _subquery(fields: Fields, major: int) -> tree.Subquery:
         query=query,
         test=read,
         outer=(*own, *outer_columns(query)),
-        collation=tree.collation(shown[0]) if kind is tree.Asked.VALUE else 0,
+        collation=walk.collation(shown[0]) if kind is tree.Asked.VALUE else 0,
         at=at,
     )
 
@@ -272,143 +278,3 @@ def _extreme(fields: Fields, major: int) -> tree.Extreme:
         input_collation=fields.integer("inputcollid"),
         at=fields.location(),
     )
-
-
-def _subscript(fields: Fields, major: int) -> tree.Subscript:
-    # A bound that is left out, as in [2:], is a NULL in the list.
-    upper, lower = fields.tree("refupperindexpr"), fields.tree("reflowerindexpr")
-    for bounds in (upper, lower or ()):
-        if not isinstance(bounds, tuple) or len(bounds) > 1 or not all(isinstance(b, Node) for b in bounds):
-            hint = "use one subscript with both bounds"
-            raise Refused(Reason.CONSTRUCT, "subscripts of several dimensions or with a bound left out", hint=hint)
-    (index,), first = fields.nodes("refupperindexpr"), fields.nodes("reflowerindexpr")
-    return tree.Subscript(
-        array=read_expression(fields.node("refexpr"), major),
-        lower=read_expression(first[0], major) if first else None,
-        index=read_expression(index, major),
-        type=fields.integer("refrestype"),
-        collation=fields.integer("refcollid"),
-    )
-
-
-_ROW_ORDERS = {1: True, 2: False, 4: False, 5: True}
-"""Of <, <=, >= and > by number: whether equal rows are left out."""
-
-
-def _row_order(fields: Fields, major: int) -> tree.RowOrder:
-    kind = fields.integer("rctype" if major < FIRST_WITH_CMPTYPE else "cmptype")
-    if kind not in _ROW_ORDERS:
-        raise unknown("a comparison of rows")
-    operators, collations = fields.integers("opnos"), fields.integers("inputcollids")
-    lefts, rights = (_expressions(fields, name, major) for name in ("largs", "rargs"))
-    pairs = zip(operators, collations, lefts, rights, strict=True)
-    return tree.RowOrder(
-        pairs=tuple(tree.Apply(0, operator, _BOOL, 0, collation, (a, b), None) for operator, collation, a, b in pairs),
-        strict=_ROW_ORDERS[kind],
-    )
-
-
-def _any_of(fields: Fields, major: int) -> tree.AnyOf | tree.AnyOfArray:
-    at = fields.location()
-    args = fields.nodes("args")
-    if len(args) != 2:
-        raise unknown("ANY or ALL of other than an array")
-    if args[1].kind != "ARRAYEXPR":
-        return tree.AnyOfArray(
-            function=fields.integer("opfuncid"),
-            operator=fields.integer("opno"),
-            every=not fields.flag("useOr"),
-            input_collation=fields.integer("inputcollid"),
-            subject=read_expression(args[0], major),
-            array=read_expression(args[1], major),
-            at=at,
-        )
-    array = Fields(args[1], major)
-    elements = _expressions(array, "elements", major)
-    array.done()
-    return tree.AnyOf(
-        function=fields.integer("opfuncid"),
-        operator=fields.integer("opno"),
-        every=not fields.flag("useOr"),
-        input_collation=fields.integer("inputcollid"),
-        subject=read_expression(args[0], major),
-        elements=elements,
-        at=at,
-    )
-
-
-def _aggregate(fields: Fields, major: int) -> tree.AggregateOf:
-    arguments = [_aggregate_argument(node, major) for node in fields.nodes("args")]
-    by_reference = {reference: expression for expression, reference, _ in arguments if reference}
-    args = tuple(expression for expression, _, hidden in arguments if not hidden)
-    condition = fields.optional("aggfilter")
-    if fields.flag("aggstar") != (not args and not fields.nodes("aggdirectargs")):
-        raise unknown("an aggregate with an odd number of arguments")
-    distinct = [_sort_clause(node, major) for node in fields.nodes("aggdistinct")]
-    order = [_sort_clause(node, major) for node in fields.nodes("aggorder")]
-    if not {clause.reference for clause in (*distinct, *order)} <= by_reference.keys():
-        raise unknown("an aggregate ordered by no argument")
-    return tree.AggregateOf(
-        function=fields.integer("aggfnoid"),
-        type=fields.integer("aggtype"),
-        collation=fields.integer("aggcollid"),
-        input_collation=fields.integer("inputcollid"),
-        args=args,
-        direct=_expressions(fields, "aggdirectargs", major),
-        order=tuple(
-            tree.SortKey(by_reference[clause.reference], clause.operator, clause.nulls_first) for clause in order
-        ),
-        distinct=tuple(clause.equality for clause in distinct),
-        filter=None if condition is None else read_expression(condition, major),
-        at=fields.location(),
-    )
-
-
-def _window_function(fields: Fields, major: int) -> tree.WindowOf:
-    kept = fields.optional("aggfilter")
-    return tree.WindowOf(
-        function=fields.integer("winfnoid"),
-        type=fields.integer("wintype"),
-        collation=fields.integer("wincollid"),
-        input_collation=fields.integer("inputcollid"),
-        window=fields.integer("winref"),
-        star=fields.flag("winstar"),
-        args=_expressions(fields, "args", major),
-        filter=None if kept is None else read_expression(kept, major),
-        at=fields.location(),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _SortClause:
-    reference: int
-    equality: int
-    operator: int
-    nulls_first: bool
-
-
-def _sort_clause(node: Node, major: int) -> _SortClause:
-    if node.kind != "SORTGROUPCLAUSE":
-        raise unknown(f"a {node.kind} node in ORDER BY")
-    fields = Fields(node, major)
-    clause = _SortClause(
-        fields.integer("tleSortGroupRef"),
-        fields.integer("eqop"),
-        fields.integer("sortop"),
-        fields.flag("nulls_first"),
-    )
-    fields.done()
-    return clause
-
-
-def _aggregate_argument(node: Node, major: int) -> tuple[tree.Expression, int, bool]:
-    """The argument, the reference ORDER BY and DISTINCT know it by, and whether it serves only those."""
-    if node.kind != "TARGETENTRY":
-        raise unknown(f"a {node.kind} node as an aggregate's argument")
-    fields = Fields(node, major)
-    for name in ("resno", "resname"):
-        fields.tree(name)
-    reference, hidden = fields.integer("ressortgroupref"), fields.flag("resjunk")
-    argument = read_expression(fields.node("expr"), major)
-    fields.done()
-    return argument, reference, hidden

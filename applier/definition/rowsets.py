@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
 from applier.definition.refusal import Reason, Refused
@@ -30,13 +30,13 @@ def leans_on(entry: query_tree.RangeEntry) -> Iterator[tree.Var]:
     match entry:
         case query_tree.FunctionEntry(args=args):
             for arg in args:
-                yield from (var for var in tree.variables(arg) if var.levels_up == 0)
+                yield from (var for var in walk.variables(arg) if var.levels_up == 0)
         case query_tree.SubqueryEntry(query=query):
             yield from query_tree.outer_columns(query)
         case query_tree.ValuesEntry(rows=rows):
             for row in rows:
                 for value in row:
-                    yield from (var for var in tree.variables(value) if var.levels_up == 0)
+                    yield from (var for var in walk.variables(value) if var.levels_up == 0)
         case _:
             return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.catalog import Catalog
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.allow_list import ENTRIES
@@ -33,7 +33,7 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     except Unfit as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(tree.collation(expression))
+        collation = catalog.collation(walk.collation(expression))
         if not collation.byte_order:
             construct = f"text order under the collation {collation.name}"
             hint = 'declare the column COLLATE "C", or order by another column'

@@ -18,7 +18,7 @@ from decimal import Decimal
 from applier.definition import query_tree, tree
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
-from applier.definition.compile import BOOL, Compiler, Scope
+from applier.definition.compile import Compiler, Scope
 from applier.definition.flatten import Flattener
 from applier.definition.grouping import Grouped, group
 from applier.definition.joins import Frame, conjuncts, split, total
@@ -26,6 +26,7 @@ from applier.definition.ordering import literal_number
 from applier.definition.partners import RESULT, correlated, inward, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
+from applier.definition.truths import BOOL
 from applier.expressions.aggregates import COUNT, ONLY_ROW
 from applier.plan.expr import (
     AggregateCall,

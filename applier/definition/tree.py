@@ -6,10 +6,9 @@ for messages only and do not count when two expressions are compared, exactly as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from applier.definition.query_tree import Query
@@ -91,6 +90,17 @@ class ViaText:
 
     arg: Expression
     type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayCast:
+    """A cast of every element of an array."""
+
+    arg: Expression
+    type: int
+    typmod: int
     collation: int
     at: int | None = field(compare=False)
 
@@ -336,6 +346,7 @@ Expression = (
     | NullIf
     | Relabel
     | ViaText
+    | ArrayCast
     | Connected
     | IsNull
     | IsTruth
@@ -355,143 +366,3 @@ Expression = (
     | WindowOf
     | Subquery
 )
-
-
-def arguments(expression: Expression) -> tuple[Expression, ...]:
-    """The direct sub-expressions."""
-    match expression:
-        case Var() | Constant() | CaseSubject() | GroupingOf():
-            return ()
-        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args):
-            return args
-        case Subquery(outer=outer):
-            return outer
-        case AggregateOf(args=args, direct=direct, order=order, filter=condition):
-            keys = tuple(key.expression for key in order)
-            return (*args, *direct, *keys, *(() if condition is None else (condition,)))
-        case DistinctFrom(equality=equality) | NullIf(equality=equality):
-            return equality.args
-        case Relabel(arg=arg) | ViaText(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
-            return (arg,)
-        case CaseOf(subject=subject, branches=branches, default=default):
-            whens = tuple(part for branch in branches for part in branch)
-            return (() if subject is None else (subject,)) + whens + (default,)
-        case AnyOf(subject=subject, elements=elements):
-            return (subject, *elements)
-        case AnyOfArray(subject=subject, array=array):
-            return (subject, array)
-        case ArrayOf(elements=elements):
-            return elements
-        case RowOf(fields=fields):
-            return fields
-        case Subscript(array=array, lower=lower, index=index):
-            return (array, index) if lower is None else (array, lower, index)
-        case RowOrder(pairs=pairs):
-            return pairs
-        case Collated(arg=arg):
-            return (arg,)
-        case WindowOf(args=args, filter=kept):
-            return args if kept is None else (*args, kept)
-        case _:
-            assert_never(expression)
-
-
-def rebuild(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The same expression with every direct sub-expression changed."""
-    match expression:
-        case Var() | Constant() | CaseSubject() | GroupingOf():
-            return expression
-        case Apply() | Connected() | FirstNotNull() | Extreme():
-            return replace(expression, args=tuple(change(arg) for arg in expression.args))
-        case Subquery():
-            return replace(expression, outer=tuple(change(part) for part in expression.outer))
-        case AggregateOf():
-            return replace(
-                expression,
-                args=tuple(change(arg) for arg in expression.args),
-                direct=tuple(change(arg) for arg in expression.direct),
-                order=tuple(replace(key, expression=change(key.expression)) for key in expression.order),
-                filter=None if expression.filter is None else change(expression.filter),
-            )
-        case DistinctFrom() | NullIf():
-            args = tuple(change(arg) for arg in expression.equality.args)
-            return replace(expression, equality=replace(expression.equality, args=args))
-        case Relabel() | ViaText() | IsNull() | IsTruth():
-            return replace(expression, arg=change(expression.arg))
-        case CaseOf():
-            return replace(
-                expression,
-                subject=None if expression.subject is None else change(expression.subject),
-                branches=tuple((change(condition), change(result)) for condition, result in expression.branches),
-                default=change(expression.default),
-            )
-        case AnyOf():
-            elements = tuple(change(element) for element in expression.elements)
-            return replace(expression, subject=change(expression.subject), elements=elements)
-        case AnyOfArray():
-            return replace(expression, subject=change(expression.subject), array=change(expression.array))
-        case ArrayOf():
-            return replace(expression, elements=tuple(change(element) for element in expression.elements))
-        case RowOf():
-            return replace(expression, fields=tuple(change(part) for part in expression.fields))
-        case Subscript():
-            lower = None if expression.lower is None else change(expression.lower)
-            return replace(expression, array=change(expression.array), lower=lower, index=change(expression.index))
-        case RowOrder():
-            pairs = tuple(replace(p, args=tuple(change(arg) for arg in p.args)) for p in expression.pairs)
-            return replace(expression, pairs=pairs)
-        case Collated():
-            return replace(expression, arg=change(expression.arg))
-        case WindowOf():
-            kept = None if expression.filter is None else change(expression.filter)
-            return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
-        case _:
-            assert_never(expression)
-
-
-def substituted(expression: Expression, arguments: tuple[Expression, ...]) -> Expression:
-    """A function's body with the call's arguments in the place of its own."""
-    if isinstance(expression, Var) and expression.entry == ARGUMENT:
-        return arguments[expression.number - 1]
-    return rebuild(expression, lambda inner: substituted(inner, arguments))
-
-
-def collation(expression: Expression) -> int:
-    """The collation of the value, 0 for types without one."""
-    match expression:
-        case (
-            Var() | Constant() | Apply() | Relabel() | ViaText() | CaseOf() | FirstNotNull() | Extreme() | AggregateOf()
-            | Subscript() | Collated()
-        ):  # fmt: skip
-            return expression.collation
-        case WindowOf():
-            return expression.collation
-        case NullIf():
-            return collation(expression.equality.args[0])
-        case _:
-            return 0
-
-
-def at(expression: Expression) -> int | None:
-    """Where it stands in the text, or the first of its parts of which that is known."""
-    own: int | None = getattr(expression, "at", None)
-    if own is not None:
-        return own
-    return next((found for found in map(at, arguments(expression)) if found is not None), None)
-
-
-def variables(expression: Expression) -> Iterator[Var]:
-    """Every column reference, with repetitions."""
-    if isinstance(expression, Var):
-        yield expression
-    for argument in arguments(expression):
-        yield from variables(argument)
-
-
-def subqueries(expression: Expression) -> Iterator[Subquery]:
-    """Every subquery in the expression itself, in the order of the text; not those inside a subquery."""
-    if isinstance(expression, Subquery):
-        yield expression
-        return
-    for argument in arguments(expression):
-        yield from subqueries(argument)

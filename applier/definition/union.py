@@ -14,9 +14,9 @@ from dataclasses import replace
 from applier.definition import query_tree, tree
 from applier.definition.built import columns
 from applier.definition.catalog import Catalog
-from applier.definition.compile import BOOL
 from applier.definition.group_key import check_key, group_key, grouped_by
 from applier.definition.refusal import Reason, Refused
+from applier.definition.truths import BOOL
 from applier.definition.unify import unify
 from applier.expressions.aggregates import COUNT
 from applier.expressions.allow_list import ENTRIES

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
 from applier.definition.aggregates import plan_aggregate
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
@@ -23,10 +23,10 @@ from applier.definition.group_key import group_key
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.definition.unify import unify
-from applier.expressions.aggregate_entry import OfList, OfSet
+from applier.expressions.aggregate_entry import OfList
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.entry import Unfit
-from applier.operators.window import BOTH_EXTREMES
+from applier.operators.framed import computable
 from applier.plan.expr import Col, Const, Expr, ValueType, columns_read, renumber
 from applier.plan.nodes import Node, Window, fields, tells_apart
 from applier.plan.order import fixed_columns
@@ -92,7 +92,7 @@ def over_windows(
     calls = list(dict.fromkeys(c for t in targets for c in _calls(t)))
     if not calls:
         return Built(node, tuple(compiler.compile(t) for t in targets))
-    planner = _Planner(query, compiler, flat, catalog, node)
+    planner = _Planner(query, compiler, flat, catalog)
     planned = [planner.plan(call) for call in calls]
     width = len(fields(node))
     place = {call: width + i for i, call in enumerate(calls)}
@@ -119,7 +119,7 @@ def _calls(expression: tree.Expression) -> Iterator[tree.WindowOf]:
     if isinstance(expression, tree.WindowOf):
         yield expression
         return
-    for argument in tree.arguments(expression):
+    for argument in walk.arguments(expression):
         yield from _calls(argument)
 
 
@@ -162,9 +162,15 @@ def _decided(node: Node, call: WindowCall) -> bool:
     told = (*call.partition, *(key.expr for key in call.order))
     if call.function in OF_PEERS or tells_apart(node, told):
         return True
-    by_peers = call.frame is not None and (call.frame.whole or call.frame.mode is not FrameMode.ROWS)
-    if call.function in OF_FRAME_ROWS:
-        return by_peers and {o for arg in call.args for o in columns_read(arg)} <= fixed_columns(told)
+    by_peers = call.frame is not None and (call.frame.unbounded or call.frame.mode is not FrameMode.ROWS)
+    args = call.args
+    if call.aggregate is not None:
+        args = call.aggregate.args
+        form = AGGREGATES[call.aggregate.signature].form_of(args)
+        if not isinstance(form, OfList) or form.default_order:
+            return by_peers
+    if call.function in OF_FRAME_ROWS or call.aggregate is not None:
+        return by_peers and {o for arg in args for o in columns_read(arg)} <= fixed_columns(told)
     return by_peers and call.function not in OF_PLACES
 
 
@@ -177,9 +183,7 @@ class _Planner:
         compiler: Compiler,
         flat: Callable[[tree.Expression], tree.Expression],
         catalog: Catalog,
-        node: Node,
     ) -> None:
-        self._node = node
         self._query = query
         self._compiler = compiler
         self._flat = flat
@@ -217,24 +221,18 @@ class _Planner:
             construct = f"the window function {info.signature} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
         own = None if function in OF_PEERS or function in OF_PLACES else own_frame()
-        if own is not None and own.without_current:
-            raise _exclude(function.value, call)
         return WindowCall(function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), carrier), frame=own)
 
     def _aggregate(self, call: tree.WindowOf, own: Frame) -> WindowCall:
         plain = tree.AggregateOf(
             call.function, call.type, call.collation, call.input_collation, call.args, (), (), (), call.filter, call.at
         )
-        planned = plan_aggregate(plain, self._compiler, self._catalog, self._node)
-        form = AGGREGATES[planned.signature].form_of(planned.args)
-        if isinstance(form, OfList):
-            construct = f"the aggregate {planned.signature} over a window"
-            hint = "group the rows instead, or use count, sum, avg, min or max"
-            raise Refused(Reason.FUNCTION, construct, hint=hint, token=call.at)
-        extremes = [f"{name}({{0}})" for name in BOTH_EXTREMES]
-        if own.without_current and isinstance(form, OfSet) and form.text not in extremes:
-            raise _exclude(planned.signature, call)
-        return WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=own, aggregate=planned)
+        planned = plan_aggregate(plain, self._compiler, self._catalog, None)
+        result = WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=own, aggregate=planned)
+        if not computable(result):
+            construct = f"the aggregate {planned.signature} over a frame with EXCLUDE or without rows"
+            raise Refused(Reason.FRAME, construct, hint="leave EXCLUDE out, or use min and max", token=call.at)
+        return result
 
     def _check_literal(self, function: WindowFunction, args: list[Expr], call: tree.WindowOf) -> None:
         index = _LITERAL.get(function)
@@ -246,10 +244,6 @@ class _Planner:
             case _:
                 hint = "write the number itself, larger than 0"
                 raise Refused(Reason.CONSTRUCT, f"{function.value} of a computed number", hint=hint, token=call.at)
-
-
-def _exclude(what: str, call: tree.WindowOf) -> Refused:
-    return Refused(Reason.FRAME, f"EXCLUDE for {what}", hint="leave EXCLUDE out", token=call.at)
 
 
 def _carrier(function: WindowFunction, args: list[Expr]) -> str:

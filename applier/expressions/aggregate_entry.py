@@ -84,6 +84,8 @@ class AggregateEntry:
     within_group: bool = False
     ordered_labels: bool = False
     """Takes one argument more than the aggregate: the labels of the enum it orders."""
+    any_of_equals: bool = False
+    """Of rows that are equal in the order PostgreSQL shows any; here the one whose arguments sort first."""
     internal: bool = False
     """No query can ask for it."""
     text_form: Form | None = None
@@ -103,3 +105,9 @@ class AggregateEntry:
 def plain(*sums: Sum, result: str) -> Additive:
     """Sums and a result that are the same for every call."""
     return Additive(lambda _: sums, lambda _: result)
+
+
+def over_values(function: str, *more: str) -> OfList:
+    """One of our functions over the list of the arguments; it does not ask for their order."""
+    arguments = ", ".join(["transform({list}, x -> x.a0)", *more])
+    return OfList(lambda _: f"{function}({arguments})", default_order=True)

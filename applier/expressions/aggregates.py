@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from applier.expressions import lists, ordered_sets
-from applier.expressions.aggregate_entry import LIMBS, Additive, AggregateEntry, OfList, OfSet, Sum, plain
-from applier.expressions.datetimes import CARRIERS as DATETIMES
-from applier.expressions.entry import CollationNeed, Fixed, Unfit, decimal, decimal_of, fixed_carrier
+from applier.expressions import lists, ordered_sets, smallest_largest
+from applier.expressions.aggregate_entry import LIMBS, Additive, AggregateEntry, OfList, OfSet, Sum, over_values, plain
+from applier.expressions.entry import Fixed, Unfit, decimal, decimal_of, fixed_carrier
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
 from applier.expressions.numtext import check_numeric, digits, has_known_scale, is_text, scale_known
@@ -47,12 +46,6 @@ def _numeric_sum(args: tuple[Expr, ...]) -> str:
     return "string" if is_text(args[0]) else decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
 
 
-def _over_values(function: str, *more: str) -> OfList:
-    """One of our functions over the list of the arguments; it does not ask for their order."""
-    arguments = ", ".join(["transform({list}, x -> x.a0)", *more])
-    return OfList(lambda _: f"{function}({arguments})", default_order=True)
-
-
 def _over_doubles(function: str, *more: str) -> OfList:
     """The same, computed with double precision."""
     arguments = ", ".join(["transform({list}, x -> CAST(x.a0 AS double))", *more])
@@ -89,41 +82,10 @@ def _sums() -> Iterator[AggregateEntry]:
         signature="sum(numeric)",
         carrier=_numeric_sum,
         form=_SUM,
-        text_form=_over_values("pg_aggregates_numeric_sum"),
+        text_form=over_values("pg_aggregates_numeric_sum"),
         long_form=Additive(_limbs, lambda call: f"if({{n}} = 0, NULL, {_of_limbs(call)})"),
         fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
     )
-
-
-def _same_numeric(args: tuple[Expr, ...]) -> str:
-    return "string" if is_text(args[0]) else decimal(*decimal_of(args[0]))
-
-
-def _extremes() -> Iterator[AggregateEntry]:
-    for function in ("min", "max"):
-        carriers = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float"}
-        for name, spark in carriers.items():
-            yield AggregateEntry(
-                signature=f"{function}({name})",
-                carrier=fixed_carrier([spark], spark),
-                form=OfSet(f"{function}({{0}})"),
-                fuzz=((name,),),
-            )
-        for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
-            yield AggregateEntry(
-                signature=f"{function}({name})",
-                carrier=fixed_carrier(["string"], "string"),
-                form=OfSet(f"{function}({{0}})"),
-                fuzz=((fuzz,),),
-                collation=CollationNeed.ORDER,
-            )
-        yield AggregateEntry(
-            signature=f"{function}(numeric)",
-            carrier=_same_numeric,
-            form=OfSet(f"{function}({{0}})"),
-            text_form=_over_values("pg_aggregates_numeric_extreme", "true" if function == "max" else "false"),
-            fuzz=(*_NUMERICS, ("numeric",)),
-        )
 
 
 def _truths() -> Iterator[AggregateEntry]:
@@ -168,30 +130,9 @@ def _intervals() -> Iterator[AggregateEntry]:
         yield AggregateEntry(
             signature=f"{function}(interval)",
             carrier=fixed_carrier(["string"], "string"),
-            form=_over_values(f"pg_aggregates_interval_{function}"),
+            form=over_values(f"pg_aggregates_interval_{function}"),
             fuzz=(("interval:small",),),
             takes_distinct=False,
-        )
-    for function in ("min", "max"):
-        # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
-        yield AggregateEntry(
-            signature=f"{function}(interval)",
-            carrier=fixed_carrier(["string"], "string"),
-            form=OfSet(f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct(pg_intervals_sortable({{0}}), {{0}})))"),
-            fuzz=(("interval:unequal",),),
-        )
-        yield AggregateEntry(
-            signature=f"{function}(time)",
-            carrier=fixed_carrier(["string"], "string"),
-            form=OfSet(f"{function}({{0}})"),
-            fuzz=(("time",),),
-        )
-        yield AggregateEntry(
-            signature=f"{function}(anyenum)",
-            carrier=fixed_carrier(["string", "string"], "string"),
-            form=OfSet(f"{function}_by({{0}}, pg_casts_place({{0}}, {{1}}))"),
-            fuzz=(("fuzz_mood",),),
-            ordered_labels=True,
         )
 
 
@@ -235,7 +176,7 @@ def _averages() -> Iterator[AggregateEntry]:
         signature="avg(numeric)",
         carrier=_numeric_avg,
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
-        text_form=_over_values("pg_aggregates_numeric_avg"),
+        text_form=over_values("pg_aggregates_numeric_avg"),
         long_form=Additive(
             _limbs, lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_of_limbs(call)}, CAST({{n}} AS string)))"
         ),
@@ -297,7 +238,7 @@ def _floats() -> Iterator[AggregateEntry]:
         yield AggregateEntry(
             signature=f"{function}({name})",
             carrier=fixed_carrier([spark], spark),
-            form=_over_values(f"pg_aggregates_{name}_{function}"),
+            form=over_values(f"pg_aggregates_{name}_{function}"),
             fuzz=((f"{name}:near",),),
         )
     yield AggregateEntry(
@@ -376,7 +317,7 @@ _FAMILIES = (
     ordered_sets.entries,
     _counts,
     _sums,
-    _extremes,
+    smallest_largest.entries,
     _truths,
     _bits,
     lists.entries,

@@ -43,7 +43,8 @@ def element_type(array: Expr) -> str:
     return name[1:]
 
 
-def _compared(array: Expr) -> str:
+def compared(array: Expr) -> str:
+    """The name by which Java knows how to compare the elements; Unfit for types that it does not compare."""
     name = element_type(array)
     if name not in _ELEMENTS:
         raise Unfit(f"values of type {array.type.pg.display}")
@@ -57,7 +58,7 @@ def _carrier(
         for place in arrays:
             if isinstance(args[place], Const) and args[place].type.spark == "string":
                 continue
-            (_compared if compares else element_type)(args[place])
+            (compared if compares else element_type)(args[place])
         for place in elements:
             output(args[place], "")
         return result
@@ -70,7 +71,7 @@ def _compare(form: str, array: int, elements: Sequence[int] = ()) -> Callable[[C
 
     def write(call: Call, args: Sequence[str]) -> str:
         texts = [output(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
-        return form.format(quote(_compared(call.args[array])), *texts)
+        return form.format(quote(compared(call.args[array])), *texts)
 
     return write
 
@@ -234,4 +235,23 @@ def _texts() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_sizes(), *_parts(), *_building(), *_texts())
+_SAME_TEXTS = {
+    **{f"int{n}": ("text", "numeric", *(f"int{m}" for m in (4, 8) if m > n)) for n in (2, 4, 8)},
+    "numeric": ("text",),
+    "text": ("text",),
+    "uuid": ("text",),
+}
+"""Element types by what a cast of them leaves the text of every element as it is."""
+
+
+def _casts() -> Iterator[Entry]:
+    for source, targets in _SAME_TEXTS.items():
+        for target in targets:
+            name = "varchar" if source == target else target
+            yield Entry(
+                io_cast(f"_{source}", f"_{target}"), fixed_carrier(["string"], "string"), template("{0}"),
+                ((f"{source}[]",),), spelling=f"({{0}})::{name}[]",
+            )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_sizes(), *_parts(), *_building(), *_texts(), *_casts())

@@ -24,7 +24,9 @@ _KEYS = {
     **{f"_{name}": ("string", "{0}") for name in ("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date")},
 }
 _PLACES = {name: _KEYS[name] for name in ("numeric", "interval")}
-_ENUM_PLACE = "place_of(anyenum)"
+PLACE_OF = "place_of("
+"""How the signatures of places begin."""
+_ENUM_PLACE = f"{PLACE_OF}anyenum)"
 
 
 def key_of(value: Expr) -> Expr | None:
@@ -41,7 +43,7 @@ def place_of(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
     if labels is not None:
         return Call(_ENUM_PLACE, (value, joined_labels(labels)), _INT)
     carrier, _ = _PLACES.get(value.type.pg.name, ("", ""))
-    return Call(f"place_of({value.type.pg.name})", (value,), _TEXT) if value.type.spark == carrier else None
+    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), _TEXT) if value.type.spark == carrier else None
 
 
 def joined_labels(labels: tuple[str, ...]) -> Const:

@@ -79,6 +79,15 @@ def _arrays() -> Iterator[AggregateEntry]:
         fuzz=tuple((t,) for t in types),
         skips_null=False,
     )
+    yield AggregateEntry(
+        signature="array_agg(anyarray)",
+        carrier=_array_carrier,
+        form=OfList(lambda call: f"pg_arrays_stack({_texts(output, call)})"),
+        # NULL, empty arrays and arrays of different sizes are errors.
+        fuzz=((Fixed("ARRAY[n, n + 1]"),), (Fixed("ARRAY[coalesce(texta, '{'), n::text]"),)),
+        skips_null=False,
+        takes_distinct=False,
+    )
 
 
 def _element(args: tuple[Expr, ...]) -> str:
@@ -124,6 +133,13 @@ def _given_members(form: Callable[[AggregateCall], str], call: AggregateCall) ->
     return form(call).replace("{list}", f"filter({{list}}, x -> x.a0 IS NULL OR (x.a1 IS NOT NULL{own}))")
 
 
+def _unique(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
+    """The same, where a key that comes twice is an error."""
+    keys = _texts(as_key, call)
+    twice = f"size(array_distinct({keys})) < size({{list}})"
+    return f"if({twice}, raise_error({quote('duplicate JSON object key value')}), {form(call)})"
+
+
 def _json() -> Iterator[AggregateEntry]:
     values: tuple[tuple[FuzzArg, ...], ...] = tuple(
         (t,) for t in ("int4", "text", "numeric(10,2)", "jsonb", "bool", "timestamp", "int4[]")
@@ -138,11 +154,14 @@ def _json() -> Iterator[AggregateEntry]:
                 skips_null=False,
             )
     for name, write in (("jsonb_object_agg", _jsonb_object), ("json_object_agg", _json_object)):
-        for suffix, result in (("", write), ("_strict", partial(_given_members, write))):
+        given = partial(_given_members, write)
+        forms: dict[str, Callable[[AggregateCall], str]] = {"": write, "_strict": given}
+        forms |= {f"_unique{suffix}": partial(_unique, form) for suffix, form in forms.items()}
+        for suffix, made in forms.items():
             yield AggregateEntry(
                 signature=f"{name}{suffix}(any,any)",
                 carrier=_member,
-                form=OfList(result, default_order=name.startswith("jsonb")),
+                form=OfList(made, default_order=name.startswith("jsonb")),
                 # A key that is NULL is an error, so that only a value may be.
                 fuzz=((Fixed("coalesce(texta, '') || n"), "text"), (Fixed("n"), "int4"), (Fixed("n"), "jsonb")),
                 skips_null=False,

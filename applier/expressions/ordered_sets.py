@@ -2,44 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 
 from applier.expressions.aggregate_entry import AggregateEntry, OfList
 from applier.expressions.emit import spark_sql
 from applier.expressions.entry import Fixed, Unfit, fixed_carrier
+from applier.expressions.outputs import output
 from applier.plan.expr import AggregateCall, Call, Const, Expr, columns_read
 
 
-def _percent(args: tuple[Expr, ...]) -> float:
-    percent = args[0].args[0] if isinstance(args[0], Call) and args[0].signature.startswith("float8(") else args[0]
-    if isinstance(percent, Const) and isinstance(percent.value, int | float | Decimal) and 0 <= percent.value <= 1:
-        return float(percent.value)
+def _fraction(value: object) -> float:
+    if isinstance(value, int | float | Decimal) and 0 <= value <= 1:
+        return float(value)
     raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
 
 
-def _cont_carrier(args: tuple[Expr, ...]) -> str:
-    _percent(args)
-    return fixed_carrier(["double", "double"], "double")(args)
+def _written(arg: Expr) -> float | None:
+    """A fraction that is written out, perhaps as another kind of number; None is NULL."""
+    inner = arg.args[0] if isinstance(arg, Call) and arg.signature.startswith("float8(") else arg
+    if not isinstance(inner, Const):
+        raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+    return None if inner.value is None else _fraction(inner.value)
 
 
-def _cont(call: AggregateCall) -> str:
-    """Between the two neighbours of the place, as PostgreSQL's float8_lerp goes."""
-    place = f"({_percent(call.direct)!r}D * (size({{list}}) - 1))"
+def _percent(args: tuple[Expr, ...]) -> float:
+    return _fraction(_written(args[0]))
+
+
+def _percents(args: tuple[Expr, ...]) -> list[float | None]:
+    """The fractions of an array that is written out."""
+    match args[0]:
+        case Call(signature="array_of(any)", args=elements):
+            return [_written(element) for element in elements]
+        case Const(value=str() as text) if "{" not in text[1:]:
+            words = text.strip("{}").split(",") if text != "{}" else []
+            return [None if word == "NULL" else _fraction(float(word)) for word in words]
+        case _:
+            raise Unfit("percentiles that are not an array of literals", hint="write ARRAY[0.25, 0.5, 0.75]")
+
+
+def _between(percent: float) -> tuple[str, str, str]:
+    """The two neighbours of the place, and how far it is from the lower one; NULL where it is one of the rows."""
+    place = f"({percent!r}D * (size({{list}}) - 1))"
     low, high = (f"get({{list}}, CAST({end}({place}) AS int)).a0" for end in ("floor", "ceil"))
-    between = f"{low} + ({place} - floor({place})) * ({high} - {low})"
-    return f"if(floor({place}) = ceil({place}), {low}, {between})"
+    return low, high, f"nullif({place} - floor({place}), 0D)"
 
 
-def _disc_carrier(args: tuple[Expr, ...]) -> str:
-    _percent(args)
-    return args[1].type.spark
+def _float_cont(percent: float) -> str:
+    """As PostgreSQL's float8_lerp goes."""
+    low, high, part = _between(percent)
+    return f"coalesce({low} + {part} * ({high} - {low}), {low})"
 
 
-def _disc(call: AggregateCall) -> str:
-    place = f"ceil({_percent(call.direct)!r}D * size({{list}}))"
+def _interval_cont(percent: float) -> str:
+    """As PostgreSQL's interval_lerp goes."""
+    low, high, part = _between(percent)
+    return f"coalesce(pg_intervals_add(pg_intervals_mul(pg_intervals_sub({high}, {low}), {part}), {low}), {low})"
+
+
+def _disc(percent: float) -> str:
+    place = f"ceil({percent!r}D * size({{list}}))"
     return f"get({{list}}, CAST(greatest({place}, 1) - 1 AS int)).a0"
+
+
+def _one(form: Callable[[float], str], call: AggregateCall) -> str:
+    return form(_percent(call.direct))
+
+
+def _many(form: Callable[[float], str], call: AggregateCall) -> str:
+    """An array of what each of the fractions gives."""
+    value = call.args[0]
+    parts = ["NULL" if p is None else output(value, form(p)) for p in _percents(call.direct)]
+    return f"pg_arrays_make(CAST(array({', '.join(parts)}) AS array<string>))"
+
+
+def _checked(
+    fractions: Callable[[tuple[Expr, ...]], object], carrier: Callable[[Expr], str], args: tuple[Expr, ...]
+) -> str:
+    fractions(args)
+    return carrier(args[1])
+
+
+def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
+    of(arg)
+    output(arg, "")
+    return "string"
+
+
+def _held_as(spark: str, arg: Expr) -> str:
+    return fixed_carrier([spark], spark)((arg,))
+
+
+def _itself(arg: Expr) -> str:
+    return arg.type.spark
 
 
 def _mode(call: AggregateCall) -> str:
@@ -51,30 +108,41 @@ def _mode(call: AggregateCall) -> str:
     return f"aggregate({{list}}, {start}, (s, x) -> {step}).b"
 
 
+_TYPES = ("int4", "text", "numeric(10,2)", "date", "float8")
+_KINDS: tuple[tuple[str, str, Callable[[float], str], Callable[[Expr], str], tuple[str, ...]], ...] = (
+    ("percentile_cont", "float8", _float_cont, partial(_held_as, "double"), ("float8",)),
+    ("percentile_cont", "interval", _interval_cont, partial(_held_as, "string"), ("interval:unequal",)),
+    ("percentile_disc", "anyelement", _disc, _itself, _TYPES),
+)
+
+
 def _percentiles() -> Iterator[AggregateEntry]:
     percents = (Fixed("0"), Fixed("0.25"), Fixed("0.5"), Fixed("0.9"), Fixed("1"))
-    yield AggregateEntry(
-        signature="percentile_cont(float8,float8)",
-        carrier=_cont_carrier,
-        form=OfList(_cont),
-        fuzz=tuple((percent, "float8") for percent in percents),
-        takes_distinct=False,
-        within_group=True,
-    )
-    types = ("int4", "text", "numeric(10,2)", "date", "float8")
-    yield AggregateEntry(
-        signature="percentile_disc(float8,anyelement)",
-        carrier=_disc_carrier,
-        form=OfList(_disc),
-        fuzz=tuple((percent, t) for percent, t in zip(percents, types, strict=True)),
-        takes_distinct=False,
-        within_group=True,
-    )
+    lists = (Fixed("ARRAY[0.25, 1, NULL, 0.5, 0]"), Fixed("'{0.1,0.9,0.9}'::float8[]"), Fixed("'{}'::float8[]"))
+    for name, argument, form, carrier, types in _KINDS:
+        yield AggregateEntry(
+            signature=f"{name}(float8,{argument})",
+            carrier=partial(_checked, _percent, carrier),
+            form=OfList(partial(_one, form)),
+            fuzz=tuple((percent, types[i % len(types)]) for i, percent in enumerate(percents)),
+            takes_distinct=False,
+            within_group=True,
+            any_of_equals=True,
+        )
+        yield AggregateEntry(
+            signature=f"{name}(_float8,{argument})",
+            carrier=partial(_checked, _percents, partial(_as_array, carrier)),
+            form=OfList(partial(_many, form)),
+            fuzz=tuple((lists[i % len(lists)], types[i % len(types)]) for i in range(max(len(lists), len(types)))),
+            takes_distinct=False,
+            within_group=True,
+            any_of_equals=True,
+        )
     yield AggregateEntry(
         signature="mode(anyelement)",
         carrier=lambda args: args[0].type.spark,
         form=OfList(_mode),
-        fuzz=tuple((t,) for t in types),
+        fuzz=tuple((t,) for t in _TYPES),
         takes_distinct=False,
         within_group=True,
     )

@@ -98,7 +98,8 @@ def answer(node: Aggregate, number: int, side: str) -> Answer:
     weight, counted = f"{side}_{COUNT}", _counted(call, values)
     match form:
         case Additive() if call.distinct:
-            return _distinct(form, call, name, _listed(call, values, weight, counted))
+            rows = _listed(call, values, weight, counted)
+            return Answer({name: rows}, of_rows(form, call, _once_each(call, name)))
         case Additive():
             return _summed(form, call, name, (values, f"if({counted}, {weight}, 0L)"))
         case OfSet():
@@ -109,7 +110,7 @@ def answer(node: Aggregate, number: int, side: str) -> Answer:
             rows = _listed(call, values, weight, counted)
             if not call.distinct:
                 rows = f"flatten(transform({rows}, x -> array_repeat(x, CAST(x.w AS int))))"
-            text = form.result(call).format(list=name)
+            text = form.result(call).format(list=_once_each(call, name))
             empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
             return Answer({name: rows}, f"if(size({name}) = 0, {empty}, {text})")
         case _:
@@ -135,7 +136,8 @@ class _Values:
 
 
 def _looked_at(call: AggregateCall) -> list[Expr]:
-    exprs = [*call.args, *(o.expr for o in call.order), *(() if call.filter is None else (call.filter,))]
+    exprs = [*call.args, *call.distinct_by, *(o.expr for o in call.order)]
+    exprs += () if call.filter is None else (call.filter,)
     return [expr for expr in exprs if not isinstance(expr, Const)]
 
 
@@ -183,29 +185,45 @@ def _summed(form: Additive, call: AggregateCall, name: str, source: tuple[_Value
     return Answer(aggregated, form.result(call).format(*names, n=f"{name}_n"))
 
 
-def _distinct(form: Additive, call: AggregateCall, name: str, rows: str) -> Answer:
-    """The same sums, over the list of distinct arguments."""
+def of_rows(form: Additive, call: AggregateCall, rows: str) -> str:
+    """The same sums, over a list of rows that count."""
     sums = []
     for part in form.sums(call):
         value = part.text.format(*(f"x.a{i}" for i in range(len(call.args))))
         added = f"CAST(s + CAST({value} AS {part.type}) AS {part.type})"
-        sums.append(f"aggregate({name}, CAST(0 AS {part.type}), (s, x) -> {added})")
-    return Answer({name: rows}, form.result(call).format(*sums, n=f"CAST(size({name}) AS bigint)"))
+        sums.append(f"aggregate({rows}, CAST(0 AS {part.type}), (s, x) -> {added})")
+    return form.result(call).format(*sums, n=f"CAST(size({rows}) AS bigint)")
 
 
 def _listed(call: AggregateCall, values: _Values, weight: str, counted: str) -> str:
-    """The rows that count as a list of structs in the call's order; with DISTINCT equal arguments once."""
-    fields = [f"{values.name(arg)} AS a{i}" for i, arg in enumerate(call.args)]
+    """The rows that count as a list of structs in the call's order; with DISTINCT equal arguments once.
+
+    Where equal ones may look different it is sorted by what tells them apart, for `_once_each`.
+    """
+    fields = [f"{values.name(key)} AS d{i}" for i, key in enumerate(call.distinct_by)]
+    fields += [f"{values.name(arg)} AS a{i}" for i, arg in enumerate(call.args)]
     fields += [f"{values.name(o.expr)} AS o{i}" for i, o in enumerate(call.order)]
     if not call.distinct:
         fields.append(f"{weight} AS w")
     collect = "collect_set" if call.distinct else "collect_list"
     rows = f"{collect}(if({weight} > 0 AND {counted}, struct({', '.join(fields)}), NULL))"
-    return f"array_sort({rows}{_comparator(call.order)})"
+    if call.distinct_by:
+        return f"array_sort({rows})"
+    ties = len(call.args) if AGGREGATES[call.signature].any_of_equals else 0
+    return f"array_sort({rows}{_comparator(call.order, ties)})"
 
 
-def _comparator(order: Sequence[SortKey]) -> str:
-    """Nothing where all rows are compared by their arguments, ascending."""
+def _once_each(call: AggregateCall, name: str) -> str:
+    """The list of a call with the first of equal arguments only, in the call's order."""
+    if not call.distinct_by:
+        return name
+    before = " AND ".join(f"get({name}, i - 1).d{k} <=> x.d{k}" for k in range(len(call.distinct_by)))
+    once = f"filter({name}, (x, i) -> i = 0 OR NOT ({before}))"
+    return f"array_sort({once}{_comparator(call.order)})" if call.order else once
+
+
+def _comparator(order: Sequence[SortKey], ties: int = 0) -> str:
+    """Nothing where all rows are compared by their arguments, ascending; `ties` arguments decide between equals."""
     if not order:
         return ""
     whens = []
@@ -218,4 +236,6 @@ def _comparator(order: Sequence[SortKey]) -> str:
             f"WHEN l.o{i} < r.o{i} THEN {before}",
             f"WHEN l.o{i} > r.o{i} THEN {after}",
         ]
+    for i in range(ties):
+        whens += [f"WHEN l.a{i} < r.a{i} THEN -1", f"WHEN l.a{i} > r.a{i} THEN 1"]
     return f", (l, r) -> CASE {' '.join(whens)} ELSE 0 END"

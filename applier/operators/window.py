@@ -7,22 +7,23 @@ query. Reads the input's trace before the window, restricted to K; keeps no stat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from applier.expressions.aggregate_entry import Additive, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.emit import spark_sql
 from applier.expressions.literals import literal
+from applier.operators.framed import asked, counted, is_listed, listed
 from applier.operators.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
 from applier.operators.wanted import Wanted
 from applier.plan.expr import AggregateCall, Const, ValueType
 from applier.plan.nodes import Window, fields
-from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall
+from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall
 from applier.zset import column_names, select
 from shared_schema.pg_types import PgType
 
-BOTH_EXTREMES = {"min": "least", "max": "greatest"}
+_BOTH = {"min": "least", "max": "greatest"}
 """How the extremes of two parts of a frame become one."""
 _ONE = Const(1, ValueType(PgType(20, -1, "int8", "bigint"), "bigint"))
 _LAST_BEFORE, _FIRST_AFTER = Bound(BoundKind.PRECEDING, _ONE), Bound(BoundKind.FOLLOWING, _ONE)
@@ -40,10 +41,10 @@ def delta_window(node: Window, before: Callable[[Wanted], str], delta: str, *, s
 
 
 def _computed(node: Window, rows: str) -> str:
-    calls = [_Call(call, f"__group{i}") for i, call in enumerate(node.calls)]
-    groups = [call.numbered() for call in calls if call.counts_groups]
-    if groups:
-        rows = f"SELECT *, {', '.join(groups)} FROM ({rows})"
+    calls = [_Call(call, i) for i, call in enumerate(node.calls)]
+    for stage in ([text for call in calls for text in call.numbered()], [text for c in calls for text in c.listed()]):
+        if stage:
+            rows = f"SELECT *, {', '.join(stage)} FROM ({rows})"
     texts = [f"CAST({call.text()} AS {of.type.spark})" for call, of in zip(calls, node.calls, strict=True)]
     return select([*column_names(len(fields(node.input))), *texts], SIDE, f"({rows})")
 
@@ -51,20 +52,26 @@ def _computed(node: Window, rows: str) -> str:
 class _Call:
     """One call as Spark SQL."""
 
-    def __init__(self, call: WindowCall, group: str) -> None:
+    def __init__(self, call: WindowCall, number: int) -> None:
         self._call = call
-        self._group = group
+        self._group, self._row, self._list = (f"__{name}{number}" for name in ("group", "row", "list"))
         self._keys = [spark_sql(key) for key in call.partition]
         self._order = [sort_text(key) for key in call.order]
 
-    @property
-    def counts_groups(self) -> bool:
-        """Whether the frame counts groups of peers."""
-        return self._call.frame is not None and self._call.frame.mode is FrameMode.GROUPS
-
-    def numbered(self) -> str:
+    def numbered(self) -> Iterator[str]:
         """Groups of peers are numbered first: an offset in groups is then a range of those numbers."""
-        return f"dense_rank() {over(self._keys, self._order)} AS {self._group}"
+        in_list = is_listed(self._call)
+        if in_list or (self._call.frame is not None and self._call.frame.mode is FrameMode.GROUPS):
+            yield f"dense_rank() {over(self._keys, self._order or ['1'])} AS {self._group}"
+        if in_list:
+            yield f"row_number() {over(self._keys, self._order or ['1'])} AS {self._row}"
+
+    def listed(self) -> Iterator[str]:
+        """Then the rows of each frame are listed, where the function is asked of a list."""
+        frame = self._call.frame
+        if frame is not None and is_listed(self._call):
+            rows = over(self._keys, ()) if frame.by_calendar or frame.empty else self._over(frame)
+            yield f"{listed(self._call, frame, rows, self._group, self._row)} AS {self._list}"
 
     def text(self) -> str:
         """The function with its OVER clause."""
@@ -72,32 +79,31 @@ class _Call:
         args = [spark_sql(arg) for arg in call.args]
         if call.frame is None:
             return f"{call.function.value}({', '.join(args)}) {over(self._keys, self._order or ['1'])}"
+        if is_listed(call):
+            return asked(call, self._list)
         if call.aggregate is None:
             return f"{call.function.value}({', '.join(args)}) {self._over(call.frame)}"
-        parts = _around(call.frame) if call.frame.without_current else [call.frame]
+        parts = [call.frame] if call.frame.exclude is Exclude.NOTHING else _around(call.frame)
         return self._aggregate(call.aggregate, [self._over(part) for part in parts])
 
     def _aggregate(self, call: AggregateCall, parts: list[str]) -> str:
         """The aggregate over what lies in all parts of the frame together."""
-        entry, args = AGGREGATES[call.signature], [spark_sql(arg) for arg in call.args]
-        conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
-        conditions += [f"{arg} IS NOT NULL" for arg in args] if entry.skips_null else []
-        counted = " AND ".join(conditions) or "true"
-        form = entry.form_of(call.args)
+        args, there = [spark_sql(arg) for arg in call.args], counted(call)
+        form = AGGREGATES[call.signature].form_of(call.args)
         match form:
             case Additive():
-                n = _summed([f"count(if({counted}, 1, NULL)) {part}" for part in parts], "bigint")
+                n = _summed([f"count(if({there}, 1, NULL)) {part}" for part in parts], "bigint")
                 sums = []
                 for one in form.sums(call):
-                    value = f"if({counted}, CAST({one.text.format(*args)} AS {one.type}), NULL)"
+                    value = f"if({there}, CAST({one.text.format(*args)} AS {one.type}), NULL)"
                     sums.append(_summed([f"sum({value}) {part}" for part in parts], one.type))
                 return form.result(call).format(*sums, n=n)
             case OfSet():
-                value = form.text.format(f"if({counted}, {args[0]}, NULL)", *args[1:])
+                value = form.text.format(f"if({there}, {args[0]}, NULL)", *args[1:])
                 texts = [f"{value} {part}" for part in parts]
                 if len(texts) < 2:
                     return texts[0] if texts else "NULL"
-                return f"{BOTH_EXTREMES[call.signature.partition('(')[0]]}({', '.join(texts)})"
+                return f"{_BOTH[call.signature.partition('(')[0]]}({', '.join(texts)})"
             case _:
                 raise AssertionError("an aggregate of a list over a window")
 
@@ -121,7 +127,7 @@ class _Call:
         offsets = [b.offset for b in (frame.start, frame.end) if b.offset is not None] if frame else []
         written = sort_text(key).removeprefix(spark_sql(key.expr))
         value = spark_sql(key.expr)
-        if key.expr.type.spark in ("date", "timestamp_ntz"):
+        if key.expr.type.spark in ("date", "timestamp_ntz", "timestamp"):
             return [f"unix_micros(CAST({value} AS timestamp)){written}"]
         return [f"CAST({value} AS {offsets[0].type.spark}){written}"]
 

@@ -46,7 +46,7 @@ from applier.plan.nodes import (
     walk,
 )
 from applier.plan.order import SortKey
-from applier.plan.window import Bound, Frame, WindowCall
+from applier.plan.window import Bound, Exclude, Frame, WindowCall
 
 _INDENT = "  "
 
@@ -261,7 +261,7 @@ def render_window(call: WindowCall) -> str:
 
 def _frame(frame: Frame) -> str:
     ends = (_bound(frame.start), _bound(frame.end))
-    rest = " except the current row" if frame.without_current else ""
+    rest = f" except {frame.exclude.value}" if frame.exclude is not Exclude.NOTHING else ""
     return f"{frame.mode.value.lower()} {ends[0]} to {ends[1]}{rest}"
 
 

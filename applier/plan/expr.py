@@ -167,7 +167,8 @@ class AggregateCall:
     """One aggregate of an Aggregate node by its exact pg_proc signature, e.g. `sum(int4)`.
 
     Only rows for which `filter` is true take part, with `distinct` equal arguments once; `order` is the order they come
-    in, for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP.
+    in, for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP. `distinct_by` is what
+    tells arguments apart where equal ones may look different; of those the one that sorts first takes part.
     """
 
     signature: str
@@ -178,6 +179,7 @@ class AggregateCall:
     filter: Expr | None = None
     order: tuple[SortKey, ...] = ()
     direct: tuple[Expr, ...] = ()
+    distinct_by: tuple[Expr, ...] = ()
 
 
 def shift(expr: Expr, by: int) -> Expr:

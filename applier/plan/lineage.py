@@ -84,6 +84,7 @@ def _of(exprs: Iterable[Expr], below: tuple[Origin, ...]) -> Origin:
 def _of_call(call: AggregateCall) -> Iterator[Expr]:
     yield from call.args
     yield from call.direct
+    yield from call.distinct_by
     yield from (key.expr for key in call.order)
     if call.filter is not None:
         yield call.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
 
 from applier.plan.expr import AggregateCall, Const, Expr, SortKey, ValueType
@@ -55,6 +56,15 @@ class BoundKind(Enum):
     LAST = "UNBOUNDED FOLLOWING"
 
 
+class Exclude(Enum):
+    """Which rows around a row are left out of its frame."""
+
+    NOTHING = "nothing"
+    CURRENT = "the current row"
+    GROUP = "the current row and its peers"
+    TIES = "the peers of the current row"
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """One end of a frame; `offset` for PRECEDING and FOLLOWING only."""
@@ -65,18 +75,36 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows around a row; `without_current` leaves out the row itself."""
+    """The rows around a row, from `start` to `end`, without those that `exclude` leaves out."""
 
     mode: FrameMode
     start: Bound
     end: Bound
-    without_current: bool = False
+    exclude: Exclude = Exclude.NOTHING
 
     @property
     def whole(self) -> bool:
         """Whether every row of the partition is in the frame of every row."""
-        unbounded = self.start.kind is BoundKind.FIRST and self.end.kind is BoundKind.LAST
-        return unbounded and not self.without_current
+        return self.unbounded and self.exclude is Exclude.NOTHING
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether it reaches from the first row of the partition to the last."""
+        return self.start.kind is BoundKind.FIRST and self.end.kind is BoundKind.LAST
+
+    @property
+    def empty(self) -> bool:
+        """Whether it ends before it begins, so that no row can be in it."""
+        start, end = self.start, self.end
+        if start.offset is None or end.offset is None or start.kind is not end.kind or self.by_calendar:
+            return False
+        first, last = (Decimal(str(offset.value)) for offset in (start.offset, end.offset))
+        return first > last if start.kind is BoundKind.FOLLOWING else last > first
+
+    @property
+    def by_calendar(self) -> bool:
+        """Whether its offsets are intervals that are longer in some months than in others."""
+        return any(b.offset is not None and b.offset.type.pg.name == "interval" for b in (self.start, self.end))
 
 
 @dataclass(frozen=True, slots=True)

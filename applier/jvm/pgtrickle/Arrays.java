@@ -80,6 +80,58 @@ public final class Arrays {
         return text(out);
     }
 
+    /** How many elements there are in each dimension of an array as array_out prints it, outermost first. */
+    private static ArrayList dimensions(String s) {
+        if (!s.startsWith("{")) throw new PgError("nothing; but arrays that do not begin at 1 are not held here");
+        ArrayList sizes = new ArrayList();
+        int depth = 0;
+        for (int i = 0; i < s.length(); i++) {
+            char c = s.charAt(i);
+            if (c == '"') {
+                for (i++; s.charAt(i) != '"'; i++) if (s.charAt(i) == '\\') i++;
+            } else if (c == '\\') {
+                i++;
+            } else if (c == '{') {
+                if (++depth > sizes.size()) sizes.add(Integer.valueOf(1));
+                else sizes.set(depth - 1, Integer.valueOf(1));
+            } else if (c == '}') {
+                depth--;
+            } else if (c == ',') {
+                sizes.set(depth - 1, Integer.valueOf(((Integer) sizes.get(depth - 1)).intValue() + 1));
+            }
+        }
+        return sizes;
+    }
+
+    /** array_agg of arrays: one dimension more. */
+    public static UTF8String stack(org.apache.spark.sql.catalyst.util.ArrayData arrays) {
+        StringBuilder out = new StringBuilder("{");
+        ArrayList sizes = null;
+        for (int i = 0; i < arrays.numElements(); i++) {
+            if (arrays.isNullAt(i)) throw new PgError("cannot accumulate null arrays");
+            String next = arrays.getUTF8String(i).toString();
+            if (next.equals("{}")) throw new PgError("cannot accumulate empty arrays");
+            ArrayList own = dimensions(next);
+            if (sizes != null && !own.equals(sizes)) {
+                throw new PgError("cannot accumulate arrays of different dimensionality");
+            }
+            sizes = own;
+            out.append(i > 0 ? "," : "").append(next);
+        }
+        return text(out.append('}').toString());
+    }
+
+    /** The first of the arrays that none is smaller than, or larger. */
+    public static UTF8String extreme(
+        UTF8String type, org.apache.spark.sql.catalyst.util.ArrayData arrays, boolean largest) {
+        UTF8String best = arrays.getUTF8String(0);
+        for (int i = 1; i < arrays.numElements(); i++) {
+            int order = cmp(type, arrays.getUTF8String(i), best);
+            if (largest ? order > 0 : order < 0) best = arrays.getUTF8String(i);
+        }
+        return best;
+    }
+
     public static UTF8String get(UTF8String array, int index) {
         ArrayList e = parse(array);
         return index < 1 || index > e.size() ? null : text((String) e.get(index - 1));

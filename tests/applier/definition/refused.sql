@@ -25,23 +25,11 @@ SELECT id, lag(name) OVER (PARTITION BY region ORDER BY born) FROM customer;
 -- name: two_numbers_of_equal_rows
 SELECT region, row_number() OVER (ORDER BY region) AS n, row_number() OVER (ORDER BY region DESC) AS m FROM customer;
 
--- name: window_exclude_ties
-SELECT id, sum(credit) OVER (ORDER BY vip GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM customer;
-
--- name: window_range_float
-SELECT id, count(*) OVER (ORDER BY score RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) FROM customer;
-
--- name: window_empty_frame
-SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 2 FOLLOWING AND 1 FOLLOWING) FROM customer;
-
 -- name: window_frame_computed
 SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW) FROM customer;
 
 -- name: ntile_computed
 SELECT id, ntile(1 + 1) OVER (ORDER BY id) FROM customer;
-
--- name: window_sum_float
-SELECT id, sum(score) OVER (ORDER BY id) FROM customer;
 
 -- name: in_of_on
 SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
@@ -211,9 +199,6 @@ SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders
 -- name: left_join_lateral_outer_column
 SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT c.name AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
 
--- name: count_distinct_json
-SELECT count(DISTINCT notes) FROM customer;
-
 -- name: recursive_of_three
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL (SELECT n + 1 FROM r WHERE n < 5 UNION ALL SELECT 7 WHERE false)) SELECT n FROM r;
 
@@ -226,9 +211,6 @@ WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WH
 -- name: recursive_jsonb
 WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;
 
--- name: window_range_months
-SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '1 month' PRECEDING AND CURRENT ROW) FROM orders;
-
 -- name: series_of_months
 SELECT g FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month') g;
 
@@ -237,9 +219,6 @@ SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') 
 
 -- name: regexp_in_from
 SELECT c.id, m FROM customer c, regexp_split_to_table(c.name, 'a') m;
-
--- name: count_distinct_of_unbounded
-SELECT count(DISTINCT wealth) FROM customer;
 
 -- name: json_agg
 SELECT json_agg(id) FROM customer;
@@ -271,8 +250,50 @@ SELECT jsonb_build_object(vip, id) FROM customer;
 -- name: imagined_row_of_a_column
 SELECT rank(quantity) WITHIN GROUP (ORDER BY quantity) FROM orders GROUP BY quantity;
 
--- name: count_distinct_rows_of_floats
-SELECT count(DISTINCT (score, id)) FROM customer;
-
 -- name: except_of_unbounded
 SELECT wealth FROM customer EXCEPT ALL SELECT wealth FROM customer;
+
+-- name: window_less_than_nothing
+SELECT id, count(*) OVER (ORDER BY id RANGE BETWEEN -1 PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: window_rows_of_less_than_nothing
+SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN -1 PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: window_minus_a_month
+SELECT id, count(*) OVER (ORDER BY born RANGE BETWEEN '-1 month' PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: window_bits_excluded
+SELECT id, bit_and(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM customer;
+
+-- name: window_list_undecided
+SELECT id, string_agg(name, ',') OVER (ORDER BY vip) FROM customer;
+
+-- name: window_range_interval
+SELECT id, count(*) OVER (ORDER BY born - '2020-01-01'::timestamp RANGE BETWEEN '1 day' PRECEDING AND CURRENT ROW) FROM customer;
+
+-- name: distinct_rows_of_json
+SELECT array_agg(DISTINCT notes) FROM customer;
+
+-- name: own_aggregate
+SELECT total(id) FROM customer;
+
+-- name: xml_aggregate_of_column
+SELECT xmlagg(name::xml ORDER BY id) FROM customer;
+
+-- name: range_aggregate
+SELECT range_agg(int4range(id, id + 1)) FROM customer;
+
+-- name: least_address
+SELECT min('10.0.0.1'::inet) FROM customer;
+
+-- name: json_constructor
+SELECT JSON_ARRAY(id, name) AS j FROM customer;
+
+-- name: json_aggregate_as_text
+SELECT JSON_ARRAYAGG(name ORDER BY id RETURNING text) AS j FROM customer;
+
+-- name: json_path_function
+SELECT JSON_VALUE(notes, '$.a') AS v FROM customer;
+
+-- name: array_cast_that_changes
+SELECT regexp_split_to_array(name, 'b')::int[] AS a FROM customer;

@@ -36,5 +36,6 @@ CREATE VIEW barrier WITH (security_barrier) AS SELECT id FROM customer;
 CREATE VIEW drawn AS SELECT id, random() AS luck FROM customer;
 CREATE TABLE computed (a int, b int GENERATED ALWAYS AS (a * 2) STORED);
 CREATE FUNCTION int4pl(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE AGGREGATE total(int) (SFUNC = pg_catalog.int4pl, STYPE = int, INITCOND = '0');
 CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2';
 """

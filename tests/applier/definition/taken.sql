@@ -646,6 +646,52 @@ SELECT id, sum(amount) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWIN
        sum(quantity) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING EXCLUDE CURRENT ROW) AS b
 FROM orders;
 
+-- name: window_exclude_peers
+SELECT id, sum(amount) OVER (ORDER BY quantity GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) AS t,
+       count(*) OVER (ORDER BY quantity GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE GROUP) AS g,
+       max(amount) OVER (PARTITION BY state ORDER BY quantity RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS c,
+       min(quantity) OVER (ORDER BY customer_id RANGE UNBOUNDED PRECEDING EXCLUDE GROUP) AS m,
+       avg(amount) FILTER (WHERE id > 2) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE GROUP) AS a,
+       count(*) OVER (RANGE BETWEEN CURRENT ROW AND CURRENT ROW EXCLUDE TIES) AS one,
+       count(amount) OVER (PARTITION BY quantity RANGE UNBOUNDED PRECEDING EXCLUDE GROUP) AS none,
+       first_value(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) AS f,
+       last_value(amount) OVER (PARTITION BY customer_id ORDER BY id GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE TIES) AS l,
+       nth_value(id, 2) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE GROUP) AS n
+FROM orders;
+
+-- name: window_of_equal_rows_exclude
+SELECT customer_id, event, count(*) OVER (ORDER BY customer_id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW) AS c,
+       sum(weight) OVER (ORDER BY event COLLATE "C" GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING EXCLUDE TIES) AS s FROM log;
+
+-- name: window_empty_frame
+SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 2 FOLLOWING AND 1 FOLLOWING) AS c,
+       sum(amount) OVER (ORDER BY quantity RANGE BETWEEN 1 PRECEDING AND 2 PRECEDING) AS s,
+       max(amount) OVER (ORDER BY amount RANGE BETWEEN 0.75 FOLLOWING AND 0.5 FOLLOWING) AS m,
+       first_value(id) OVER (ORDER BY quantity, id GROUPS BETWEEN 3 FOLLOWING AND 1 FOLLOWING) AS f
+FROM orders;
+
+-- name: window_range_float
+SELECT id, count(*) OVER (ORDER BY score RANGE BETWEEN 0.5 PRECEDING AND CURRENT ROW) AS c,
+       max(id) OVER (ORDER BY score DESC RANGE BETWEEN 0.25 PRECEDING AND 1 FOLLOWING) AS m,
+       count(*) OVER (ORDER BY score::real RANGE BETWEEN CURRENT ROW AND 0.75 FOLLOWING) AS r FROM customer;
+
+-- name: window_range_months
+SELECT id, count(*) OVER (ORDER BY delivered RANGE BETWEEN '1 month' PRECEDING AND CURRENT ROW) AS c,
+       sum(quantity) OVER (PARTITION BY state ORDER BY delivered DESC RANGE BETWEEN '1 year 2 days' PRECEDING AND '5 mons' FOLLOWING) AS s,
+       count(*) OVER (ORDER BY placed NULLS FIRST RANGE BETWEEN UNBOUNDED PRECEDING AND '3 mons' PRECEDING) AS u,
+       min(amount) OVER (ORDER BY delivered::date RANGE BETWEEN '30 days' FOLLOWING AND '18 mons' FOLLOWING EXCLUDE GROUP) AS m,
+       count(*) OVER (ORDER BY placed DESC RANGE BETWEEN CURRENT ROW AND '400 days' FOLLOWING) AS d
+FROM orders;
+
+-- name: window_lists
+SELECT id, array_agg(quantity) OVER (PARTITION BY customer_id ORDER BY id) AS a,
+       string_agg(state, ',') OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s,
+       jsonb_agg(quantity) OVER (PARTITION BY quantity RANGE UNBOUNDED PRECEDING) AS j,
+       stddev(quantity) OVER (ORDER BY id ROWS 3 PRECEDING) AS d, bit_xor(quantity) OVER (ORDER BY customer_id) AS x,
+       sum(quantity::float8) OVER (ORDER BY id) AS f, avg(amount::float8) OVER (PARTITION BY state) AS g,
+       var_pop(amount) FILTER (WHERE quantity > 0) OVER (ORDER BY id ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS v
+FROM orders;
+
 -- name: window_over_groups
 SELECT region, sum(credit) AS total, rank() OVER (ORDER BY sum(credit) DESC NULLS LAST) AS r,
        sum(count(*)) OVER (ORDER BY region) AS running

@@ -111,3 +111,38 @@ SELECT regexp_split_to_array(name, 'b') AS a, count(*) AS n FROM customer GROUP 
 SELECT quantity, sum(amount * amount * -amount * amount) AS s, avg(amount * amount * amount * amount) AS a,
        sum((amount * amount + 1.5) * (amount - 0.125) * amount * amount) AS t, count(*) AS n
 FROM orders GROUP BY quantity;
+
+-- name: distinct_aggregates_of_equals
+SELECT vip, count(DISTINCT notes) AS j, count(DISTINCT wealth) AS w, sum(DISTINCT wealth) AS s, avg(DISTINCT wealth) AS a,
+       count(DISTINCT score) AS f, count(DISTINCT (score, wealth)) AS r, count(DISTINCT regexp_split_to_array(name, 'b')) AS x,
+       sum(DISTINCT wealth) FILTER (WHERE id > 1) AS sf
+FROM customer GROUP BY vip;
+
+-- name: distinct_listed
+SELECT array_agg(DISTINCT quantity * 1.0 / 4 ORDER BY quantity * 1.0 / 4 DESC) AS a,
+       string_agg(DISTINCT state, '-' ORDER BY state) AS s FROM orders;
+
+-- name: percentiles_listed
+SELECT percentile_cont(ARRAY[0.25, 0.5, NULL, 1]::float8[]) WITHIN GROUP (ORDER BY score) AS c,
+       percentile_disc('{0,0.9}'::float8[]) WITHIN GROUP (ORDER BY name COLLATE "C" DESC) AS d,
+       percentile_cont(0.3) WITHIN GROUP (ORDER BY born - '2020-01-01'::timestamp) AS i,
+       percentile_cont(ARRAY[0.1, 0.7]::float8[]) WITHIN GROUP (ORDER BY born - '2020-01-01'::timestamp) AS l
+FROM customer;
+
+-- name: percentile_of_equals
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY wealth) AS m FROM customer;
+
+-- name: arrays_listed
+SELECT customer_id, array_agg(ARRAY[id, quantity] ORDER BY id) AS a, max(ARRAY[quantity, id]) AS x,
+       min(ARRAY[state, 'b']) AS n, max(ARRAY[state, 'b']) FILTER (WHERE quantity > 1) AS f
+FROM orders GROUP BY customer_id;
+
+-- name: array_casts
+SELECT ARRAY[id, 2]::text[] AS t, ARRAY[id]::bigint[] AS b, array_position(ARRAY[id, 7]::numeric[], 7) AS p,
+       regexp_split_to_array(name, 'b')::varchar[] AS v
+FROM customer;
+
+-- name: json_standard_aggregates
+SELECT customer_id, JSON_ARRAYAGG(state ORDER BY id) AS a, JSON_ARRAYAGG(state ORDER BY id NULL ON NULL RETURNING jsonb) AS b,
+       JSON_OBJECTAGG(id: state RETURNING jsonb) AS o, JSON_OBJECTAGG(id: state ABSENT ON NULL WITH UNIQUE KEYS RETURNING jsonb) AS u
+FROM orders GROUP BY customer_id;

@@ -148,6 +148,10 @@ def _edges(type_name: str) -> list[str]:
                 "{7}",
                 "{100,2}",
             ]
+        case "int2[]" | "int8[]":
+            return _edges("int4[]")
+        case "uuid[]":
+            return ["{" + ",".join(_edges("uuid")[:i]) + "}" for i in range(EDGE_COUNT)]
         case "text[]":
             return ["{}", "{a}", '{""}', "{NULL}", '{"NULL",null}', '{"a b","c\\"d"}', "{a,b}", "{é,ab}", '{"{x}"}',
                     '{"\\\\"}', "{b,a,a}"]  # fmt: skip

@@ -41,7 +41,7 @@ from applier.plan.nodes import (
     fields,
 )
 from applier.plan.order import SortKey
-from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall, WindowFunction
+from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -375,7 +375,7 @@ def _in_frame(call: WindowCall, places: list[tuple[Any, ...]], i: int) -> list[i
     at = list(range(len(places))) if frame.mode is FrameMode.ROWS else [groups.index(p) for p in places]
     low, high = (_reach(bound, len(places)) for bound in (frame.start, frame.end))
     inside = [j for j in range(len(places)) if low <= at[j] - at[i] <= high]
-    return [j for j in inside if j != i or not frame.without_current]
+    return [j for j in inside if j != i or frame.exclude is not Exclude.CURRENT]
 
 
 def _reach(bound: Bound, far: int) -> int:

@@ -12,7 +12,7 @@ from applier.operators import incrementalize, top_k, window
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, Expr, SortKey
 from applier.plan.nodes import Node, TopK, Window
-from applier.plan.window import Bound, BoundKind, Frame, FrameMode, WindowCall, WindowFunction
+from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
 from tests.applier.operators.plans import BIG, INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
@@ -54,7 +54,7 @@ FIRST_ROWS: list[Case] = [
 WHOLE = Frame(FrameMode.ROWS, Bound(BoundKind.FIRST), Bound(BoundKind.LAST))
 ALL_BEFORE = Frame(FrameMode.RANGE, Bound(BoundKind.FIRST), Bound(BoundKind.CURRENT))
 TWO_ROWS = Frame(FrameMode.ROWS, Bound(BoundKind.PRECEDING, Const(1, BIG)), Bound(BoundKind.CURRENT))
-NEIGHBOURS = Frame(FrameMode.ROWS, TWO_ROWS.start, Bound(BoundKind.FOLLOWING, Const(1, BIG)), without_current=True)
+NEIGHBOURS = Frame(FrameMode.ROWS, TWO_ROWS.start, Bound(BoundKind.FOLLOWING, Const(1, BIG)), Exclude.CURRENT)
 NEXT_GROUP = Frame(FrameMode.GROUPS, Bound(BoundKind.CURRENT), Bound(BoundKind.FOLLOWING, Const(1, BIG)))
 
 

@@ -1,0 +1,32 @@
+"""Truth values -> plan expressions. Pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from applier.definition import tree
+from applier.plan.expr import BoolOp, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from shared_schema.pg_types import PgType
+
+BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
+
+
+def truth_test(arg: Expr, test: tree.TruthTest) -> Expr:
+    """`IS [NOT] TRUE | FALSE | UNKNOWN` of a truth value; never NULL."""
+    false = Const(False, BOOL)
+    negated = BoolOp(Logic.NOT, (arg,), BOOL)
+    match test:
+        case tree.TruthTest.IS_TRUE:
+            return Coalesce((arg, false), BOOL)
+        case tree.TruthTest.IS_NOT_TRUE:
+            return BoolOp(Logic.NOT, (Coalesce((arg, false), BOOL),), BOOL)
+        case tree.TruthTest.IS_FALSE:
+            return Coalesce((negated, false), BOOL)
+        case tree.TruthTest.IS_NOT_FALSE:
+            return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
+        case tree.TruthTest.IS_UNKNOWN:
+            return NullTest(arg, False, BOOL)
+        case tree.TruthTest.IS_NOT_UNKNOWN:
+            return NullTest(arg, True, BOOL)
+        case _:
+            assert_never(test)

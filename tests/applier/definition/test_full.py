@@ -1,0 +1,85 @@
+"""What a refusal says of FULL mode is what FULL mode does: the stream table is created, defined and filled, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from applier.apply.contents import difference
+from applier.database import Connection, Database
+from applier.definer import Definer
+from applier.definition import Refused, define
+from applier.in_postgres import PostgresRunner
+from applier.install import install
+from applier.registry import Registered, Registry
+from applier.stream_table import RunByPostgres
+from shared_schema.errors import TrickleError
+from tests.applier.definition.queries import REFUSED
+from tests.applier.definition.shop import SCHEMA
+
+ROWS = """
+INSERT INTO customer (id, name, notes, score, vip, born) VALUES (2, '1', '{"a": 1}', 0.5, true, '2020-01-31');
+INSERT INTO orders (id, customer_id, amount, quantity, state, delivered)
+    SELECT i, i, i / 3.0, i, 'open', '2020-01-31' FROM generate_series(1, 3) i;
+INSERT INTO line SELECT i, i, 's', i FROM generate_series(1, 3) i;
+INSERT INTO log VALUES (1, 'open', 1), (2, 'paid', 2);
+"""
+
+
+_NO_LIBRARY = "server to be built with libxml"
+"""What a server without it says of everything in XML."""
+
+
+@pytest.fixture
+def shop(database: str) -> Iterator[Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute("SET search_path = shop")
+        connection.execute(SCHEMA)
+        connection.execute(ROWS.encode())
+        yield connection
+
+
+def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
+    with pytest.raises(Refused) as caught:
+        define(connection, query, "shop")
+    return caught.value
+
+
+def _taken(connection: Connection, definer: Definer, row: Registered) -> str:
+    """Empty when FULL mode fills the stream table; else why it does not."""
+    try:
+        table = definer(row)
+        assert isinstance(table.plan, RunByPostgres)
+        with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+            PostgresRunner._become_owner(connection, table)
+            difference(cursor, table, sql.SQL(table.plan.query.rstrip().rstrip(";")))
+    except (psycopg.Error, TrickleError) as error:
+        return "" if _NO_LIBRARY in str(error) else str(error)
+    return ""
+
+
+@pytest.mark.timeout(90)
+def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: str) -> None:
+    said = {name: _refusal(shop, query).full_in_postgres for name, query in REFUSED.items()}
+    failures: dict[str, str] = {}
+    for name, query in REFUSED.items():
+        try:
+            shop.execute("SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => 'FULL')", (f"st_{name}", query))
+        except psycopg.Error as error:
+            failures[name] = str(error)
+    own = Database(database)
+    registry = Registry(own)
+    definer = Definer(own, registry)
+    shop.execute("SET statement_timeout = '5s'")
+    for row in registry.stream_tables():
+        failures[row.table.name.removeprefix("st_")] = _taken(shop, definer, row)
+    wrong = [
+        f"{name}: said {able}, but {failures[name]!r}" for name, able in said.items() if able == bool(failures[name])
+    ]
+    assert not wrong, "\n".join(wrong)
