@@ -23,8 +23,8 @@ from applier.stream_table import StreamTable, TableDelta
 from applier.trace.traces import WindowInputs
 from applier.zset import net
 
-PART_ROWS = 50_000
-"""Read per part, about."""
+PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
+"""Read per part, about. Those of a fill are smaller: the first one is what people see first."""
 
 MAX_PARTS = 128
 
@@ -50,7 +50,7 @@ def compute(
         if text is None:
             return None
         if staging is not None and inputs.rows_read > staging.above:
-            parts = min(MAX_PARTS, inputs.rows_read // PART_ROWS + 1)
+            parts = min(MAX_PARTS, inputs.rows_read // (PART_ROWS if window.old else FILL_PART_ROWS) + 1)
             return staging.stage(table, window, spark.sql(text), parts, partial(_in_our_words, table))
         return TableDelta(window, net(spark.sql(text).toArrow()))
 

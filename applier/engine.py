@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier import metrics
+from applier.apply.postgres import PostgresSink
 from applier.apply.staging import StagedDelta, Staging
 from applier.compute import compute, whole
 from applier.definitions import ANY_RELATION, Definitions
@@ -57,6 +58,8 @@ class Engine:
     sinks: Sinks
     staging: Staging | None
     """Where deltas go that are too large for the driver."""
+    sink_beside: Callable[[], PostgresSink]
+    """Another one, for whoever writes beside the ticks."""
     run_by_postgres: Callable[[StreamTable, Lsn], TableDelta]
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
@@ -186,7 +189,21 @@ class Engine:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
         with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
-            return self._timed(task, done.outcome.awaited) if isinstance(done.outcome, StagedDelta) else done
+            if isinstance(done.outcome, StagedDelta):
+                return self._timed(task, partial(self._awaited, task.table, done.outcome))
+            return done
+
+    def _awaited(self, table: StreamTable, staged: StagedDelta) -> StagedDelta:
+        """All parts; those of a progressive stream table can be seen while the next are made."""
+        beside = self.sink_beside()
+        try:
+            beside.apply_ahead(table, staged)
+            return staged.awaited()
+        except BaseException:
+            staged.release(all_readers=True)
+            raise
+        finally:
+            beside.close()
 
     def _in_spark(self, task: Task, inputs: WindowInputs) -> Outcome:
         if task.strategy.why is Why.REPAIR:

@@ -160,6 +160,8 @@ class Applier:
                 replication_factor=settings.replication_factor,
             )
 
+        prepare = writes_stream_tables(settings.target_lock_timeout_ms)
+
         traces = Traces(spark, store.load(manifest))
         definer = Definer(self._database(), registry)
         staging = Staging(
@@ -180,14 +182,15 @@ class Applier:
             traces=traces,
             states=States(spark),
             sinks=Sinks(
-                PostgresSink(
-                    self._database(writes_stream_tables(settings.target_lock_timeout_ms)), settings.pipeline_batch_size
-                ),
+                PostgresSink(self._database(prepare), settings.pipeline_batch_size),
                 open_publisher if settings.publish_sink else None,
                 DeltaSink(settings.delta_root) if settings.delta_sink else None,
                 manifest,
             ),
             staging=staging,
+            sink_beside=lambda: PostgresSink(
+                Database(settings.database_url.get_secret_value(), prepare), self.settings.pipeline_batch_size
+            ),
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
             long_jobs=LongJobs(self._workers("long"), self._wake),

@@ -51,13 +51,15 @@ class Sinks:
         """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
         if table.id in self.caught_up or table.id in self.building:
             return
-        missed: dict[Lsn, list[Delta]] = {}
+        behind: dict[Lsn, list[str]] = {}
         for sink, durable in self.durable(table).items():
-            since = self._since(table, sink, durable, at)
-            if since not in missed:
-                missed[since] = self._missed(table, Window(since, max(since, at)), compute)
-            for delta in missed[since]:
-                self._hand_on(table, delta, (sink,))
+            behind.setdefault(self._since(table, sink, durable, at), []).append(sink)
+        for since, sinks in behind.items():
+            for delta in self._missed(table, Window(since, max(since, at)), compute):
+                if isinstance(delta, StagedDelta):
+                    # PostgreSQL has it.
+                    delta.readers = len(sinks)
+                self._hand_on(table, delta, sinks)
         self.caught_up.add(table.id)
 
     def durable(self, table: StreamTable) -> dict[str, Lsn]:
@@ -213,6 +215,9 @@ class Sinks:
     def ask_again(self, table_id: int) -> None:
         """Forget what is believed about a stream table."""
         self.caught_up.discard(table_id)
+        for table, delta in self.unpublished:
+            if table.id == table_id:
+                delta.release()
         self.unpublished = [(t, d) for t, d in self.unpublished if t.id != table_id]
         if self.delta_sink:
             self.delta_sink.forget(table_id)

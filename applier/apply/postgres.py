@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from psycopg import errors, sql
 
 from applier.apply import merge_sql, refused
-from applier.apply.ahead import ahead
-from applier.apply.batches import ByCount, ByKey, Fill, Way, cut, diverged
+from applier.apply.ahead import ahead as encoded_ahead
+from applier.apply.batches import ByCount, ByKey, Fill, Way, cut
 from applier.apply.contents import Contents, difference
 from applier.apply.owed import owe, owed, settle
-from applier.apply.progress import Progress
+from applier.apply.parts import write_parts
 from applier.apply.staging import Part, StagedDelta
 from applier.database import Connection, Database
 from applier.errors import Infrastructure, NotTogether, TargetDiverged, TargetLocked
@@ -75,12 +75,23 @@ class PostgresSink:
         started = time.monotonic()
         with self._told(table, delta):
             large = isinstance(delta, StagedDelta) or (delta.whole is None and delta.count > self.batch_size)
-            steps = large and self._is_progressive(table)
-            before = self._progressively(table, delta) if steps else (0, 0)
+            ahead = delta.applied if isinstance(delta, StagedDelta) else None
+            if ahead is None and large and self._is_progressive(table):
+                ahead = self._progressively(table, delta)
             with self._connection.transaction(), self._connection.cursor() as cursor:
-                counts = before if steps else self._at_once(cursor, table, delta)
+                counts = self._at_once(cursor, table, delta) if ahead is None else ahead
                 refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
                 self._finish(cursor, table, delta, as_of, refresh)
+
+    def apply_ahead(self, table: StreamTable, delta: StagedDelta) -> None:
+        """Of a progressive stream table: rows as they come, before it is `apply`'s turn to move the frontier."""
+        with self._told(table, delta):
+            if self._is_progressive(table):
+                delta.applied = self._progressively(table, delta)
+
+    def close(self) -> None:
+        """Leave the server."""
+        self._database.close()
 
     def fits_together(self, table: StreamTable, rows: Delta | TableContents) -> bool:
         """Whether it may be one of several in a transaction: short, and nobody asked to see parts of it."""
@@ -205,7 +216,7 @@ class PostgresSink:
             way.prepare(cursor)
         batches = cut(rows, self.batch_size)
         came = left = 0
-        for batch in ahead(batches) if rows.num_rows > self.batch_size else batches:
+        for batch in encoded_ahead(batches) if rows.num_rows > self.batch_size else batches:
             more, less = way.write(cursor, batch)
             came, left = came + more, left + less
         return came, left
@@ -224,7 +235,7 @@ class PostgresSink:
             if isinstance(delta, StagedDelta):
                 return self._staged(cursor, table, delta)
             way.prepare(cursor)
-            for batch in ahead(cut(way.arrange(delta.rows), self.batch_size)):
+            for batch in encoded_ahead(cut(way.arrange(delta.rows), self.batch_size)):
                 with self._connection.transaction():
                     more, less = way.write(cursor, batch)
                 log.debug("batch committed", extra={"table": str(table), "rows": batch.rows.num_rows})
@@ -232,36 +243,11 @@ class PostgresSink:
         return came, left
 
     def _staged(self, cursor: Cursor, table: StreamTable, delta: StagedDelta) -> tuple[int, int]:
-        """Part by part: a fill while the executors still make the next, a change when all of it is there.
-
-        Outside of a transaction each statement is one of its own.
-        """
         if delta.is_fill:
             self._must_be_empty(cursor, table)
-        done = [0, 0, 0]
-        parts: list[Part] = []
-        with Progress(self._database.url, table) as progress:
-
-            def run(phase: int, part: Part) -> None:
-                for statement in self._phases(cursor, table, delta, part)[phase]:
-                    cursor.execute(statement)
-                    done[phase] += cursor.rowcount
-
-            for part in delta.parts():
-                parts.append(part)
-                if delta.is_fill:
-                    run(2, part)
-                    rows = sum(p.rows for p in parts)
-                    progress.tell(rows, max(rows, rows * delta.expected // len(parts)))
-            total = sum(part.rows for part in parts)
-            for phase in range(0 if delta.is_fill else 3):
-                for number, part in enumerate(parts, start=1):
-                    run(phase, part)
-                    progress.tell(total * (phase * len(parts) + number) // (3 * len(parts)), total)
-        came, left = sum(part.came for part in parts), sum(part.left for part in parts)
-        if (done[1] + done[2], done[0] + done[1]) != (came, left):
-            raise diverged(table, came + left, sum(done) + done[1])
-        return came, left
+        return write_parts(
+            cursor, table, delta, self._database.url, lambda part: self._phases(cursor, table, delta, part)
+        )
 
     def _phases(self, cursor: Cursor, table: StreamTable, delta: StagedDelta, part: Part) -> merge_sql.Phases:
         if delta.is_fill:

@@ -8,6 +8,7 @@ computed again, never resumed.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 SCHEMA = "pgtrickle"
 PREFIX = "pgt_staged_"
 LOOK_EVERY_S = 0.05
+_NUMBERS = itertools.count()
 OLD_IMAGE = "O"
 """The row an update replaces: the topic and Delta need it, PostgreSQL finds it by its key."""
 
@@ -72,6 +74,8 @@ class StagedDelta:
     _parts: list[Part] = field(default_factory=list)
     _complete: bool = False
     whole: None = None
+    applied: tuple[int, int] | None = None
+    """How many rows came and left, once they are in the stream table ahead of its frontier."""
 
     @property
     def is_fill(self) -> bool:
@@ -151,8 +155,7 @@ class Staging:
         staged = StagedDelta(window, table, self.url, schema, self.readers, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
         with connect(self.url) as connection:
-            copier = _Copier(self.url, table.id, _template(connection, table))
-            connection.execute(copier.lines("DROP TABLE IF EXISTS {}"))
+            copier = _Copier(self.url, table.id, next(_NUMBERS), _template(connection, table))
             connection.execute(
                 copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
             )
@@ -214,11 +217,13 @@ class _Copier:
 
     url: str
     pgt_id: int
+    number: int
+    """Of the delta: what a sink missed and what is new may be staged at the same time."""
     template: str
 
     def lines(self, statement: str) -> sql.Composed:
         """A statement about the table in which each partition says where its rows are."""
-        return sql.SQL(statement).format(sql.Identifier(SCHEMA, f"{PREFIX}{self.pgt_id}"))
+        return sql.SQL(statement).format(sql.Identifier(SCHEMA, f"{PREFIX}{self.pgt_id}_lines_{self.number}"))
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows in; their table and its line, in one transaction."""

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.apply.delta_lake import DeltaSink
+from applier.apply.parts import any_order
 from applier.apply.staging import PREFIX, StagedDelta, Staging
 from applier.errors import TargetDiverged
 from applier.install import install
@@ -98,6 +99,49 @@ def test_a_staged_fill_and_a_staged_change(
     with pytest.raises(TargetDiverged):
         to.apply(table, staged(database, table, zframe(spark, table, weights), (20, 30)), NOW, executed("changes"))
     Staging(database, 1).clear()
+    assert left_behind(db) == 0
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
+    db: Connection, database: str, spark: SparkSession, unique: bool
+) -> None:
+    """Names move from key to key: with a unique index upon them what leaves must leave first, in all parts."""
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,), visibility="progressive")
+    first: Bag = Counter({(i, f"name {i}"): 1 for i in range(40)})
+    second: Bag = Counter({(i + 100, f"name {i}"): 1 for i in range(40)})
+    to = sink(database)
+    to.apply(table, staged(database, table, zframe(spark, table, first), (0, 10)), NOW, executed("fill"))
+    if unique:
+        db.execute("CREATE UNIQUE INDEX ON st (b)")
+    weights = Counter(second)
+    weights.subtract(first)
+    change = staged(database, table, zframe(spark, table, weights), (10, 20))
+    with to._database.connection.cursor() as cursor:
+        assert any_order(cursor, table, change) is not unique
+    # Rows first, beside the ticks; then the frontier.
+    beside = sink(database)
+    beside.apply_ahead(table, change)
+    assert change.applied == (40, 40) and held(db, table) == second
+    state = (
+        "SELECT f.frontier::text, s.partial_until::text FROM pgtrickle.pgt_stream_tables s"
+        " JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
+    )
+    assert db.execute(state).fetchone() == ("0/A", "0/14")
+    to.apply(table, change, NOW, executed("changes"))
+    assert held(db, table) == second
+    assert db.execute(state).fetchone() == ("0/14", None)
+    change.release(all_readers=True)
+
+
+def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database: str, spark: SparkSession) -> None:
+    """As after a crash: what a sink missed, and what came since."""
+    table = make(db, "st", {"a": "int"}, (0,))
+    rows: list[Bag] = [Counter({(i,): 1 for i in range(start, start + 50)}) for start in (0, 100)]
+    both = [staged(database, table, zframe(spark, table, bag), (10, 20)) for bag in rows]
+    for bag, delta in zip(rows, both, strict=True):
+        assert Counter((a,) for a in delta.rows["c0"].to_pylist()) == bag
+        delta.release(all_readers=True)
     assert left_behind(db) == 0
 
 
