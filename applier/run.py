@@ -32,6 +32,7 @@ from applier.publish.topic import Publisher
 from applier.questions import Questions, not_waiting
 from applier.registry import Registry, Service
 from applier.scheduler import Scheduler
+from applier.scratch import Scratch
 from applier.self_check import SelfCheck
 from applier.session import spark_session
 from applier.sinks import Sinks
@@ -138,11 +139,13 @@ class Applier:
 
     def _wire(self, registry: Registry) -> tuple[Engine, Maintenance, Ingest]:
         settings = self.settings
+        scratch = Scratch(settings.scratch_dir, "spark")
+        self._cleanup.callback(scratch.remove)
         spark = spark_session(
             ensure(SPARK_JARS),
             master=settings.spark_master,
             driver_memory=settings.spark_driver_memory,
-            scratch=settings.scratch_dir,
+            scratch=scratch.path,
         )
         self._cleanup.callback(spark.stop)
         client = stream.client_options(settings)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from applier.errors import Infrastructure
+from applier.scratch import Scratch
 from applier.settings import ApplierSettings
 from applier.trace import stream
 from applier.trace.inbox import Arrival, Inbox
@@ -53,7 +52,7 @@ class Ingest:
         self._schemas = schemas
         self._progress_topic = progress_topic(settings.topic_prefix)
         self._query: StreamingQuery | None = None
-        self._scratch: Path | None = None
+        self._scratch: Scratch | None = None
         self._failure: Exception | None = None
         self._failures = 0
         self._started = 0.0
@@ -63,10 +62,8 @@ class Ingest:
         with self._lock:
             positions = self._inbox.positions()
         offsets = stream.starting_offsets(self._settings, positions)
-        self._scratch = Path(
-            tempfile.mkdtemp(prefix="pg-trickle-ingest-", dir=_fast_folder(self._settings.scratch_dir))
-        )
-        self._query = stream.start(self._spark, self._settings, offsets, self._scratch, self._receive)
+        self._scratch = Scratch(_fast_folder(self._settings.scratch_dir), "ingest")
+        self._query = stream.start(self._spark, self._settings, offsets, self._scratch.path, self._receive)
         self._started = time.monotonic()
 
     def stop(self) -> None:
@@ -75,7 +72,7 @@ class Ingest:
             self._query.stop()
             self._query = None
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
             self._scratch = None
 
     def tend(self) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from applier.errors import Infrastructure, StreamLost
 from applier.settings import ApplierSettings
+from applier.trace.java_options import java_options
 from shared_schema.progress import Offsets
 from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern, table_of_topic
 
@@ -116,7 +117,7 @@ def start(
         # A batch ends at a transaction's invisible marker; without this each one waits half a second for it.
         .option("kafka.fetch.max.wait.ms", "5")
     )
-    for name, value in settings.kafka_options.items():
+    for name, value in java_options(settings.kafka_options).items():
         reader = reader.option(f"kafka.{name}", value)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:

@@ -131,11 +131,23 @@ class Kafka(process.Keeper):
         # It lives too short for optimised code.
         tool = [java[0], "-XX:TieredStopAtLevel=1", *java[1:], "kafka.tools.StorageTool"]
         # One word: a random id may begin with a dash, which the tool would take for an option.
-        child = process.spawn([*tool, "format", f"--cluster-id={cluster_id}", "-c", properties], log=self.log)
+        command: list[str | Path] = [
+            *tool,
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            properties,
+            *self._format_arguments(),
+        ]
+        child = process.spawn(command, log=self.log)
         if child.wait():
             raise StackError(f"Kafka's storage could not be formatted:\n{child.last_words()}", hint=f"see {self.log}")
         properties.unlink()
         unfinished.rename(self._data)
+
+    def _format_arguments(self) -> list[str]:
+        """What else the storage is to hold from the beginning."""
+        return []
 
     def _answers(self) -> bool:
         if not process.port_open(self._broker_port):

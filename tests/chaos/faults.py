@@ -140,7 +140,7 @@ def _broker_disk_full(scene: Scene) -> str:
         data.symlink_to(small / "kafka")
         stack.restart("kafka")
         scene.pause(1, 3)
-        with open(small / "filler", "wb") as file, suppress(OSError):
+        with suppress(OSError), open(small / "filler", "wb") as file:
             while True:
                 file.write(b"\0" * (1 << 16))
                 file.flush()
