@@ -71,12 +71,13 @@ bench-%: ## run one benchmark in full
 	$(SETUP)
 	@$(BIN)/python -m tests.benchmarks.bench_$*
 
-check: ## formatting, lint, types, layers
+check: ## formatting, lint, types, layers, what is installed
 	$(PACKAGES)
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m deploy.audit
 
 docs: ## write the generated pages anew: settings, SQL and reliability
 	$(PACKAGES)

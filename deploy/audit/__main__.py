@@ -1,0 +1,12 @@
+"""Exit code 1 and the reasons when something is wrong."""
+
+from __future__ import annotations
+
+import sys
+
+from deploy.audit import audit
+
+problems = audit()
+for problem in problems:
+    print(problem, file=sys.stderr)
+sys.exit(1 if problems else 0)

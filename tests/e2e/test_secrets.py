@@ -1,0 +1,100 @@
+"""Passwords stay where they were given, and nothing listens to the world unless it is told to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from deploy.local.binary import APPLIER, CDC
+from deploy.local.stack import Stack
+
+LISTEN = "0A"
+
+
+def _family(pid: int) -> set[int]:
+    """A process and all below it."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    links = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            links.append(os.readlink(descriptor))
+        except OSError:
+            continue
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def _listening(pid: int) -> list[str]:
+    """Addresses on which a process accepts connections."""
+    own, found = _sockets(pid), []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and fields[9] in own:
+                raw = bytes.fromhex(fields[1].partition(":")[0])
+                words = struct.unpack(f">{len(raw) // 4}I", raw)
+                found.append(socket.inet_ntop(family, struct.pack(f"<{len(words)}I", *words)))
+    return found
+
+
+def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
+    if not Path("/proc/self/net/tcp").exists():
+        pytest.skip("needs Linux's /proc")
+    password = urlsplit(stack.addresses.database_url).password
+    assert password
+    for name, binary in stack.binaries.items():
+        family = _family(binary.pid)
+        for pid in family:
+            assert password not in Path(f"/proc/{pid}/cmdline").read_text(), f"{name}: in ps"
+            heard = _listening(pid)
+            assert all(address in ("127.0.0.1", "::1", "::ffff:127.0.0.1") for address in heard), f"{name}: {heard}"
+        assert any(_listening(pid) for pid in family), "the metrics page at least"
+        assert password not in binary.log.read_text(errors="replace")
+        with urllib.request.urlopen(binary.metrics, timeout=10) as answer:
+            assert password not in answer.read().decode()
+    with psycopg.connect(stack.addresses.database_url) as connection:
+        told = connection.execute("SELECT string_agg(t::text, ' ') FROM pgtrickle.settings() t").fetchone()
+    assert told is not None and password not in str(told[0])
+
+
+@pytest.mark.parametrize("program", [APPLIER, CDC], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hush@127.0.0.1:notaport/db",
+        "postgresql://u:hush@127.0.0.1:1/db",
+        "host=127.0.0.1 port=1 user=u password=hush oops",
+        "postgresql://u:hush%zz@127.0.0.1/db",
+    ],
+)
+def test_a_wrong_address_is_told_without_its_password(program: object, url: str, tmp_path: Path) -> None:
+    assert program in (APPLIER, CDC)
+    command = APPLIER.command("check") if program is APPLIER else CDC.command("status")
+    environment = os.environ | {"PG_TRICKLE_DATABASE_URL": url, "PG_TRICKLE_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=90, check=False, cwd=tmp_path
+    )
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1, said
+    assert "hush" not in said and "Traceback" not in said
+    assert said.startswith("error: ")
