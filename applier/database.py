@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from applier.errors import Infrastructure
-from shared_schema.connections import conninfo
+from shared_schema.connections import SERVER_SIDE, conninfo
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -16,7 +16,7 @@ def connect(url: str) -> Connection:
     """A connection in autocommit mode whose times are in UTC; a server that is away is an Infrastructure error."""
     try:
         connection = psycopg.connect(conninfo(url, application_name="pg-trickle-applier"), autocommit=True)
-        connection.execute("SET timezone = 'UTC'")
+        connection.execute(f"SET timezone = 'UTC'; {SERVER_SIDE}")
     except psycopg.OperationalError as error:
         raise Infrastructure(
             f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
@@ -39,7 +39,11 @@ class Database:
         if self._connection is None or self._connection.closed:
             connection = connect(self.url)
             if self._prepare is not None:
-                self._prepare(connection)
+                try:
+                    self._prepare(connection)
+                except BaseException:
+                    connection.close()
+                    raise
             self._connection = connection
         return self._connection
 

@@ -59,6 +59,9 @@ RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 APPLIER_LOCK = 0x7067_7470
 """Advisory lock: one applier per database and slot."""
 
+OWN_SESSION_LEFT_S = 60.0
+"""So long a session of ours that the network took may live on; the server looks after it every few seconds."""
+
 
 class Applier:
     """One running applier; `run` returns after a clean stop and raises what cannot be retried."""
@@ -74,6 +77,8 @@ class Applier:
         self._runner = PostgresRunner(self.settings.database_url.get_secret_value())
         self._told: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
+        self._locked_at: float | None = None
+        """When the lock was last known to be ours."""
 
     def stop(self) -> None:
         """Ask for a clean stop; may be called from a signal handler."""
@@ -132,7 +137,11 @@ class Applier:
         locked = connection.execute(
             "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (APPLIER_LOCK, self.settings.slot)
         ).fetchone()
-        if locked != (True,):
+        if locked == (True,):
+            self._locked_at = time.monotonic()
+        elif self._locked_at is not None and time.monotonic() - self._locked_at < OWN_SESSION_LEFT_S:
+            raise Infrastructure("the session this applier lost is not yet gone on the server, and has its lock")
+        else:
             raise AnotherApplier(
                 f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
             )
@@ -262,6 +271,7 @@ class Applier:
                 self._serve(engine)
                 failures = 0
                 status.ready = True
+                self._locked_at = time.monotonic()
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1

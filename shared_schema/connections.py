@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -15,6 +17,12 @@ NETWORK = {
     "tcp_user_timeout": "10000",
 }
 """A server whose machine died is noticed in about ten seconds; whoever sets one of these keeps it."""
+
+SERVER_SIDE: LiteralString = (
+    "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
+    " SET tcp_user_timeout = '10s'"
+)
+"""The same for the other direction: else a session we lost keeps its locks for hours. Says nothing on local sockets."""
 
 
 def conninfo(database_url: str, **more: str) -> str:

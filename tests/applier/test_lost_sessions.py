@@ -1,0 +1,71 @@
+"""A session that the network took: both sides notice, and the applier takes its lock back instead of giving up."""
+
+from __future__ import annotations
+
+import os
+import time
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from applier.database import Database, connect
+from applier.errors import AnotherApplier, Infrastructure
+from applier.install import install
+from applier.run import Applier
+from applier.tuning import Tuning
+from tests.chaos.proxy import Proxy
+
+
+def test_the_own_lost_session_is_waited_for(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+    applier = Applier(Tuning({"database_url": database}))
+    with connect(database) as lost, connect(database) as fresh:
+        applier._lock_out_others(lost)
+        with pytest.raises(Infrastructure, match="lost"):
+            applier._lock_out_others(fresh)
+        with pytest.raises(AnotherApplier):
+            Applier(Tuning({"database_url": database}))._lock_out_others(fresh)
+        lost.close()
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                applier._lock_out_others(fresh)
+                break
+            except Infrastructure:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_a_connection_that_cannot_be_prepared_does_not_stay(database: str) -> None:
+    opened = []
+
+    def refuse(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        opened.append(connection)
+        raise Infrastructure("not now")
+
+    with pytest.raises(Infrastructure):
+        _ = Database(database, refuse).connection
+    assert opened[0].closed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can lose a connection without a word")
+def test_the_server_lets_go_of_a_session_whose_client_is_gone(database: str) -> None:
+    url = urlsplit(database)
+    proxy = Proxy(url.port or 0)
+    through = connect(urlunsplit(url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{proxy.port}")))
+    with psycopg.connect(database, autocommit=True) as watcher:
+        through.execute("SELECT pg_advisory_lock(4711)")
+        # What is not yet acknowledged would be sent again, and answered.
+        time.sleep(0.5)
+        proxy.cut()
+        held = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711"
+        assert watcher.execute(held).rowcount == 1
+        deadline = time.monotonic() + 30
+        while watcher.execute(held).rowcount:
+            assert time.monotonic() < deadline, "the server believes in a client that is gone"
+            time.sleep(0.2)
+    # The other side: an answer that will never come is not waited for for ever.
+    with pytest.raises(psycopg.OperationalError):
+        through.execute("SELECT 1")
