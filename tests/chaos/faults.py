@@ -165,6 +165,7 @@ def _broker_disk_full(scene: Scene) -> str:
 def _retention_passed(scene: Scene) -> str:
     """Source topics lose rows the applier has not read: it must not go on with a gap."""
     stack = scene.stack
+    prefix = stack.binaries["applier"].settings.get("PG_TRICKLE_TOPIC_PREFIX", "trickle")
     stack.kill("applier")
     scene.pause(2, 4)
     address: dict[str, str | int | float | bool] = {
@@ -173,14 +174,22 @@ def _retention_passed(scene: Scene) -> str:
     }
     admin, reader = AdminClient(address), Consumer(address | {"group.id": "chaos"})
     try:
-        topics = [t for t in admin.list_topics(timeout=10).topics if t.startswith("trickle.public.")]
+        topics = [t for t in admin.list_topics(timeout=10).topics if t.startswith(f"{prefix}.public.")]
         ends = [TopicPartition(t, 0, reader.get_watermark_offsets(TopicPartition(t, 0), timeout=10)[1]) for t in topics]
         for future in admin.delete_records([end for end in ends if end.offset]).values():
             future.result()
     finally:
         reader.close()
     stack.restart("applier", wait=False)
-    return scene.ends_with("applier")
+    said = scene.ends_with("applier")
+    # The repair: the tables are loaded again, under another prefix.
+    stack.stop("cdc")
+    stack.binaries["cdc"].run_once("drop-slot")
+    for binary in stack.binaries.values():
+        binary.settings["PG_TRICKLE_TOPIC_PREFIX"] = f"{prefix}_again"
+    stack.restart("cdc", wait=False)
+    stack.restart("applier", wait=False)
+    return said
 
 
 FAULTS: dict[str, Fault] = {
@@ -201,6 +210,7 @@ FAULTS: dict[str, Fault] = {
     "stream table locked for long": _lock_target_long,
     "Delta folder read-only": _delta_read_only,
     "broker's disk full": _broker_disk_full,
+    "topic retention passed": _retention_passed,
 }
 """In the order of docs/reliability.md."""
 

@@ -16,8 +16,8 @@ from tests.workloads.workload import HERE, StreamTableQuery, Workload, parse
 
 TABLES = ("region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem")
 
-SCALE = float(os.environ.get("TPCH_SCALE", "0.001"))
-"""1 has 6 million items."""
+SCALE = float(os.environ.get("TPCH_SCALE", "0.01"))
+"""1 has 6 million items. Far below 0.01 the generator repeats keys."""
 
 _PICK = """
 CREATE OR REPLACE FUNCTION pick(low int, high int) RETURNS int LANGUAGE sql VOLATILE AS

@@ -1,0 +1,71 @@
+"""Every workload is valid SQL, writes what it says, and has the size it is meant to have."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import psycopg
+import pytest
+
+from tests.workloads.fuzz import as_text, shrink
+from tests.workloads.generator import generate
+from tests.workloads.workload import Workload, load, names, parse
+
+REALISTIC = {"shop", "payments", "fraud"}
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_workload_runs_in_postgres(name: str, database: str) -> None:
+    workload = load(name)
+    assert len(workload.stream_tables) >= (10 if name in REALISTIC else 4)
+    chance = random.Random(1)
+    with psycopg.connect(database, autocommit=True) as db:
+        workload.create_tables(db)
+        for table in workload.stream_tables:
+            db.execute(f"CREATE VIEW {table.name} AS {table.query}".encode())
+        for _ in range(30):
+            db.execute(workload.transaction(chance).encode())
+        for table in workload.stream_tables:
+            db.execute(f"SELECT * FROM {table.name} LIMIT 1".encode())
+
+
+def test_realistic_workloads_have_chains_and_diamonds() -> None:
+    for name in REALISTIC:
+        tables = load(name).stream_tables
+        reads = {t.name: {o.name for o in tables if o.name in re.findall(r"\w+", t.query)} for t in tables}
+        assert any(reads[source] for read in reads.values() for source in read), f"{name}: no chain of three"
+        read_by = [sum(name in read for read in reads.values()) for name in reads]
+        assert max(read_by) >= 2, f"{name}: nothing is read twice"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_seed_gives_one_text_that_postgres_takes(seed: int, database: str) -> None:
+    workload = generate(seed)
+    text = as_text(workload, "why")
+    assert as_text(generate(seed), "why") == text
+    read = parse("x", text)
+    assert (read.stream_tables, len(read.transactions)) == (workload.stream_tables, len(workload.transactions))
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute(read.tables.encode())
+        for table in read.stream_tables:
+            db.execute(f"CREATE VIEW {table.name} AS {table.query}".encode())
+        for _, transaction in read.transactions:
+            try:
+                db.execute(f"BEGIN; {transaction}; COMMIT".encode())
+            except psycopg.errors.UniqueViolation:
+                db.execute("ROLLBACK")
+
+
+def test_a_failure_is_shrunk_to_what_it_needs() -> None:
+    workload = generate(7)
+    guilty_query, guilty_transaction = workload.stream_tables[1].name, workload.transactions[5][1]
+
+    def fails(smaller: Workload) -> bool:
+        return any(t.name == guilty_query for t in smaller.stream_tables) and any(
+            text == guilty_transaction for _, text in smaller.transactions
+        )
+
+    small = shrink(workload, fails)
+    assert guilty_query in [t.name for t in small.stream_tables] and len(small.stream_tables) <= 2
+    assert [text for _, text in small.transactions] == [guilty_transaction]
