@@ -5,6 +5,7 @@ A member of FROM *leans* on those before it when it looks at their columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from applier.definition import query_tree, tree, walk
@@ -21,6 +22,8 @@ from applier.plan.nodes import Field, Node, SetFunction, Unfold, Values
 from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
+_MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
+_NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
 _BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
 _HINT = "store its rows in a table; generate_series, unnest and jsonb_array_elements are taken"
 
@@ -72,10 +75,11 @@ def unfold(node: Node, entry: query_tree.FunctionEntry, args: Sequence[Expr], ca
     if info.signature in _SERIES:
         kind = ValueType.of_column(pg)
         return Unfold(node, SetFunction.SERIES, tuple(args), kind, entry.ordinality, outer)
-    if info.signature == "generate_series(timestamp,timestamp,interval)":
-        step = _step(args[2], entry)
+    if info.signature in _MOMENTS:
+        # With a time zone days have 24 hours too: every definition is read in UTC.
+        function, step = _step(args[2], entry)
         kind = ValueType.of_column(pg)
-        return Unfold(node, SetFunction.MOMENTS, (*args[:2], step), kind, entry.ordinality, outer)
+        return Unfold(node, function, (*args[:2], step), kind, entry.ordinality, outer)
     if info.signature == "jsonb_array_elements(jsonb)":
         kind = ValueType.of_column(pg)
         return Unfold(node, SetFunction.MEMBERS, tuple(args), kind, entry.ordinality, outer)
@@ -91,9 +95,11 @@ def unfold(node: Node, entry: query_tree.FunctionEntry, args: Sequence[Expr], ca
     raise Refused(Reason.FUNCTION, f"the function {info.signature} in FROM", hint=_HINT, token=entry.at)
 
 
-def _step(step: Expr, entry: query_tree.FunctionEntry) -> Const:
+def _step(step: Expr, entry: query_tree.FunctionEntry) -> tuple[SetFunction, Const]:
     micros = literal_micros(step)
-    if micros is None:
-        hint = "write the step as a literal of days, hours, minutes and seconds"
-        raise Refused(Reason.CONSTRUCT, "generate_series by months or a computed interval", hint=hint, token=entry.at)
-    return Const(micros, _BIGINT)
+    if micros is not None:
+        return SetFunction.MOMENTS, Const(micros, _BIGINT)
+    if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
+        return SetFunction.CALENDAR, step
+    hint = "write the step as a literal, all of it in one direction"
+    raise Refused(Reason.CONSTRUCT, "generate_series by a computed interval", hint=hint, token=entry.at)

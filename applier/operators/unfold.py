@@ -26,7 +26,7 @@ def _member(node: Unfold) -> str:
     match node.function:
         case SetFunction.SERIES | SetFunction.LISTED:
             return "v"
-        case SetFunction.MOMENTS:
+        case SetFunction.MOMENTS | SetFunction.CALENDAR:
             return "CAST(timestamp_micros(v) AS timestamp_ntz)"
         case SetFunction.ELEMENTS:
             (array,) = node.args
@@ -50,6 +50,9 @@ def _elements(node: Unfold) -> str:
             return _places(f"pg_arrays_cardinality({args[0]})")
         case SetFunction.MEMBERS:
             return _places(f"pg_json_array_length({args[0]})")
+        case SetFunction.CALENDAR:
+            first, last = (f"unix_micros(CAST({arg} AS timestamp))" for arg in args[:2])
+            return f"CAST(split(nullif(pg_dates_series({first}, {last}, {args[2]}), ''), ',') AS array<bigint>)"
         case SetFunction.SERIES | SetFunction.MOMENTS:
             # Counted in bigint: the end of a type's range is no overflow.
             if node.function is SetFunction.MOMENTS:

@@ -163,12 +163,18 @@ class SetFunction(Enum):
     """Integers from the first argument to the second, by the third or 1; none when an argument is NULL."""
     MOMENTS = "generate_series of timestamps"
     """Timestamps from the first argument to the second, by the third, which is a literal of so many microseconds."""
+    CALENDAR = "generate_series by months"
+    """The same by a literal interval that is longer in some months than in others."""
     LISTED = "unnest of a list"
     """The arguments one by one."""
     ELEMENTS = "unnest"
     """The elements of an array."""
     MEMBERS = "jsonb_array_elements"
     """The elements of a JSON array; an error for anything else."""
+
+
+_RISING = frozenset({SetFunction.SERIES, SetFunction.MOMENTS, SetFunction.CALENDAR})
+"""Those whose members are all different."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +383,7 @@ def _unfolded(node: Unfold) -> tuple[Field, ...]:
 def _unfolded_key(node: Unfold) -> tuple[int, ...] | None:
     """The input's key and the number of the member, or the member itself where none repeats."""
     key, width = row_key(node.input), len(fields(node.input))
-    if key is None or not (node.ordinality or node.function in (SetFunction.SERIES, SetFunction.MOMENTS)):
+    if key is None or not (node.ordinality or node.function in _RISING):
         return None
     return (*key, width + 1 if node.ordinality else width)
 

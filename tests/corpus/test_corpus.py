@@ -27,6 +27,7 @@ from applier.trace.trace import create_view
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
 from tests.applier.expressions.frames import Row, by_value, collect, fetch, frame
+from tests.applier.plan.golden_file import check_text
 from tests.corpus.data import Tables, churn, tables
 from tests.corpus.queries import ACCEPTED, EXTRA, FOLDER, QUERIES, TPCH
 
@@ -141,6 +142,18 @@ def test_the_accepted_queries_are_as_listed(corpus: psycopg.Connection[Any]) -> 
     assert not lost, f"no longer accepted: {lost}"
     counts = f"{sum(n in taken for n in TPCH)} of {len(TPCH)} TPC-H, {sum(n in taken for n in EXTRA)} of {len(EXTRA)}"
     print(f"{counts} others; not listed yet: {[name for name in taken if name not in ACCEPTED]}")
+
+
+def test_what_is_refused_says_why_and_what_full_mode_does(corpus: psycopg.Connection[Any]) -> None:
+    lines = []
+    for name in (n for n in QUERIES if n not in ACCEPTED):
+        with pytest.raises(Refused) as caught:
+            define(corpus, QUERIES[name], "corpus")
+        refused = caught.value
+        lines.append(f"{name}: [{refused.reason.value}] {refused.construct} at {refused.place}; hint: {refused.hint}")
+        assert refused.full_in_postgres
+        corpus.execute(sql.SQL("SELECT count(*) FROM ({}) q").format(sql.SQL(QUERIES[name].rstrip().removesuffix(";"))))
+    check_text(FOLDER / "refused.txt", "".join(f"{line}\n" for line in lines))
 
 
 @pytest.mark.timeout(int(os.environ.get("CORPUS_TIMEOUT", "280")))

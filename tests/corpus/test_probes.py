@@ -21,8 +21,10 @@ from applier.definition.refusal import Refused
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Project, Scan, fields, walk
+from deploy.local.postgres import DEFAULT_MAJOR
 from tests.applier.definition.snapshots import LoadedInputs, weighted
 from tests.applier.expressions.frames import Row, collect, emit, exact, fetch, frame
+from tests.applier.plan.golden_file import check_text
 from tests.corpus.data import tables
 from tests.corpus.queries import FOLDER
 
@@ -136,13 +138,15 @@ def _together(spark: SparkSession, definitions: dict[Probe, Definition]) -> dict
 
 @pytest.mark.timeout(280)
 def test_no_probe_is_silently_different(corpus: psycopg.Connection[Any], spark: SparkSession) -> None:
-    right, different = [], []
+    right, different, refusals = [], [], []
     definitions: dict[Probe, Definition] = {}
     for probe in _probes():
         try:
             definitions[probe] = define(corpus, probe.query, "probes")
         except Refused as refused:
-            print(f"refused: {probe.line}: {refused.construct}")
+            full = "can" if refused.full_in_postgres else "cannot"
+            refusals.append(f"{probe.line}\n    [{refused.reason.value}] {refused.construct}; hint: {refused.hint}")
+            refusals[-1] += f"; FULL mode {full} take it\n"
         except DefinitionError:
             right.append(probe.line)
     theirs = {probe: _expected(corpus, probe, definition) for probe, definition in definitions.items()}
@@ -157,7 +161,9 @@ def test_no_probe_is_silently_different(corpus: psycopg.Connection[Any], spark: 
             different.append(f"{probe.line}: Spark {ours}, PostgreSQL {expected}")
         else:
             print(f"raises: {probe.line}, PostgreSQL {expected}")
-    print(f"{len(right)} of {len(_probes())} probes are right")
+    print(f"{len(right)} of {len(_probes())} probes are right, {len(refusals)} refused")
+    if corpus.info.server_version // 10_000 == DEFAULT_MAJOR:
+        check_text(FOLDER / "probes_refused.txt", "".join(refusals))
     if os.environ.get("PROBES") == "rewrite":
         RIGHT.write_text("".join(f"{line}\n" for line in sorted(right)))
     assert not different, "\n".join(different)

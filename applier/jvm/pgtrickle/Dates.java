@@ -48,6 +48,18 @@ public final class Dates {
         return shifted(timestamp, Span.parse(interval.toString()).negate());
     }
 
+    /** Microseconds from the first to the last, each by the interval from the one before; an empty text for none. */
+    public static UTF8String series(long first, long last, UTF8String interval) {
+        Span step = Span.parse(interval.toString());
+        boolean rising = step.size().signum() > 0;
+        StringBuilder out = new StringBuilder();
+        for (long at = first; rising ? at <= last : at >= last; at = shifted(at, step)) {
+            if (out.length() > 0) out.append(',');
+            out.append(at);
+        }
+        return UTF8String.fromString(out.toString());
+    }
+
     private static long shifted(long timestamp, Span span) {
         long clock = Math.floorMod(timestamp, DAY);
         LocalDate date = date(timestamp);

@@ -211,12 +211,6 @@ WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WH
 -- name: recursive_jsonb
 WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;
 
--- name: series_of_months
-SELECT g FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month') g;
-
--- name: series_in_a_zone
-SELECT g FROM generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') g;
-
 -- name: regexp_in_from
 SELECT c.id, m FROM customer c, regexp_split_to_table(c.name, 'a') m;
 
@@ -297,3 +291,6 @@ SELECT JSON_VALUE(notes, '$.a') AS v FROM customer;
 
 -- name: array_cast_that_changes
 SELECT regexp_split_to_array(name, 'b')::int[] AS a FROM customer;
+
+-- name: series_forth_and_back
+SELECT g FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month -1 day') g;

@@ -146,3 +146,13 @@ FROM customer;
 SELECT customer_id, JSON_ARRAYAGG(state ORDER BY id) AS a, JSON_ARRAYAGG(state ORDER BY id NULL ON NULL RETURNING jsonb) AS b,
        JSON_OBJECTAGG(id: state RETURNING jsonb) AS o, JSON_OBJECTAGG(id: state ABSENT ON NULL WITH UNIQUE KEYS RETURNING jsonb) AS u
 FROM orders GROUP BY customer_id;
+
+-- name: calendars
+SELECT 'm' AS kind, g::text AS t FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month') g
+UNION ALL SELECT 'd', g::text FROM generate_series('2024-03-05'::timestamp, '2023-11-30', '-1 mon -2 days') g
+UNION ALL SELECT 'z', g::text FROM generate_series('2024-03-30'::date, '2024-04-02'::date, '1 day') g
+UNION ALL SELECT 'y', g::text FROM generate_series('2020-02-29'::timestamptz, '2024-04-02', '1 year') g
+UNION ALL SELECT 'n', g::text FROM generate_series('2024-02-29'::timestamp, '2024-01-02', '1 month') g;
+
+-- name: calendar_beside_rows
+SELECT o.id, g FROM orders o LEFT JOIN LATERAL generate_series(o.delivered, '2024-01-01'::timestamp, '1 year 1 day') g ON true;
