@@ -72,8 +72,8 @@ WHERE = """## What runs where
 
 By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests. *Runs in* is read off the Spark SQL
 that the entry writes. *ns* is the CPU time of a call per row, beyond reading its arguments, over the edge and random
-values of the fuzz tests, among them numbers of fifty digits (`python -m tests.benchmarks.functions`); measured on a busy
-machine, so an order of magnitude, and empty where it was not measured.
+values of the fuzz tests, among them numbers of fifty digits (`python -m tests.benchmarks.functions`); measured on a
+busy machine, so an order of magnitude, and empty where it was not measured.
 """
 
 COSTS: dict[str, int] = json.loads((Path(__file__).parent / "costs.json").read_text())
