@@ -19,6 +19,10 @@ MERGE_SINCE = 150_000
 """server_version_num from which MERGE and NULLS NOT DISTINCT exist."""
 
 
+LOOK_AS_THEY_ARE = frozenset([16, 17, 18, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950])
+"""Types whose equal values are printed the same: booleans, whole numbers, bytes, dates and times, uuid."""
+
+
 def batch_table(table: StreamTable) -> sql.Identifier:
     """The session-local table a batch is copied into."""
     return sql.Identifier("pg_temp", _batch_name(table))
@@ -163,11 +167,18 @@ def keyless_statements(
         ]
     )
     source = batch or batch_table(table)
+    # Of rows that are equal and look different (1.0 and 1.00) each leaves by its own line.
+    looks = [
+        sql.SQL("t.{}::text IS NOT DISTINCT FROM d.{}::text").format(names[i], places[i])
+        for i, column in enumerate(table.columns)
+        if i in comparable and column.type.oid not in LOOK_AS_THEY_ARE
+    ]
+    order = sql.SQL(" ORDER BY ({}) DESC").format(sql.SQL(" AND ").join(looks)) if looks else sql.SQL("")
     delete = sql.SQL(
         "DELETE FROM {t} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ("
-        " SELECT t.ctid, d.n, row_number() OVER (PARTITION BY d.ctid) AS nth FROM {t} t JOIN {d} d"
+        " SELECT t.ctid, d.n, row_number() OVER (PARTITION BY d.ctid{order}) AS nth FROM {t} t JOIN {d} d"
         " ON d.n < 0 AND {same}) pairs WHERE nth <= -n))"
-    ).format(t=target(table), d=source, same=same)
+    ).format(t=target(table), d=source, same=same, order=order)
     insert = sql.SQL(
         "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d, generate_series(1, d.n) WHERE d.n > 0"
     ).format(

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
 from typing import Self
 
 import psycopg
@@ -59,6 +58,50 @@ class Part:
         return sql.Identifier(SCHEMA, self.name)
 
 
+class Arrivals:
+    """The parts that are there, in their order, for any number of readers on any threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._parts: list[Part] = []
+        self._ended = False
+        self._error: BaseException | None = None
+
+    @property
+    def so_far(self) -> list[Part]:
+        """Without waiting."""
+        with self._changed:
+            return list(self._parts)
+
+    def add(self, part: Part) -> None:
+        """One more."""
+        with self._changed:
+            self._parts.append(part)
+            self._changed.notify_all()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """That was the last, or there will be no more because of an error."""
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify_all()
+
+    def each(self) -> Iterator[Part]:
+        """All of them, each once it is there; then the error, if there was one."""
+        number = 0
+        while (part := self._wait_for(number)) is not None:
+            number += 1
+            yield part
+
+    def _wait_for(self, number: int) -> Part | None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._parts) > number or self._ended)
+            if number < len(self._parts):
+                return self._parts[number]
+            if self._error is not None:
+                raise self._error
+            return None
+
+
 @dataclass
 class StagedDelta:
     """A TableDelta whose rows are in PostgreSQL. `parts` waits for the executors; whoever read it says `release`."""
@@ -70,9 +113,7 @@ class StagedDelta:
     readers: int
     expected: int
     """How many parts there will be."""
-    _arrived: SimpleQueue[Part | BaseException | None] = field(default_factory=SimpleQueue)
-    _parts: list[Part] = field(default_factory=list)
-    _complete: bool = False
+    _arrived: Arrivals = field(default_factory=Arrivals)
     whole: None = None
     applied: tuple[int, int] | None = None
     """How many rows came and left, once they are in the stream table ahead of its frontier."""
@@ -95,17 +136,7 @@ class StagedDelta:
 
     def parts(self) -> Iterator[Part]:
         """Each part once it is there; raises what the executors failed with."""
-        yield from list(self._parts)
-        while not self._complete:
-            match self._arrived.get():
-                case None:
-                    self._complete = True
-                case Part() as part:
-                    self._parts.append(part)
-                    yield part
-                case BaseException() as error:
-                    self._arrived.put(error)
-                    raise error
+        return self._arrived.each()
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """The net rows; with a key, the two rows of an update one after the other."""
@@ -130,7 +161,7 @@ class StagedDelta:
         self.readers = 0 if all_readers else self.readers - 1
         if self.readers <= 0:
             with connect(self.url) as connection:
-                for part in self._parts:
+                for part in self._arrived.so_far:
                     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
 
 
@@ -256,7 +287,7 @@ def _counted(part: Part, rows: pa.Table) -> Part:
 def _run(
     net: DataFrame,
     copier: _Copier,
-    arrived: SimpleQueue[Part | BaseException | None],
+    arrived: Arrivals,
     told: Callable[[BaseException], BaseException],
 ) -> None:
     """Hand on each part when its line is there; Spark would tell of them all when the last one is done."""
@@ -271,10 +302,10 @@ def _run(
                 for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
                     if number not in seen:
                         seen.add(int(str(number)))
-                        arrived.put(Part(str(line[0]), *(int(str(n)) for n in line[1:])))
+                        arrived.add(Part(str(line[0]), *(int(str(n)) for n in line[1:])))
             connection.execute(copier.lines("DROP TABLE {}"))
             job.result()
-        arrived.put(None)
+        arrived.end()
     except BaseException as error:
         # For whoever waits for the parts.
-        arrived.put(told(error))
+        arrived.end(told(error))
