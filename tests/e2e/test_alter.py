@@ -179,7 +179,7 @@ UNION ALL SELECT pgt_name FROM pgtrickle.pgt_stream_tables WHERE replaces IS NOT
 """
 
 
-@pytest.mark.timeout(1200 if LONG else 240)
+@pytest.mark.timeout(1200 if LONG else 400)
 def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(db: Connection, stack: Stack) -> None:
     """One that changes in place and one that is built beside; 10 more kills at random with PG_TRICKLE_LONG_TESTS."""
     db.execute("CREATE TABLE shapes (id int PRIMARY KEY, kind text, size int)")
@@ -212,7 +212,7 @@ def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(d
         time.sleep(rng.uniform(8, 16))
         stack.kill("applier")
         _rows_are_those_of_the_query(db)
-    stack.restart("applier", wait=False)
+    stack.restart("applier")
     db.execute("UPDATE shapes SET kind = 'late' WHERE id % 7 = 0")
     assert_equal(db, "resized", "reshaped")
     if not LONG:
