@@ -15,5 +15,5 @@ class Changing:
 
     delta: str | None
     whole: Callable[[Side], str]
-    among: Callable[[Side, Wanted], str]
-    """Only the rows that are wanted."""
+    touched: Callable[[Wanted], str]
+    """The rows that are wanted as they were before the window, computed once however often they are read."""

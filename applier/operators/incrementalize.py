@@ -46,10 +46,13 @@ from applier.plan.nodes import (
     Values,
     Window,
     Working,
+    derived,
     fields,
     scans,
 )
-from applier.zset import nothing
+
+LONG_TEXT = 4_000
+"""A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
@@ -95,7 +98,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
 
 def delta(node: Node, inputs: Inputs) -> str | None:
     """What the window changes in the node's result; None when it is proven to change nothing."""
-    changing, size = partial(_changing, inputs=inputs), partial(size_of, inputs=inputs)
+    changing = partial(_changing, inputs=inputs, again=True)
     match node:
         case Scan():
             return delta_scan(node, inputs)
@@ -112,9 +115,10 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             below = delta(node.input, inputs)
             return None if below is None else _linear(node, below)
         case Join():
-            return delta_join(node, changing, small=inputs.small, size=size)
+            once = partial(_changing, inputs=inputs, again=False)
+            return delta_join(node, once, small=inputs.small, size=partial(size_of, inputs=inputs))
         case OuterJoin():
-            return delta_outer_join(node, changing, small=inputs.small, size=size)
+            return delta_outer_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case SemiJoin():
             return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case Aggregate() if (kept := inputs.kept(node)) is not None:
@@ -122,7 +126,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 return delta_summed(node, kept.both)
             return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
-            below = _settled(node.input, delta(node.input, inputs), inputs)
+            below = _settled(node.input, delta(node.input, inputs), inputs, again=True)
             if below is None:
                 return None
             before = partial(among, node.input, Side.BEFORE, inputs=inputs)
@@ -137,8 +141,11 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             assert_never(node)
 
 
-def _settled(node: Node, zset: str | None, inputs: Inputs) -> str | None:
-    return None if zset is None else inputs.settled(zset, fields(node))
+def _settled(node: Node, zset: str | None, inputs: Inputs, *, again: bool = False) -> str | None:
+    """What is as small as the change; computed now if it is read `again`, or its text is long."""
+    if zset is None or not ((again and derived(node)) or len(zset) > LONG_TEXT):
+        return zset
+    return inputs.settled(zset, fields(node))
 
 
 def _shares(kept: Shares, side: Side) -> str:
@@ -158,12 +165,14 @@ def _linear(node: Filter | Project | Repeat, zset: str) -> str:
             assert_never(node)
 
 
-def _changing(node: Node, inputs: Inputs) -> Changing:
-    return Changing(
-        _settled(node, delta(node, inputs), inputs),
-        whole=partial(snapshot, node, inputs=inputs),
-        among=partial(among, node, inputs=inputs),
-    )
+def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
+    def touched(wanted: Wanted) -> str:
+        rows = among(node, Side.BEFORE, wanted, inputs)
+        # Without keys it is everything, which is there anyway.
+        return inputs.shared(rows, fields(node)) if wanted.keys else rows
+
+    changed = _settled(node, delta(node, inputs), inputs, again=again)
+    return Changing(changed, partial(snapshot, node, inputs=inputs), touched)
 
 
 def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
@@ -186,14 +195,10 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
 
             return among_join(node, wanted, part, size=partial(size_of, inputs=inputs))
         case SemiJoin() if wanted.keys:
-            left = _settled(node.left, below(node.left, wanted=wanted), inputs)
-            if left is None:
-                return nothing([field.type.spark for field in fields(node)])
+            left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
             return semi_join(node, left, _partners(node, left, side, wanted, inputs))
         case OuterJoin() if not node.full and _reads_only(wanted, range(len(fields(node.left)))):
-            left = _settled(node.left, below(node.left, wanted=wanted), inputs)
-            if left is None:
-                return nothing([field.type.spark for field in fields(node)])
+            left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
             return outer_join(node, left, _partners(node, left, side, wanted, inputs))
         case Aggregate() if _reads_only(wanted, range(len(node.keys))):
             if (kept := inputs.kept(node)) is None:

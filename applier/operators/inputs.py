@@ -48,10 +48,10 @@ class Inputs(Protocol):
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
 
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """The same Z-set, computed now where its text is too long to be written out several times; None when empty.
+        """The same Z-set, computed now; None when it is empty. Only for what is as small as the change."""
 
-        Only for what is as small as the change.
-        """
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        """The same Z-set, of any size, to be read several times and computed once."""
 
     def kept(self, node: Aggregate) -> Shares | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

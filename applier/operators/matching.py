@@ -15,7 +15,6 @@ from enum import Enum
 
 from applier.expressions.emit import spark_sql
 from applier.operators.changing import Changing
-from applier.operators.inputs import Side
 from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import OuterJoin, SemiJoin, fields
@@ -42,6 +41,32 @@ class Operand:
         """The Z-set with its columns named by their places."""
         names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(self.places)]
         return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The parts of both inputs that a window's change touches, placed. K = the keys of ΔA and ΔB.
+
+    All that is asked of an input is one reading of it as it was: B'_K = B_K + ΔB.
+    """
+
+    arriving: str | None
+    """ΔA"""
+    changing: str | None
+    """ΔB"""
+    left_before: str | None
+    """A_K, for the keys of ΔB at least; None when there is no ΔB, and nobody else asks"""
+    right_before: str | None
+    """B_K"""
+
+    @property
+    def right_after(self) -> str:
+        """B'_K"""
+        return plus(self.right_before, self.changing) or ""
+
+    def flipped(self) -> Meeting:
+        """Seen from the other side."""
+        return Meeting(self.changing, self.arriving, self.right_before, self.left_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +113,56 @@ class Matching:
         there = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
         return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
 
-    def delta(self, partner: Partner, left: Changing, right: Changing, *, small: bool) -> str | None:
-        """How the answer of `with_partner` changes.   Reads the traces of both inputs, keeps no state."""
-        arrived = None
-        if left.delta is not None:
-            changed = self.left.placed(left.delta)
-            there = right.among(Side.AFTER, self.partners_of(changed, small=small))
-            arrived = self._by_partner(partner, changed, self.right.placed(there))
-        return plus(arrived, None if right.delta is None else self._switched(partner, left, right, small=small))
+    def meeting(self, left: Changing, right: Changing, *, small: bool, full: bool = False) -> Meeting:
+        """What both inputs have of the keys that a change touches; with `full` also the left rows of its own change."""
+        arriving = None if left.delta is None else self.left.placed(left.delta)
+        changing = None if right.delta is None else self.right.placed(right.delta)
+        askers = [(self.left, arriving), (self.right, changing)]
 
-    def _switched(self, partner: Partner, left: Changing, right: Changing, *, small: bool) -> str:
-        """What enters and leaves among the rows that stay, because partners come and go."""
-        changed = self.right.placed(right.delta or "")
-        asked = self.left.placed(left.among(Side.BEFORE, self.flipped().partners_of(changed, small=small)))
-        touched = Wanted.of(self.right.exprs, self.right.keys, changed, null_safe=False, small=small)
-        old, new = (
-            self._by_partner(partner, asked, self.right.placed(right.among(side, touched)))
-            for side in (Side.BEFORE, Side.AFTER)
+        def before(operand: Operand, whole: Changing, asking: list[tuple[Operand, str | None]]) -> str | None:
+            given = [(asker.keys, rows) for asker, rows in asking if rows is not None]
+            if not given:
+                return None
+            return operand.placed(whole.touched(Wanted.any_of(operand.exprs, given, null_safe=False, small=small)))
+
+        return Meeting(
+            arriving,
+            changing,
+            before(self.left, left, askers if full else askers[1:]),
+            before(self.right, right, askers),
         )
+
+    def delta(self, partner: Partner, meeting: Meeting) -> str | None:
+        """How the answer of `with_partner` changes."""
+        arrived = None
+        if meeting.arriving is not None:
+            arrived = self._by_partner(partner, meeting.arriving, meeting.right_after)
+        return plus(arrived, None if meeting.changing is None else self._switched(partner, meeting))
+
+    def _switched(self, partner: Partner, meeting: Meeting) -> str:
+        """What enters and leaves among the rows that stay, because partners come and go."""
+        asked, there = meeting.left_before or "", (meeting.right_before or "", meeting.right_after)
+        old, new = (self._by_partner(partner, asked, right) for right in there)
         names = [column_name(place) for place in self.left.places]
         return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
+
+    def delta_joined(self, meeting: Meeting, *, small: bool) -> str | None:
+        """Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
+        arrived = switched = None
+        if meeting.arriving is not None:
+            arrived = self._joined(meeting.arriving, meeting.right_after, "l" if small else None)
+        if meeting.changing is not None:
+            switched = self._joined(meeting.left_before or "", meeting.changing, "r" if small else None)
+        return plus(arrived, switched)
+
+    def _joined(self, left: str, right: str, broadcast: str | None) -> str:
+        hint = f"/*+ BROADCAST({broadcast}) */ " if broadcast else ""
+        names = [column_name(place) for place in sorted((*self.left.places, *self.right.places))]
+        return (
+            f"SELECT {hint}{', '.join(names)}, __wl * __wr AS {WEIGHT}"
+            f" FROM (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wl FROM ({left})) l"
+            f" JOIN (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wr FROM ({right})) r ON {self.condition}"
+        )
 
     def partners_of(self, left: str, *, small: bool) -> Wanted:
         """The rows of the right whose keys occur in these placed rows of the left."""

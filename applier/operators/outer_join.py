@@ -5,12 +5,10 @@ A ▷ B are the rows of A without a partner in B: see `matching`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from applier.operators.changing import Changing
-from applier.operators.inner_join import delta_join, join
+from applier.operators.inner_join import join
 from applier.operators.matching import Partner, matching_of
-from applier.plan.nodes import Field, Join, Node, OuterJoin, fields
+from applier.plan.nodes import Field, Join, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
 
 
@@ -39,16 +37,14 @@ def outer_join(node: OuterJoin, left: str, right: str) -> str:
     return " UNION ALL ".join(part for part in parts if part is not None)
 
 
-def delta_outer_join(
-    node: OuterJoin, changing: Callable[[Node], Changing], *, small: bool, size: Callable[[Node], int | None]
-) -> str | None:
+def delta_outer_join(node: OuterJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
-    left, right = changing(node.left), changing(node.right)
     matching, output = matching_of(node), fields(node)
-    alone = matching.delta(Partner.NONE, left, right, small=small)
-    others = matching.flipped().delta(Partner.NONE, right, left, small=small) if node.full else None
+    meeting = matching.meeting(left, right, small=small, full=node.full)
+    alone = matching.delta(Partner.NONE, meeting)
+    others = matching.flipped().delta(Partner.NONE, meeting.flipped()) if node.full else None
     return plus(
-        delta_join(_inner(node), changing, small=small, size=size),
+        matching.delta_joined(meeting, small=small),
         _extended(alone, matching.left.places, output),
         _extended(others, matching.right.places, output),
     )

@@ -24,8 +24,18 @@ class Wanted:
     @classmethod
     def of(cls, keys: Sequence[Expr], asking: Sequence[str], rows: str, *, null_safe: bool, small: bool) -> Wanted:
         """The keys are to be what the texts `asking` are in these rows."""
-        values = ", ".join(f"{text} AS q{i}" for i, text in enumerate(asking)) or "1"
-        return cls(tuple(keys), f"SELECT {values} FROM ({rows})", null_safe, small)
+        return cls.any_of(keys, [(asking, rows)], null_safe=null_safe, small=small)
+
+    @classmethod
+    def any_of(
+        cls, keys: Sequence[Expr], askers: Sequence[tuple[Sequence[str], str]], *, null_safe: bool, small: bool
+    ) -> Wanted:
+        """The keys are to be what some texts are in some rows, of any of the askers."""
+        values = [
+            f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(asking)) or '1'} FROM ({rows})"
+            for asking, rows in askers
+        ]
+        return cls(tuple(keys), " UNION ALL ".join(values), null_safe, small)
 
     def filtered(self, zset: str, texts: Sequence[str] | None = None) -> str:
         """The rows of a Z-set that are wanted; `texts` are the keys where the columns have other names."""

@@ -270,6 +270,17 @@ def scans(node: Node) -> Iterator[Scan]:
     return (n for n in walk(node) if isinstance(n, Scan))
 
 
+def derived(node: Node) -> bool:
+    """Whether its rows depend on more than single rows of one relation."""
+    match node:
+        case Scan():
+            return False
+        case Filter() | Project() | Unfold():
+            return derived(node.input)
+        case _:
+            return True
+
+
 def fields(node: Node) -> tuple[Field, ...]:
     """The output columns."""
     match node:

@@ -21,7 +21,7 @@ from applier.operators.aggregate import shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Inputs, Shares, Side
-from applier.plan.nodes import Aggregate, Field, Filter, Node, Project, Recursion, Scan, Unfold, inputs
+from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, derived, inputs
 from applier.state.shares import SharesInSpark
 from applier.state.sums import MOST_GROUPS, SumsOnDriver
 from applier.stream_table import StreamTable
@@ -37,7 +37,7 @@ def kept_nodes(root: Node) -> list[Aggregate]:
     Sums always are. A multiset of values is only where its rows are not those of a relation, which is kept anyway.
     What a recursion computes is computed in whole.
     """
-    found = [node for node in _within(root) if isinstance(node, Aggregate) and (additive(node) or _derived(node.input))]
+    found = [node for node in _within(root) if isinstance(node, Aggregate) and (additive(node) or derived(node.input))]
     return list(dict.fromkeys(found))
 
 
@@ -46,16 +46,6 @@ def _within(node: Node) -> Iterator[Node]:
         for child in inputs(node):
             yield from _within(child)
     yield node
-
-
-def _derived(node: Node) -> bool:
-    match node:
-        case Scan():
-            return False
-        case Filter() | Project() | Unfold():
-            return _derived(node.input)
-        case _:
-            return True
 
 
 @dataclass
@@ -89,6 +79,10 @@ class KeptInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         """As the window's."""
         return self.inputs.settled(zset, columns)
+
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        """As the window's."""
+        return self.inputs.shared(zset, columns)
 
     def kept(self, node: Aggregate) -> Shares | None:
         """What is known of the node."""

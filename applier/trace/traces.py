@@ -13,6 +13,7 @@ from applier.errors import SourceChanged
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.columns import TraceColumn
+from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN
@@ -21,10 +22,6 @@ from applier.zset import WEIGHT, column_name, column_names, ddl, net, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import Column, TableId
-
-LONG_TEXT = 4_000
-"""A delta with a longer text is computed by itself before others are made of it: each would write it out several times,
-and Spark plan it as often."""
 
 SMALL_WINDOW_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
@@ -136,16 +133,16 @@ class WindowInputs:
         self._nets: dict[tuple[TableId, tuple[int, ...]], str | None] = {}
         """Views of net deltas by the columns they have, which may have any names; None for an empty one."""
         self._fixpoints: dict[str, str] = {}
-        self._settled: dict[str, str | None] = {}
-        """Views by the text whose rows they hold; None for no rows."""
+        self._computed = ComputedRows(spark)
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values(), *self._settled.values()):
+        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values()):
             drop_view(self._spark, view)
+        self._computed.release()
 
     @property
     def small(self) -> bool:
@@ -212,18 +209,12 @@ class WindowInputs:
             return f"SELECT * FROM {self._fixpoints[asked]}"
 
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """Computed once however often it is asked for, if its text is long and the window small."""
-        if len(zset) <= LONG_TEXT or not self.small:
-            return zset
-        if zset not in self._settled:
-            rows = net(self._spark.sql(zset).toArrow())
-            schema = ddl([column.type.spark for column in columns])
-            view = create_view(self._spark.createDataFrame(rows, schema)) if rows.num_rows else None
-            if self._settled.setdefault(zset, view) != view:
-                # Another stream table asked for the same meanwhile.
-                drop_view(self._spark, view)
-        view = self._settled[zset]
-        return None if view is None else f"SELECT * FROM {view}"
+        """Computed once however often it is asked for, if the window is small."""
+        return self._computed.settled(zset, columns) if self.small else zset
+
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        """The same for what may be larger than the change."""
+        return self._computed.shared(zset, columns) if self.small else zset
 
     def kept(self, node: Aggregate) -> None:
         """Nothing: the traces are all there is."""

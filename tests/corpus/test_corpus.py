@@ -22,6 +22,7 @@ from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
+from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT
@@ -35,10 +36,6 @@ SEEDS = range(1, 1 + int(os.environ.get("CORPUS_SEEDS", "2")))
 ONLY = re.compile(os.environ.get("CORPUS_ONLY", ""))
 CHURN_EVERY = int(os.environ.get("CORPUS_CHURN_EVERY", "7"))
 """Every how manieth accepted query is also followed through a window of changes."""
-
-
-LONGEST = int(os.environ.get("CORPUS_LONGEST", "30000"))
-"""Deltas whose text is longer are not tried: Spark takes long to plan them."""
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +72,7 @@ class Ends:
         self._spark = spark
         self._connection = connection
         self._sides: dict[tuple[Scan, Side], str] = {}
+        self._computed = ComputedRows(spark)
 
     def load(self, scan: Scan, side: Side) -> None:
         if (scan, side) not in self._sides:
@@ -96,8 +94,11 @@ class Ends:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        return self._computed.shared(zset, columns)
+
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        return zset
+        return self._computed.settled(zset, columns)
 
     def kept(self, node: Aggregate) -> None:
         return None
@@ -196,8 +197,6 @@ def _followed(
 ) -> Iterator[str]:
     """before + delta = after, both as PostgreSQL says."""
     text = delta(definition.plan.root, ends)
-    if text is not None and len(text) > LONGEST:
-        return
     summed: Counter[Row] = Counter(_multiset(contents[0]))
     for *values, weight in [] if text is None else collect(spark.sql(text)):
         summed[tuple(_close(v) for v in values)] += weight

@@ -40,6 +40,9 @@ class LoadedInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        return zset
+
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -29,6 +29,7 @@ from applier.plan.nodes import (
     SemiJoin,
     UnionAll,
 )
+from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
 from applier.trace.trace import create_view
 from applier.zset import WEIGHT, column_names
@@ -58,17 +59,22 @@ class BagInputs:
     before: dict[str, Bag]
     after: dict[str, Bag]
     small: bool = True
+    _views: dict[tuple[str, Side | None], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # So few that some of what is read again stays in Spark, and some does not.
+        self._computed = ComputedRows(self.spark, most_rows=3)
 
     def delta(self, scan: Scan) -> str | None:
         old, new = self.before[scan.table.name], self.after[scan.table.name]
         if old == new:
             return None
         weights = [(row, 1) for row in new.elements()] + [(row, -1) for row in old.elements()]
-        return self._view(weights)
+        return self._view((scan.table.name, None), weights)
 
     def snapshot(self, scan: Scan, side: Side) -> str:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
-        return self._view(list(bag.items()))
+        return self._view((scan.table.name, side), list(bag.items()))
 
     def rows(self, scan: Scan) -> int | None:
         return self.before[scan.table.name].total() if scan.table.name == "a" else None
@@ -76,13 +82,21 @@ class BagInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
 
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        return self._computed.shared(zset, columns)
+
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        return zset
+        return self._computed.settled(zset, columns)
 
     def kept(self, node: Aggregate) -> None:
         return None
 
-    def _view(self, weights: list[tuple[Row, int]]) -> str:
+    def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:
+        if key not in self._views:
+            self._views[key] = self._made(weights)
+        return self._views[key]
+
+    def _made(self, weights: list[tuple[Row, int]]) -> str:
         arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
         arrays.append(pa.array([n for _, n in weights], pa.int64()))
         frame = self.spark.createDataFrame(pa.Table.from_arrays(arrays, [*column_names(len(COLUMNS)), WEIGHT]))
@@ -377,7 +391,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
             monkeypatch.setattr(aggregate, "additive", lambda node: True)
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
-            monkeypatch.setattr(matching.Matching, "_switched", lambda self, partner, left, right, *, small: None)
+            monkeypatch.setattr(matching.Matching, "_switched", lambda self, partner, meeting: None)
         case "semi_join":
             # As if the row were there once per partner.
             monkeypatch.setattr(
