@@ -20,13 +20,13 @@ import psycopg
 from applier.compute import whole
 from applier.engine import Engine
 from applier.errors import Superseded, TargetError, TargetLocked
-from applier.plan.facts import facts
 from applier.plan.nodes import StreamPlan
 from applier.registry import Executed, Registered
 from applier.strategy import Way, Why
 from applier.stream_table import Status, StreamTable, TableContents, TableDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ class Alterations:
     """Carries out what `alter_stream_table` asked for, between taking in and computing."""
 
     trial: Trial
+    save: Callable[[int, TableId, StreamPlan], None]
+    """Keeps the facts of a plan."""
 
     def carry_out(self, engine: Engine, rows: list[Registered], frontier: Lsn) -> None:
         """Each alteration that can be done at this frontier; for the others the old query is kept meanwhile."""
@@ -88,7 +90,7 @@ class Alterations:
             engine.states.forget(table.id)
             engine.definitions.adopt(adopted, table)
             if isinstance(table.plan, StreamPlan):
-                engine.registry.save_plan(table.id, facts(table.plan))
+                self.save(table.id, table.table, table.plan)
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
 
     @staticmethod

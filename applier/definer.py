@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
@@ -12,11 +13,15 @@ from applier.definition.analyse import analyse, rolled_back
 from applier.definition.define import Written, define
 from applier.definition.refusal import Reason, Refused
 from applier.errors import SourceChanged
+from applier.plan.depth import Thresholds, crossed
 from applier.plan.facts import facts, without_plan
+from applier.plan.nodes import StreamPlan
 from applier.registry import Registered, Registry
 from applier.strategy import FullPolicy, Mode
 from applier.stream_table import RunByPostgres, StreamTable
-from shared_schema.table_schema import Column
+from shared_schema.table_schema import Column, TableId
+
+log = logging.getLogger(__name__)
 
 CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
 """Refusals of queries that have no one right content: only FULL, asked for by name, takes them."""
@@ -31,6 +36,7 @@ class Definer:
 
     database: Database
     registry: Registry
+    thresholds: Thresholds
 
     def __call__(self, row: Registered) -> StreamTable:
         """The stream table; a TrickleError says why it cannot be kept."""
@@ -62,14 +68,20 @@ class Definer:
                 raise
             steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
             return self._run_by_postgres(row, refused.problem, steady=steady)
-        self.registry.save_plan(row.pgt_id, facts(definition.plan))
+        self.save(row.pgt_id, row.table, definition.plan)
         columns = tuple(Column(name, kind) for name, kind in definition.columns)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
+
+    def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
+        """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
+        self.registry.save_plan(pgt_id, facts(plan, self.thresholds))
+        for one in crossed(plan, self.thresholds):
+            log.warning("a query is beyond a threshold", extra={"table": str(table), **asdict(one)})
 
     def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[Registered, StreamTable]]:
         """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
         with self.database.connection.transaction(force_rollback=True):
-            inside = Definer(self.database, Registry(self.database))
+            inside = Definer(self.database, Registry(self.database), self.thresholds)
             with inside.registry.adopting(altered):
                 rows = [row for row in inside.registry.stream_tables() if row.pgt_id in wanted]
                 return {row.pgt_id: (row, inside(row)) for row in rows}

@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from applier import report
 from applier.database import Connection, Database
 from applier.errors import Infrastructure
+from applier.plan.depth import Thresholds
 from shared_schema.topics import control_topic
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,14 @@ def question_of(value: bytes | None) -> dict[str, Any] | None:
 class Questions:
     """Reads the control topic from its end on, one question at a time, on a thread and a connection of its own."""
 
-    def __init__(self, prefix: str, client: dict[str, str | int | float | bool], database: Database) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        client: dict[str, str | int | float | bool],
+        database: Database,
+        thresholds: Thresholds,
+    ) -> None:
+        self._thresholds = thresholds
         self._topic = control_topic(prefix)
         self._database = database
         self._answered: set[str] = set()
@@ -89,7 +97,9 @@ class Questions:
         question = str(asked["question"])
         if question in self._answered:
             return
-        answer = report.judgement(self._database.connection, str(asked["query"]), str(asked["search_path"]))
+        answer = report.judgement(
+            self._database.connection, str(asked["query"]), str(asked["search_path"]), self._thresholds
+        )
         connection = self._database.connection
         with connection.transaction():
             connection.execute("DELETE FROM pgtrickle.pgt_answers WHERE answered_at < now() - %s::interval", (KEEP,))

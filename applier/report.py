@@ -8,6 +8,7 @@ import psycopg
 
 from applier.definition.define import Written, define
 from applier.definition.refusal import DefinitionError, Refused
+from applier.plan.depth import Thresholds
 from applier.plan.explain import explain, summary
 from applier.plan.facts import facts
 from shared_schema.errors import TrickleError
@@ -19,7 +20,9 @@ def of_query(connection: psycopg.Connection[Any], query: str, search_path: str) 
     return explain(plan) + summary(plan)
 
 
-def judgement(connection: psycopg.Connection[Any], query: str, search_path: str) -> dict[str, Any]:
+def judgement(
+    connection: psycopg.Connection[Any], query: str, search_path: str, thresholds: Thresholds
+) -> dict[str, Any]:
     """What `validate_query` answers: the facts of the plan, or why there is none."""
     try:
         plan = define(connection, query, search_path).plan
@@ -44,7 +47,7 @@ def judgement(connection: psycopg.Connection[Any], query: str, search_path: str)
             "column": place.column if place else None,
             "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
         }
-    return {"supported": True, **facts(plan)}
+    return {"supported": True, **facts(plan, thresholds)}
 
 
 def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:

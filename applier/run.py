@@ -27,6 +27,7 @@ from applier.in_postgres import PostgresRunner
 from applier.jars import SPARK_JARS, ensure
 from applier.long_jobs import LongJobs
 from applier.maintenance import Maintenance
+from applier.plan.depth import Thresholds
 from applier.planner import Planner
 from applier.publish.topic import Publisher
 from applier.questions import Questions, not_waiting
@@ -98,7 +99,10 @@ class Applier:
             self.tuning.report(database)
             ingest.start()
             questions = Questions(
-                self.settings.topic_prefix, stream.client_options(self.settings), self._database(not_waiting)
+                self.settings.topic_prefix,
+                stream.client_options(self.settings),
+                self._database(not_waiting),
+                self._thresholds(),
             )
             beside = {"maintenance": maintenance.run}
             if not self.settings.sources_elsewhere:
@@ -120,6 +124,9 @@ class Applier:
             maintenance.checkpoint()
             self._note("STOPPED", engine)
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
+
+    def _thresholds(self) -> Thresholds:
+        return Thresholds(self.settings.deep_join_l0_scan_threshold, self.settings.part3_max_scan_count)
 
     def _database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
         database = Database(self.settings.database_url.get_secret_value(), prepare)
@@ -175,7 +182,7 @@ class Applier:
         prepare = writes_stream_tables(settings.target_lock_timeout_ms)
 
         traces = Traces(spark, store.load(manifest))
-        definer = Definer(self._database(), registry)
+        definer = Definer(self._database(), registry, self._thresholds())
         staging = Staging(
             settings.database_url.get_secret_value(),
             readers=1 + int(settings.publish_sink) + int(settings.delta_sink),
@@ -206,7 +213,7 @@ class Applier:
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
             long_jobs=LongJobs(self._workers("long"), self._wake),
-            carry_out=Alterations(definer.trial).carry_out,
+            carry_out=Alterations(definer.trial, definer.save).carry_out,
         )
         maintenance = Maintenance(
             engine=engine,

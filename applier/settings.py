@@ -110,6 +110,15 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="how long refreshes stay in pgtrickle.pgt_refresh_history",
     )
+    deep_join_l0_scan_threshold: int = Field(
+        default=4,
+        ge=2,
+        le=1_000,
+        description="relations in one join beyond which a stream table is said to be deep; nothing else changes",
+    )
+    part3_max_scan_count: int = Field(
+        default=5, ge=2, le=1_000, description="relations read by a query beyond which the same is said"
+    )
     sources_elsewhere: bool = Field(
         default=False,
         description="the topics are of another database; the tables here only tell queries what columns there are",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
+from applier.plan.depth import Crossed, Thresholds, crossed
 from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, summary
 from applier.plan.lineage import lineage
 from applier.plan.nodes import (
@@ -43,8 +45,9 @@ def complexity(node: Node) -> str:
             return CHANGES
 
 
-def facts(plan: StreamPlan) -> dict[str, Any]:
+def facts(plan: StreamPlan, thresholds: Thresholds) -> dict[str, Any]:
     """Everything the text says, and the lineage of the columns."""
+    beyond = crossed(plan, thresholds)
     key = row_key(plan.root)
     origins = lineage(plan.root)
     columns = zip(plan.names, fields(plan.root), origins, strict=True)
@@ -65,7 +68,8 @@ def facts(plan: StreamPlan) -> dict[str, Any]:
         "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
         "complexity": max((complexity(node) for node in walk(plan.root)), key=_ORDER.index),
         "in_full": in_full,
-        "suggestions": _suggestions(plan, in_full),
+        "thresholds": [asdict(one) for one in beyond],
+        "suggestions": _suggestions(plan, in_full, beyond),
         "plan": _tree(plan.root),
         "text": explain(plan) + summary(plan),
     }
@@ -87,8 +91,9 @@ def _in_full(node: Node) -> dict[str, str]:
     return {"node": describe(node), "reason": reason, "code": code[1] if code else ""}
 
 
-def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]]) -> list[str]:
-    found = [f"{found['node']}: {found['reason'].rpartition('; ')[2]}" for found in in_full]
+def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[Crossed]) -> list[str]:
+    found = [f"{one.threshold} is {one.limit}, here it is {one.value}: {one.suggestion}" for one in beyond]
+    found += [f"{found['node']}: {found['reason'].rpartition('; ')[2]}" for found in in_full]
     if row_key(plan.root) is None:
         found.append("select the columns of a key: equal rows have to be counted without one")
     return list(dict.fromkeys(found))

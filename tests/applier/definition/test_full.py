@@ -15,6 +15,7 @@ from applier.definer import Definer
 from applier.definition import Refused, define
 from applier.in_postgres import PostgresRunner
 from applier.install import install
+from applier.plan.depth import Thresholds
 from applier.registry import Registered, Registry
 from applier.stream_table import RunByPostgres
 from shared_schema.errors import TrickleError
@@ -75,7 +76,7 @@ def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: 
             failures[name] = str(error)
     own = Database(database)
     registry = Registry(own)
-    definer = Definer(own, registry)
+    definer = Definer(own, registry, Thresholds())
     shop.execute("SET statement_timeout = '5s'")
     for row in registry.stream_tables():
         failures[row.table.name.removeprefix("st_")] = _taken(shop, definer, row)

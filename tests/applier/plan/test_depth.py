@@ -1,0 +1,25 @@
+"""Thresholds of depth: told when crossed, with what to do about it."""
+
+from __future__ import annotations
+
+import psycopg
+
+from applier.definition.define import define
+from applier.plan.depth import Thresholds, crossed
+from applier.plan.facts import facts
+
+CHAIN = "SELECT a.id FROM t a " + " ".join(f"JOIN t b{i} ON b{i}.id = a.id" for i in range(4))
+
+
+def test_a_deep_join_is_named_with_its_depth(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+        deep = define(connection, CHAIN, "public").plan
+        wide = define(connection, f"{CHAIN} WHERE EXISTS (SELECT FROM t c WHERE c.v = a.v)", "public").plan
+    assert crossed(deep, Thresholds(5, 5)) == []
+    (one,) = crossed(deep, Thresholds())
+    assert (one.threshold, one.limit, one.value) == ("deep_join_l0_scan_threshold", 4, 5)
+    assert [found.threshold for found in crossed(wide, Thresholds(5, 5))] == ["part3_max_scan_count"]
+    told = facts(wide, Thresholds(5, 5))
+    assert told["thresholds"][0]["value"] == 6
+    assert "part3_max_scan_count is 5, here it is 6" in told["suggestions"][0]
