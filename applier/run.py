@@ -35,7 +35,7 @@ from applier.registry import Registry, Service
 from applier.scheduler import Scheduler
 from applier.scratch import Scratch
 from applier.self_check import SelfCheck
-from applier.session import spark_session
+from applier.session import jobs_begun, spark_session
 from applier.sinks import Sinks
 from applier.state.states import States
 from applier.tick import run_tick
@@ -325,7 +325,12 @@ class Applier:
 
     def _tick(self, engine: Engine) -> None:
         with self._tick_lock, metrics.TICK_SECONDS.time():
+            before = jobs_begun(engine.spark)
             frontier = run_tick(engine)
+            begun = jobs_begun(engine.spark)
+            metrics.SPARK_JOBS.set(begun)
+            if begun > before:
+                metrics.TICK_JOBS.set(begun - before)
             if frontier > engine.frontier:
                 metrics.TICKS.inc()
             engine.frontier = frontier

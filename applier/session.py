@@ -78,3 +78,8 @@ def spark_session(
     session.sparkContext.setLogLevel("ERROR")
     session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]
     return session
+
+
+def jobs_begun(session: SparkSession) -> int:
+    """How many Spark jobs this session has begun so far, those of background threads included."""
+    return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())

@@ -28,7 +28,7 @@ from applier.definition.define import define
 from applier.install import install
 from applier.jars import SPARK_JARS, ensure
 from applier.registry import Executed, Registry
-from applier.session import spark_session
+from applier.session import jobs_begun, spark_session
 from applier.state.states import States
 from applier.stream_table import Delta, StreamTable
 from applier.trace.rows import LSN, SEQ, arrow_type, trace_schema
@@ -79,7 +79,6 @@ class Laboratory:
         self._sink = PostgresSink(Database(self.url, writes_stream_tables(60_000)), 4096)
         self._registry = Registry(Database(self.url))
         self._definitions = Database(self.url)
-        self._groups = 0
 
     def capture(self, name: str) -> None:
         """A relation as it is now becomes a trace."""
@@ -178,12 +177,10 @@ class Laboratory:
         return time.perf_counter() - began
 
     def _computed(self, name: str, window: Window, states: States | None) -> tuple[Delta | None, int]:
-        self._groups += 1
-        self.spark.sparkContext.setJobGroup(f"group {self._groups}", name)
+        before = jobs_begun(self.spark)
         with self.traces.through(window) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states)
-        jobs = self.spark.sparkContext.statusTracker().getJobIdsForGroup(f"group {self._groups}")
-        return delta, len(jobs)
+        return delta, jobs_begun(self.spark) - before
 
     def refreshed(self, view: str) -> float:
         """Seconds of REFRESH MATERIALIZED VIEW."""

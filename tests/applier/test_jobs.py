@@ -1,0 +1,54 @@
+"""What a change costs in Spark jobs, by shape: each takes 30 ms or more, whatever it computes, so none may be added."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.install import install
+from tests.benchmarks.laboratory import Laboratory
+from tests.fixtures.postgres import PostgresServer
+
+JOBS = {
+    "SELECT id, v FROM a": 1,
+    "SELECT id, v FROM a WHERE v < 50": 1,
+    "SELECT v, count(*) AS n FROM a GROUP BY v": 2,
+    "SELECT a.id, b.v FROM a JOIN b ON b.id = a.v": 3,
+    "SELECT b.v, sum(a.id) AS s FROM a JOIN b ON b.id = a.v GROUP BY b.v": 4,
+    "SELECT a.id, b.v FROM a LEFT JOIN b ON b.id = a.v": 9,
+    "SELECT a.id FROM a WHERE EXISTS (SELECT FROM b WHERE b.id = a.v)": 7,
+    "SELECT v, max(id) AS m FROM a GROUP BY v": 2,
+    "SELECT id, row_number() OVER (PARTITION BY v ORDER BY id) AS n FROM a": 2,
+    "SELECT id, v FROM a ORDER BY id DESC LIMIT 5": 1,
+}
+
+
+def test_a_change_takes_no_more_jobs_than_it_did(
+    spark: SparkSession, database: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    if postgres.major < 18:
+        pytest.skip("the changes of a statement are read by RETURNING old and new, which PostgreSQL 18 has")
+    with psycopg.connect(database, autocommit=True) as connection:
+        install(connection)
+        connection.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY, v int)")
+        connection.execute("INSERT INTO a SELECT i, i % 100 FROM generate_series(1, 1000) i")
+        connection.execute("INSERT INTO b SELECT i, i % 10 FROM generate_series(1, 80) i")
+        lab = Laboratory(connection, database, spark, tmp_path)
+        for table in ("a", "b"):
+            lab.capture(table)
+        names = {f"shape_{number}": query for number, query in enumerate(JOBS)}
+        for name, query in names.items():
+            lab.create(name, query)
+            lab.tick(name)
+        for turn in range(2):
+            lab.change("a", f"UPDATE a SET v = v + 1 WHERE id % 100 = {turn}")
+            lab.change("b", f"DELETE FROM b WHERE id = {20 + turn}")
+            lab.step()
+            taken = {query: lab.tick(name).jobs for name, query in names.items()}
+        assert all(not lab.differences(name, query) for name, query in names.items())
+        lab.step()
+        assert not any(lab.tick(name).jobs for name in names), "nothing changed, and nothing is asked of Spark"
+    assert {query: n for query, n in taken.items() if n > JOBS[query]} == {}
