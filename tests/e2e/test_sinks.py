@@ -36,7 +36,8 @@ AT_RANDOM = "at random"
 
 KILLS = [BATCHES]
 if LONG:
-    KILLS += ["stream table refreshed", "published", "delta written", "traces checkpointed", *([AT_RANDOM] * 50)]
+    KILLS += ["stream table refreshed", "published", "delta written", "traces checkpointed"]
+    KILLS += [AT_RANDOM] * int(os.environ.get("PG_TRICKLE_KILLS", "50"))
 
 STREAM_TABLES = {
     "fire_rows": "SELECT id, grp, note FROM fire WHERE v > 10",
