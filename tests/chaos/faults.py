@@ -16,6 +16,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.chaos.clock import Clock
 from tests.chaos.scene import Scene, until
 
 Fault = Callable[[Scene], str]
@@ -71,6 +72,15 @@ def _cut_network(scene: Scene) -> str:
     scene.stack.proxy.cut()
     scene.pause(5, 15)
     scene.stack.proxy.heal()
+    return ""
+
+
+def _clock_jumps(scene: Scene) -> str:
+    """The programs' wall clock goes a day forward, then two back, then is right again."""
+    assert scene.stack.clock is not None
+    for seconds in (86_400, -86_400, 0):
+        scene.stack.clock.jump(seconds)
+        scene.pause(2, 5)
     return ""
 
 
@@ -205,6 +215,7 @@ FAULTS: dict[str, Fault] = {
     "applier hangs": _freeze("applier"),
     "consumer hangs": _freeze("cdc"),
     "network cut, half-open": _cut_network,
+    "clock jumps": _clock_jumps,
     "slot dropped": _drop_slot,
     "stream table locked": _lock_target,
     "stream table locked for long": _lock_target_long,
@@ -221,4 +232,6 @@ NEEDS_ROOT = ("network cut, half-open", "Delta folder read-only", "broker's disk
 
 def suited(names: list[str]) -> list[str]:
     """Those that can be done on this machine."""
-    return names if os.geteuid() == 0 else [name for name in names if name not in NEEDS_ROOT]
+    missing = set() if os.geteuid() == 0 else set(NEEDS_ROOT)
+    missing |= set() if Clock.possible() else {"clock jumps"}
+    return [name for name in names if name not in missing]
