@@ -15,6 +15,10 @@ from shared_schema.table_schema import TableId
 DEFAULT_PREFIX = "trickle"
 DEFAULT_PUBLICATION_PREFIX = "trickle_out"
 
+BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""Of every topic: retention and compaction go by the broker's clock, and ours may be wrong. A broker refuses messages
+that say they are from the future."""
+
 TOPIC_NAME_MAX = 249
 """Kafka's own limit: a topic is a folder name with a suffix."""
 

@@ -21,7 +21,7 @@ from shared_schema import avro, progress
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableId
-from shared_schema.topics import progress_topic, schemas_topic, table_topic
+from shared_schema.topics import BROKER_TIME, progress_topic, schemas_topic, table_topic
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Publisher:
     def _ensure(self, topic: str, config: dict[str, str]) -> None:
         if topic in self._topics:
             return
-        new = NewTopic(topic, num_partitions=1, replication_factor=self._replication, config=config)
+        new = NewTopic(topic, num_partitions=1, replication_factor=self._replication, config=config | BROKER_TIME)
         try:
             self._admin.create_topics([new])[topic].result(WAIT_S)
         except KafkaException as error:

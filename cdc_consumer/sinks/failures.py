@@ -34,6 +34,13 @@ def diagnose(error: KafkaError, doing: str) -> TopicError:
         return BrokerUnavailable(
             f"no Kafka broker answered while {doing}: {said}", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP"
         )
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
+        # Only of topics that others made: on ours the broker's clock counts.
+        return PublishFailed(
+            f"Kafka failed while {doing}: {said}",
+            hint="this machine's clock is ahead of the broker's: set it right, or message.timestamp.type=LogAppendTime"
+            " on the topic, then start again",
+        )
     return PublishFailed(
         f"Kafka failed while {doing}: {said}", hint="start again: it resumes after the last transaction"
     )

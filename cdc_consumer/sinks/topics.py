@@ -15,7 +15,7 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose, kafka_error
 from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
-from shared_schema.topics import control_topic, progress_topic, schemas_topic, table_topic
+from shared_schema.topics import BROKER_TIME, control_topic, progress_topic, schemas_topic, table_topic
 
 ADMIN_TIMEOUT_S = 20.0
 """Longer than a broker election, shorter than anybody's patience."""
@@ -139,7 +139,10 @@ class Topics:
         if name in self._partitions:
             return
         topic = NewTopic(
-            name, num_partitions=partitions, replication_factor=self._settings.replication_factor, config=config
+            name,
+            num_partitions=partitions,
+            replication_factor=self._settings.replication_factor,
+            config=config | BROKER_TIME,
         )
         try:
             self._admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S + 5)

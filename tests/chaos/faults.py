@@ -13,10 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-
-from tests.chaos.clock import Clock
 from tests.chaos.scene import Scene, until
 
 Fault = Callable[[Scene], str]
@@ -72,15 +68,6 @@ def _cut_network(scene: Scene) -> str:
     scene.stack.proxy.cut()
     scene.pause(5, 15)
     scene.stack.proxy.heal()
-    return ""
-
-
-def _clock_jumps(scene: Scene) -> str:
-    """The programs' wall clock goes a day forward, then two back, then is right again."""
-    assert scene.stack.clock is not None
-    for seconds in (86_400, -86_400, 0):
-        scene.stack.clock.jump(seconds)
-        scene.pause(2, 5)
     return ""
 
 
@@ -172,36 +159,6 @@ def _broker_disk_full(scene: Scene) -> str:
     return said
 
 
-def _retention_passed(scene: Scene) -> str:
-    """Source topics lose rows the applier has not read: it must not go on with a gap."""
-    stack = scene.stack
-    prefix = stack.binaries["applier"].settings.get("PG_TRICKLE_TOPIC_PREFIX", "trickle")
-    stack.kill("applier")
-    scene.pause(2, 4)
-    address: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": stack.addresses.kafka_bootstrap,
-        "log_level": 0,
-    }
-    admin, reader = AdminClient(address), Consumer(address | {"group.id": "chaos"})
-    try:
-        topics = [t for t in admin.list_topics(timeout=10).topics if t.startswith(f"{prefix}.public.")]
-        ends = [TopicPartition(t, 0, reader.get_watermark_offsets(TopicPartition(t, 0), timeout=10)[1]) for t in topics]
-        for future in admin.delete_records([end for end in ends if end.offset]).values():
-            future.result()
-    finally:
-        reader.close()
-    stack.restart("applier", wait=False)
-    said = scene.ends_with("applier")
-    # The repair: the tables are loaded again, under another prefix.
-    stack.stop("cdc")
-    stack.binaries["cdc"].run_once("drop-slot")
-    for binary in stack.binaries.values():
-        binary.settings["PG_TRICKLE_TOPIC_PREFIX"] = f"{prefix}_again"
-    stack.restart("cdc", wait=False)
-    stack.restart("applier", wait=False)
-    return said
-
-
 FAULTS: dict[str, Fault] = {
     "kill consumer": _kill("cdc"),
     "kill applier": _kill("applier"),
@@ -215,13 +172,11 @@ FAULTS: dict[str, Fault] = {
     "applier hangs": _freeze("applier"),
     "consumer hangs": _freeze("cdc"),
     "network cut, half-open": _cut_network,
-    "clock jumps": _clock_jumps,
     "slot dropped": _drop_slot,
     "stream table locked": _lock_target,
     "stream table locked for long": _lock_target_long,
     "Delta folder read-only": _delta_read_only,
     "broker's disk full": _broker_disk_full,
-    "topic retention passed": _retention_passed,
 }
 """In the order of docs/reliability.md."""
 
@@ -232,6 +187,4 @@ NEEDS_ROOT = ("network cut, half-open", "Delta folder read-only", "broker's disk
 
 def suited(names: list[str]) -> list[str]:
     """Those that can be done on this machine."""
-    missing = set() if os.geteuid() == 0 else set(NEEDS_ROOT)
-    missing |= set() if Clock.possible() else {"clock jumps"}
-    return [name for name in names if name not in missing]
+    return names if os.geteuid() == 0 else [name for name in names if name not in NEEDS_ROOT]

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from deploy.local.stack import Stack
-from tests.chaos.clock import Clock
 from tests.chaos.proxy import Proxy
 from tests.workloads.workload import Workload
 
@@ -25,21 +24,18 @@ _ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
 
 
 class ProxiedStack(Stack):
-    """The programs come to PostgreSQL through `proxy` and have a `clock` of their own; oracle and writers do not."""
+    """The programs come to PostgreSQL through `proxy`; oracle and writers do not."""
 
     proxy: Proxy | None = None
-    clock: Clock | None = None
 
     def _configure(self) -> None:
         super()._configure()
         url = urlsplit(self.addresses.database_url)
         if self.proxy is None:
             self.proxy = Proxy(url.port or 0)
-            self.clock = Clock(self.folder) if Clock.possible() else None
         near = urlunsplit(url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{self.proxy.port}"))
         for binary in self.binaries.values():
             binary.settings["PG_TRICKLE_DATABASE_URL"] = near
-            binary.settings |= self.clock.environment if self.clock else {}
 
 
 @dataclass
