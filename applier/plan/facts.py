@@ -68,7 +68,7 @@ def facts(plan: StreamPlan, thresholds: Thresholds) -> dict[str, Any]:
         "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
         "complexity": max((complexity(node) for node in walk(plan.root)), key=_ORDER.index),
         "in_full": in_full,
-        "thresholds": [asdict(one) for one in beyond],
+        "crossed": [asdict(one) for one in beyond],
         "suggestions": _suggestions(plan, in_full, beyond),
         "plan": _tree(plan.root),
         "text": explain(plan) + summary(plan),

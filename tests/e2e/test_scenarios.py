@@ -14,15 +14,8 @@ from tests.workloads.generator import generate
 SEEDS = [4]
 
 
-@pytest.mark.parametrize("path", scenarios(), ids=lambda path: path.stem)
-def test_a_failure_of_the_past_stays_mended(
-    db: psycopg.Connection[tuple[object, ...]], stack: Stack, path: Path
-) -> None:
-    verdict = play(stack.addresses, read(path), judge_every=1)
-    assert not verdict.differences, verdict
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_workload_is_kept(db: psycopg.Connection[tuple[object, ...]], stack: Stack, seed: int) -> None:
-    verdict = play(stack.addresses, generate(seed), judge_every=100)
+@pytest.mark.parametrize("which", [*SEEDS, *scenarios()], ids=str)
+def test_a_random_workload_is_kept(db: psycopg.Connection[tuple[object, ...]], stack: Stack, which: int | Path) -> None:
+    scenario, every = (generate(which), 100) if isinstance(which, int) else (read(which), 1)
+    verdict = play(stack.addresses, scenario, judge_every=every)
     assert not verdict.differences, verdict
