@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -13,7 +13,7 @@ from applier.definition.analyse import analyse, rolled_back
 from applier.definition.define import Written, define
 from applier.definition.refusal import Reason, Refused
 from applier.errors import SourceChanged
-from applier.plan.depth import Thresholds, crossed
+from applier.plan.depth import Thresholds
 from applier.plan.facts import facts, without_plan
 from applier.plan.nodes import StreamPlan
 from applier.registry import Registered, Registry
@@ -74,9 +74,10 @@ class Definer:
 
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
-        self.registry.save_plan(pgt_id, facts(plan, self.thresholds))
-        for one in crossed(plan, self.thresholds):
-            log.warning("a query is beyond a threshold", extra={"table": str(table), **asdict(one)})
+        found = facts(plan, self.thresholds)
+        self.registry.save_plan(pgt_id, found)
+        for one in found["crossed"]:
+            log.warning("a query is beyond a threshold", extra={"table": str(table), **one})
 
     def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[Registered, StreamTable]]:
         """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
