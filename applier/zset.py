@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WEIGHT = "__w"
+LEFT, RIGHT = "l", "r"
+"""What the two inputs of a join are called in its text."""
 
 Row = tuple[Any, ...]
 
@@ -32,6 +34,23 @@ def select(columns: list[str], weight: str, source: str) -> str:
     """SELECT with the columns under their positional names, then the weight; `source` is what follows FROM."""
     named = [f"{text} AS {column_name(i)}" for i, text in enumerate(columns)]
     return f"SELECT {', '.join([*named, f'{weight} AS {WEIGHT}'])} FROM {source}"
+
+
+def placed(zset: str, places: Sequence[int]) -> str:
+    """The Z-set with its columns named by the places they have in a wider one."""
+    names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(places)]
+    return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
+
+
+def times(left: str, right: str, conditions: Sequence[str], broadcast: str | None = None) -> str:
+    """A ⋈ B of two Z-sets whose columns have their places in the output already; `broadcast` is LEFT or RIGHT."""
+    hint = f"/*+ BROADCAST({broadcast}) */ " if broadcast else ""
+    return (
+        f"SELECT {hint}* EXCEPT (__wl, __wr), __wl * __wr AS {WEIGHT}"
+        f" FROM (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wl FROM ({left})) {LEFT}"
+        f" JOIN (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wr FROM ({right})) {RIGHT}"
+        f" ON {' AND '.join(conditions) or 'true'}"
+    )
 
 
 def plus(*terms: str | None) -> str | None:

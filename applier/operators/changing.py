@@ -15,5 +15,6 @@ class Changing:
 
     delta: str | None
     whole: Callable[[Side], str]
-    touched: Callable[[Wanted], str]
-    """The rows that are wanted as they were before the window, computed once however often they are read."""
+    touched: Callable[[Wanted, bool], str]
+    """The rows that are wanted as they were before the window; computed once where the flag says that they are read
+    again."""

@@ -166,10 +166,10 @@ def _linear(node: Filter | Project | Repeat, zset: str) -> str:
 
 
 def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
-    def touched(wanted: Wanted) -> str:
+    def touched(wanted: Wanted, again: bool) -> str:
         rows = among(node, Side.BEFORE, wanted, inputs)
         # Without keys it is everything, which is there anyway.
-        return inputs.shared(rows, fields(node)) if wanted.keys else rows
+        return inputs.shared(rows, fields(node)) if again and wanted.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
     return Changing(changed, partial(snapshot, node, inputs=inputs), touched)

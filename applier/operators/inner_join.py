@@ -16,9 +16,7 @@ from applier.operators.inputs import Side
 from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import Join, Node, fields, row_key
-from applier.zset import WEIGHT, column_name, column_names, plus, select
-
-LEFT, RIGHT = "l", "r"
+from applier.zset import LEFT, RIGHT, WEIGHT, column_names, placed, plus, select, times
 
 TINY_ROWS = 20_000
 """A whole input of at most so many rows is sent to the running result, and not the other way round."""
@@ -48,23 +46,7 @@ def join(node: Join, left: str, right: str) -> str:
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
         conditions.append(spark_sql(node.residual))
-    places = (range(width), range(width, width + right_width))
-    return _joined((left, right), places, conditions)
-
-
-def _joined(
-    sides: tuple[str, str], places: tuple[Sequence[int], range], conditions: Sequence[str], hint: str = ""
-) -> str:
-    """Two Z-sets, the left one with its columns at their places already; the output's columns at theirs."""
-    kept = [column_name(place) for place in places[0]]
-    moved = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(places[1])]
-    columns = [*kept, *(column_name(place) for place in places[1])]
-    return (
-        f"SELECT {hint}{', '.join([*columns, f'__wl * __wr AS {WEIGHT}'])}"
-        f" FROM (SELECT {', '.join([*kept, f'{WEIGHT} AS __wl'])} FROM ({sides[0]})) {LEFT}"
-        f" JOIN (SELECT {', '.join([*moved, f'{WEIGHT} AS __wr'])} FROM ({sides[1]})) {RIGHT}"
-        f" ON {' AND '.join(conditions) or 'true'}"
-    )
+    return times(left, placed(right, range(width, width + right_width)), conditions)
 
 
 def delta_join(
@@ -150,8 +132,7 @@ class _Product:
     def beginning_with(self, first: int, rows: str, other: Callable[[int], str]) -> str:
         """The product of these few rows of one input with the others; columns c0, c1 … of the output."""
         bound = list(self.factors[first].places)
-        names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(bound)]
-        text = f"SELECT {', '.join([*names, WEIGHT])} FROM ({rows})"
+        text = placed(rows, bound)
         left, waiting = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
         while left:
             following = min(left, key=lambda i: _rank(self.factors[i], bound, waiting, self.sizes[i]))
@@ -160,15 +141,16 @@ class _Product:
             seen = {*bound, *factor.places}
             now = [condition.text for condition in waiting if condition.reads <= seen]
             waiting = [condition for condition in waiting if not condition.reads <= seen]
-            text = _joined((text, other(following)), (bound, factor.places), now, self._hint(following))
+            text = times(text, placed(other(following), factor.places), now, self._sent(following))
             bound += factor.places
         return select(column_names(len(bound)), WEIGHT, f"({text})")
 
-    def _hint(self, following: int) -> str:
+    def _sent(self, following: int) -> str | None:
+        """The side that is broadcast."""
         if not self.small:
-            return ""
+            return None
         size = self.sizes[following]
-        return f"/*+ BROADCAST({RIGHT if size is not None and size <= TINY_ROWS else LEFT}) */ "
+        return RIGHT if size is not None and size <= TINY_ROWS else LEFT
 
 
 def _rank(

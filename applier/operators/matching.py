@@ -18,7 +18,7 @@ from applier.operators.changing import Changing
 from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import OuterJoin, SemiJoin, fields
-from applier.zset import WEIGHT, column_name, plus
+from applier.zset import LEFT, RIGHT, WEIGHT, column_name, placed, plus, times
 
 
 class Partner(Enum):
@@ -39,8 +39,7 @@ class Operand:
 
     def placed(self, zset: str) -> str:
         """The Z-set with its columns named by their places."""
-        names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(self.places)]
-        return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
+        return placed(zset, self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,13 @@ class Matching:
         there = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
         return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
 
-    def meeting(self, left: Changing, right: Changing, *, small: bool, full: bool = False) -> Meeting:
-        """What both inputs have of the keys that a change touches; with `full` also the left rows of its own change."""
+    def meeting(
+        self, left: Changing, right: Changing, *, small: bool, again: bool = False, full: bool = False
+    ) -> Meeting:
+        """What both inputs have of the keys that a change touches; with `full` also the left rows of its own change.
+
+        A change of B makes both be read more than once; without one that is so where `again` says it.
+        """
         arriving = None if left.delta is None else self.left.placed(left.delta)
         changing = None if right.delta is None else self.right.placed(right.delta)
         askers = [(self.left, arriving), (self.right, changing)]
@@ -123,7 +127,8 @@ class Matching:
             given = [(asker.keys, rows) for asker, rows in asking if rows is not None]
             if not given:
                 return None
-            return operand.placed(whole.touched(Wanted.any_of(operand.exprs, given, null_safe=False, small=small)))
+            wanted = Wanted.any_of(operand.exprs, given, null_safe=False, small=small)
+            return operand.placed(whole.touched(wanted, again or changing is not None))
 
         return Meeting(
             arriving,
@@ -150,19 +155,10 @@ class Matching:
         """Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         arrived = switched = None
         if meeting.arriving is not None:
-            arrived = self._joined(meeting.arriving, meeting.right_after, "l" if small else None)
+            arrived = times(meeting.arriving, meeting.right_after, [self.condition], LEFT if small else None)
         if meeting.changing is not None:
-            switched = self._joined(meeting.left_before or "", meeting.changing, "r" if small else None)
+            switched = times(meeting.left_before or "", meeting.changing, [self.condition], RIGHT if small else None)
         return plus(arrived, switched)
-
-    def _joined(self, left: str, right: str, broadcast: str | None) -> str:
-        hint = f"/*+ BROADCAST({broadcast}) */ " if broadcast else ""
-        names = [column_name(place) for place in sorted((*self.left.places, *self.right.places))]
-        return (
-            f"SELECT {hint}{', '.join(names)}, __wl * __wr AS {WEIGHT}"
-            f" FROM (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wl FROM ({left})) l"
-            f" JOIN (SELECT * EXCEPT ({WEIGHT}), {WEIGHT} AS __wr FROM ({right})) r ON {self.condition}"
-        )
 
     def partners_of(self, left: str, *, small: bool) -> Wanted:
         """The rows of the right whose keys occur in these placed rows of the left."""
