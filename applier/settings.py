@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -122,6 +123,12 @@ class ApplierSettings(SharedSettings):
     sources_elsewhere: bool = Field(
         default=False,
         description="the topics are of another database; the tables here only tell queries what columns there are",
+    )
+    replica_identity: Literal["full", "keep"] = Field(
+        default="full",
+        json_schema_extra=LIVE,
+        description="full: sources get REPLICA IDENTITY FULL; keep: those with a key stay as they are, their old rows"
+        " are completed by what the applier holds of them",
     )
     self_check_interval_s: int = Field(
         default=0,

@@ -16,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from applier.operators.calls import added_up, key_names, sum_types, value_names
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
-from applier.trace.trace import create_view, drop_view
+from applier.trace.views import create_view, drop_view
 
 FOLD_ROWS = 20_000
 """An overlay larger than this, and than a tenth of the base, becomes part of the base."""

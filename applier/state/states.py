@@ -25,7 +25,7 @@ from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, derived,
 from applier.state.shares import SharesInSpark
 from applier.state.sums import MOST_GROUPS, SumsOnDriver
 from applier.stream_table import StreamTable
-from applier.trace.trace import drop_view
+from applier.trace.views import drop_view
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)

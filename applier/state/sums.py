@@ -18,7 +18,7 @@ from applier.operators.calls import key_names, sum_types
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
 from applier.state.shares import SharesInSpark
-from applier.trace.trace import create_view, drop_view
+from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
 MOST_GROUPS = 50_000

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.nodes import Field
-from applier.trace.trace import create_view, drop_view
+from applier.trace.views import create_view, drop_view
 from applier.zset import ddl, net, nothing
 
 MOST_ROWS = 20_000

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import CalculationError
 from applier.plan.nodes import Recursion, fields
-from applier.trace.trace import create_view, drop_view
+from applier.trace.views import create_view, drop_view
 from applier.zset import WEIGHT, column_names, ddl, net
 
 DEEPEST = 1_000

@@ -1,12 +1,13 @@
 """Change rows -> Arrow, in the carriers a trace holds. Pure.
 
-A value that a row does not bring (its column is gone or has another type, no carrier holds it, the old image is
-incomplete) is reported as lost; the NULL in its place is never read.
+A value that a row does not bring (its column is gone or has another type, no carrier holds it) is reported as lost; the
+NULL in its place is never read. What an incomplete image leaves out is told apart: see `completion`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
@@ -71,6 +72,17 @@ Losses = list[tuple[int, SourceChanged]]
 NO_LOSSES: Losses = []
 
 
+@dataclass(slots=True)
+class Fitted:
+    """A change row with its values in a trace's column order."""
+
+    row: ChangeRow
+    values: list[Value]
+    losses: Losses
+    known: tuple[int, ...] | None
+    """The columns an incomplete image brings; None for a complete one."""
+
+
 class RowFitter:
     """Fits change rows of one schema version into a trace's columns."""
 
@@ -84,7 +96,7 @@ class RowFitter:
         self._places = tuple(places.values())
         self._missing = [(i, gone(columns[i], written.columns)) for i, place in places.items() if place is None]
 
-    def fit(self, row: ChangeRow) -> tuple[list[Value], Losses]:
+    def fit(self, row: ChangeRow) -> Fitted:
         """The row's values in the trace's column order, NULL for what it does not bring."""
         if row.values is None:
             raise AssertionError("a TRUNCATE has no row to fit")
@@ -94,9 +106,10 @@ class RowFitter:
         for i in self._textual:
             if isinstance(values[i], str):
                 values[i], losses = self._from_text(i, str(values[i]), losses)
+        known = None
         if row.unknown:
-            losses = losses + [self._unknown(i, values) for i, place in enumerate(self._places) if place in row.unknown]
-        return values, losses
+            known = tuple(i for i, p in enumerate(self._places) if p is not None and p not in row.unknown)
+        return Fitted(row, values, losses, known)
 
     @cached_property
     def _textual(self) -> list[int]:
@@ -114,20 +127,12 @@ class RowFitter:
         )
         return None, [*losses, (i, reason)]
 
-    def _unknown(self, i: int, values: list[Value]) -> tuple[int, SourceChanged]:
-        values[i] = None
-        reason = SourceChanged(
-            f"a change of {self._table} does not carry the old value of column {self._columns[i].name}",
-            hint=f"ALTER TABLE {self._table.quoted} REPLICA IDENTITY FULL",
-        )
-        return i, reason
 
-
-def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[tuple[ChangeRow, list[Value]]]) -> pa.Table:
-    """Rows with their fitted values -> one Arrow table of trace_schema."""
+def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[Fitted]) -> pa.Table:
+    """Fitted rows -> one Arrow table of trace_schema."""
     schema = trace_schema(columns)
-    arrays = [pa.array([values[i] for _, values in rows], type=schema.field(i).type) for i in range(len(columns))]
-    arrays.append(pa.array([row.op.weight for row, _ in rows], type=pa.int64()))
-    arrays.append(pa.array([row.stamp.lsn.value for row, _ in rows], type=pa.int64()))
-    arrays.append(pa.array([row.stamp.seq for row, _ in rows], type=pa.int64()))
+    arrays = [pa.array([one.values[i] for one in rows], type=schema.field(i).type) for i in range(len(columns))]
+    arrays.append(pa.array([one.row.op.weight for one in rows], type=pa.int64()))
+    arrays.append(pa.array([one.row.stamp.lsn.value for one in rows], type=pa.int64()))
+    arrays.append(pa.array([one.row.stamp.seq for one in rows], type=pa.int64()))
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import count
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan
 from applier.trace.columns import TraceColumn, captured_columns
+from applier.trace.completion import Places, complete
 from applier.trace.inbox import Arrival
-from applier.trace.rows import LSN, SEQ, STAMPED, Losses, RowFitter, to_arrow, trace_schema
-from applier.zset import WEIGHT, column_names, ddl
-from shared_schema.change_row import ChangeRow, Op, Value
+from applier.trace.lookup import rows_under
+from applier.trace.rows import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
+from applier.trace.views import create_view, drop_view
+from applier.zset import WEIGHT, Row, column_names, ddl
+from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import Column, TableId, TableSchema
-
-_view_numbers = count()
 
 MERGED_ROWS = 8_192
 """Chunks of the overlay are united up to this size."""
@@ -148,17 +148,14 @@ class Trace:
 
     def append(self, arrivals: Sequence[Arrival]) -> None:
         """Add complete rows in stamp order; a column whose value one of them does not bring is lost from there on."""
-        batch: list[tuple[ChangeRow, list[Value]]] = []
+        batch: list[Fitted] = []
         for arrival in arrivals:
             if arrival.row.op is Op.TRUNCATE:
                 self._add(batch)
                 batch = []
                 self._truncate(arrival.row)
-                continue
-            values, losses = self._fitter(arrival.schema).fit(arrival.row)
-            batch.append((arrival.row, values))
-            if losses:
-                self._lose(arrival.row.stamp.lsn, losses)
+            else:
+                batch.append(self._fitter(arrival.schema).fit(arrival.row))
         self._add(batch)
 
     def _fitter(self, written: TableSchema) -> RowFitter:
@@ -166,15 +163,25 @@ class Trace:
             self._fitters[written] = RowFitter(self.table, self.columns, written)
         return self._fitters[written]
 
+    def _add(self, batch: list[Fitted]) -> None:
+        if not batch:
+            return
+        if any(one.known is not None for one in batch):
+            complete(self.table, self.columns, batch, partial(self._held, batch[0].row.stamp.lsn))
+        for one in batch:
+            if one.losses:
+                self._lose(one.row.stamp.lsn, one.losses)
+        self._add_chunk(to_arrow(self.columns, batch))
+
     def _lose(self, at: Lsn, losses: Losses) -> None:
         columns = list(self.columns)
         for i, reason in losses:
             columns[i] = columns[i].lost(at, reason)
         self.columns = tuple(columns)
 
-    def _add(self, batch: list[tuple[ChangeRow, list[Value]]]) -> None:
-        if batch:
-            self._add_chunk(to_arrow(self.columns, batch))
+    def _held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
+        parts = self.parts(Window(ORIGIN, Lsn(at.value + 1)))
+        return rows_under(self._spark, self.columns, (parts.base.view, parts.delta), places, keys)
 
     def _add_chunk(self, chunk: pa.Table) -> None:
         if not chunk.num_rows:
@@ -245,16 +252,3 @@ class Trace:
             for field in schema
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def create_view(frame: DataFrame) -> str:
-    """Give a frame a name that SQL texts can use."""
-    name = f"pgt_{next(_view_numbers)}"
-    frame.createOrReplaceTempView(name)
-    return name
-
-
-def drop_view(spark: SparkSession, name: str | None) -> None:
-    """Take the name back."""
-    if name is not None:
-        spark.catalog.dropTempView(name)

@@ -17,7 +17,8 @@ from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
 from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN
-from applier.trace.trace import Parts, Trace, create_view, drop_view
+from applier.trace.trace import Parts, Trace
+from applier.trace.views import create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, ddl, net, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture

@@ -24,7 +24,7 @@ from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
-from applier.trace.trace import create_view
+from applier.trace.views import create_view
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
 from tests.applier.expressions.frames import Row, by_value, collect, fetch, frame

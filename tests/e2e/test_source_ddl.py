@@ -87,6 +87,30 @@ def test_a_lost_column_is_found_again_by_resume(db: Connection) -> None:
     assert_equal(db, "reads_v", "reads_key")
 
 
+def test_a_source_keeps_its_replica_identity(db: Connection) -> None:
+    """The log has the key of an old row alone, and no large value that stays the same."""
+    db.execute("SELECT pgtrickle.set_setting('replica_identity', 'keep')")
+    try:
+        db.execute("CREATE TABLE kept (part text, id int, v int, large text, PRIMARY KEY (part, id))")
+        db.execute("ALTER TABLE kept ALTER COLUMN large SET STORAGE EXTERNAL")
+        db.execute("INSERT INTO kept SELECT 'a', i, i % 3, repeat(i::text, 5000) FROM generate_series(1, 20) i")
+        create(db, "all_kept", "SELECT * FROM kept")
+        create(db, "kept_by_v", "SELECT v, count(*) AS n, max(length(large)) AS longest FROM kept GROUP BY v")
+    finally:
+        db.execute("SELECT pgtrickle.reset_setting('replica_identity')")
+    identity = db.execute("SELECT relreplident::text FROM pg_class WHERE relname = 'kept'").fetchall()
+    assert identity == [("d",)]
+    for change in (
+        "UPDATE kept SET v = v + 1 WHERE id < 5; UPDATE kept SET v = v + 1 WHERE id < 3",
+        "DELETE FROM kept WHERE id = 7; UPDATE kept SET part = 'b', v = NULL WHERE id > 15",
+        "UPDATE kept SET large = 's' WHERE id = 1; UPDATE kept SET v = 9 WHERE id = 1; DELETE FROM kept WHERE id = 2",
+        "DELETE FROM kept WHERE id = 3; INSERT INTO kept VALUES ('a', 3, 1, NULL); UPDATE kept SET v = 2 WHERE id = 3",
+        "TRUNCATE kept; INSERT INTO kept VALUES ('c', 1, 1, 'one'); UPDATE kept SET id = 2",
+    ):
+        db.execute(change)
+        assert_equal(db, "all_kept", "kept_by_v")
+
+
 def test_a_source_that_would_be_refused_by_now(db: Connection) -> None:
     db.execute("CREATE TABLE alone (id int PRIMARY KEY); INSERT INTO alone VALUES (1)")
     create(db, "of_alone", "SELECT id FROM alone")

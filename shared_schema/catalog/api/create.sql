@@ -41,6 +41,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT relid, relkind FROM reads WHERE relkind <> 'v'
 $$;
 
+-- Whether old rows of a table can be told from the log: they are complete, or have a key and may be completed by it.
+CREATE OR REPLACE FUNCTION pgtrickle._identified(relation oid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- What was set a moment ago counts, also while the applier has not taken it over.
+    SELECT c.relreplident = 'f' OR coalesce(
+            (SELECT s.value FROM pgtrickle._stored_settings() s WHERE s.name = 'replica_identity'),
+            pgtrickle._setting('replica_identity')) = 'keep' AND EXISTS (
+        SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indimmediate
+            AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
+    FROM pg_class c WHERE c.oid = relation
+$$;
+
 -- A source must leave a whole trail in the log: permanent, complete old rows, published.
 CREATE OR REPLACE FUNCTION pgtrickle._admit_source(source oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -78,12 +90,12 @@ BEGIN
         RETURN;
     END IF;
     FOR leaf IN
-        SELECT t.relid AS oid FROM pg_partition_tree(source) t JOIN pg_class c ON c.oid = t.relid
-        WHERE t.isleaf AND c.relreplident <> 'f'
-        UNION ALL
+        SELECT t.relid AS oid FROM pg_partition_tree(source) t WHERE t.isleaf
+        UNION
         SELECT c.oid FROM pg_class c WHERE c.oid = source AND c.relkind = 'r' AND NOT c.relispartition
-            AND c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_partition_tree(source))
+            AND NOT EXISTS (SELECT FROM pg_partition_tree(source))
     LOOP
+        CONTINUE WHEN pgtrickle._identified(leaf.oid);
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf.oid::regclass);
         RAISE NOTICE 'table % now has REPLICA IDENTITY FULL, so that deleted rows are complete in the log',
             leaf.oid::regclass;

@@ -15,7 +15,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            r.slot_name, r.active, pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn),
            CASE
                WHEN c.oid IS NULL THEN 'the table was dropped'
-               WHEN c.relkind = 'r' AND c.relreplident <> 'f' THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
+               WHEN c.relkind = 'r' AND NOT pgtrickle._identified(c.oid) THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
                WHEN NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = pgtrickle._setting('publication')
                                 AND p.schemaname = s.source_schema AND p.tablename = s.source_name)
                    THEN 'the table is not in publication ' || pgtrickle._setting('publication')

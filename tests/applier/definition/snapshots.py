@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
-from applier.trace.trace import create_view
+from applier.trace.views import create_view
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import Row, collect, frame
 

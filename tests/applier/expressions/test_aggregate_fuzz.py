@@ -29,7 +29,7 @@ from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
-from applier.trace.trace import create_view
+from applier.trace.views import create_view
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import collect, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value

@@ -31,7 +31,7 @@ from applier.plan.nodes import (
 )
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
-from applier.trace.trace import create_view
+from applier.trace.views import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
     BIG,

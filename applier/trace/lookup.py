@@ -1,0 +1,53 @@
+"""The rows of a trace under some keys, as they are now: one Spark query over its base, the overlay on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.trace.columns import TraceColumn
+from applier.trace.rows import trace_schema
+from applier.trace.views import create_view, drop_view
+from applier.zset import WEIGHT, Row, column_name, column_names, net
+
+
+def rows_under(
+    spark: SparkSession,
+    columns: Sequence[TraceColumn],
+    parts: tuple[str | None, pa.Table],
+    places: Sequence[int],
+    keys: Sequence[Row],
+) -> list[Row]:
+    """The rows whose columns at `places` are one of the keys; NULL for columns that are not known.
+
+    `parts` are the view of the base, if there is one, and the overlay.
+    """
+    view, overlay = parts
+    schema, names = trace_schema(columns), column_names(len(columns))
+    # A column that is lost has values that do not add up: rows would be told apart by it.
+    told = [i for i, column in enumerate(columns) if column.open]
+    read = [*(names[i] for i in told), WEIGHT]
+    asked = pa.table({names[i]: pa.array([key[n] for key in keys], schema.field(i).type) for n, i in enumerate(places)})
+    found = [overlay.join(asked, asked.column_names, join_type="left semi").select(read)]
+    if view is not None:
+        kinds = ", ".join(f"{names[i]} {columns[i].type.spark_ddl}" for i in places)
+        found.append(_in_base(spark, view, spark.createDataFrame(asked, kinds), read).cast(found[0].schema))
+    rows = net(pa.concat_tables(found))
+    values = {i: rows[column_name(i)].to_pylist() for i in told}
+    nothing = [None] * rows.num_rows
+    counted = zip(rows[WEIGHT].to_pylist(), *(values.get(i, nothing) for i in range(len(columns))), strict=True)
+    # A key is unique in PostgreSQL: what is there more than once is no answer.
+    return [tuple(row) for weight, *row in counted if weight == 1]
+
+
+def _in_base(spark: SparkSession, view: str, asked: DataFrame, read: Sequence[str]) -> pa.Table:
+    keys = create_view(asked)
+    try:
+        same = " AND ".join(f"b.{name} = k.{name}" for name in asked.columns)
+        return spark.sql(
+            f"SELECT /*+ BROADCAST(k) */ {', '.join(read)} FROM {view} b LEFT SEMI JOIN {keys} k ON {same}"
+        ).toArrow()
+    finally:
+        drop_view(spark, keys)

@@ -1,0 +1,119 @@
+"""Old rows of which the log has the key alone: the trace is that of a log which has everything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.operators.inputs import Side
+from applier.plan.expr import ValueType
+from applier.plan.nodes import Field, Scan
+from applier.trace.inbox import Arrival
+from applier.trace.store import TraceStore
+from applier.trace.trace import Trace
+from applier.trace.traces import Traces
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+
+INT, TEXT = PgType(23, -1, "int4", "integer"), PgType(25, -1, "text", "text")
+KEYED = TableSchema(
+    TableId("public", "keyed"),
+    1,
+    (Column("v", INT), Column("id", INT), Column("large", TEXT), Column("part", TEXT)),
+    ("id", "part"),
+    ReplicaIdentity.DEFAULT,
+)
+OLD, KEPT_LARGE = frozenset({0, 2}), frozenset({2})
+SCAN = Scan(
+    KEYED.table,
+    1,
+    tuple(column.name for column in KEYED.columns),
+    tuple(Field(ValueType.of_column(column.type), True) for column in KEYED.columns),
+    None,
+)
+Image = tuple[int | None, int, str | None, str]
+
+
+class Log:
+    """A table and the images its log has."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.rows: dict[tuple[int, str], Image] = {}
+        self.commit = 0
+
+    def window(self, changes: int) -> Iterator[Arrival]:
+        """The change rows of so many statements."""
+        self.commit += 10
+        seq = 0
+        for _ in range(changes):
+            for op, values, unknown in self._statement():
+                stamp = Stamp(Lsn(self.commit), seq)
+                seq += 1
+                given = values and tuple(None if i in unknown else value for i, value in enumerate(values))
+                yield Arrival(ChangeRow(op, stamp, 1, 0, given, unknown=unknown), KEYED)
+
+    def _statement(self) -> Iterator[tuple[Op, Image | None, frozenset[int]]]:
+        key = self.rng.randint(1, 8), self.rng.choice("ab")
+        old = self.rows.get(key)
+        if self.rng.random() < 0.03:
+            self.rows.clear()
+            yield Op.TRUNCATE, None, frozenset()
+        elif old is None:
+            self.rows[key] = new = (self._number(), key[0], self._text(), key[1])
+            yield Op.INSERT, new, frozenset()
+        else:
+            yield Op.DELETE, self.rows.pop(key), OLD
+            if self.rng.random() < 0.7:
+                moved = self.rng.randint(1, 8), key[1]
+                to = key if moved in self.rows or self.rng.random() < 0.6 else moved
+                kept = self.rng.random() < 0.5
+                self.rows[to] = new = (self._number(), to[0], old[2] if kept else self._text(), to[1])
+                yield Op.INSERT, new, KEPT_LARGE if kept else frozenset()
+
+    def _number(self) -> int | None:
+        return self.rng.choice([None, 1, 2, 3])
+
+    def _text(self) -> str | None:
+        return self.rng.choice([None, "x" * self.rng.randint(0, 3)])
+
+
+def relation(spark: SparkSession, trace: Trace, at: Lsn) -> list[tuple[Image, int]]:
+    with Traces(spark, [trace]).through(Window(at, at)) as inputs:
+        columns = ", ".join(f"c{i}" for i in range(4))
+        text = f"SELECT {columns}, sum(__w) FROM ({inputs.snapshot(SCAN, Side.AFTER)}) GROUP BY {columns}"
+        found = [tuple(row) for row in spark.sql(text).collect()]
+    return sorted(((row[:4], row[4]) for row in found if row[4]), key=repr)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_history_under_the_default_identity(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    store, log, trace = TraceStore(spark, str(tmp_path)), Log(seed), Trace(spark, KEYED.table)
+    trace.capture(KEYED.columns, Lsn(1))
+    for window in range(12):
+        trace.append(list(log.window(log.rng.randint(1, 12))))
+        if window % 4 == 1:
+            trace.rebase(store.append(trace, Lsn(log.commit - 5)))
+        if window % 3 == 2:
+            expected = sorted(((row, 1) for row in log.rows.values()), key=repr)
+            assert relation(spark, trace, Lsn(log.commit + 1)) == expected
+    assert all(column.open for column in trace.columns)
+
+
+def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
+    trace = Trace(spark, KEYED.table)
+    trace.capture(KEYED.columns, Lsn(1))
+    trace.append(
+        [
+            Arrival(ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (None, 1, None, "a"), unknown=OLD), KEYED),
+            Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(5), 1), 1, 0, (7, 1, None, "a"), unknown=KEPT_LARGE), KEYED),
+        ]
+    )
+    assert [column.name for column in trace.columns if not column.open] == ["v", "large"]
+    assert "the row it changes is not known" in str(trace.columns[2].reason)
