@@ -43,6 +43,8 @@ def spark_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
+        # What it infers our plans say already; over columns that are computed from each other it takes forever.
+        "spark.sql.constraintPropagation.enabled": "false",
         "spark.sql.decimalOperations.allowPrecisionLoss": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "2",
