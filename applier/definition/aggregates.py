@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from applier.definition import query_tree, tree, walk
+from applier.definition import query_tree, tree
 from applier.definition.catalog import FIRST_USER_OID, Catalog
+from applier.definition.collations import collation_of
 from applier.definition.compile import Compiler
 from applier.definition.group_key import default_equality
 from applier.definition.joins import total
@@ -26,8 +27,13 @@ _OWN_HINT = "what its functions do is not known here; write it with built-in agg
 _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
 
 
-def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node | None) -> AggregateCall:
-    """The call over the node below, which `below` compiles for; None over a window, whose order is not its own."""
+def plan_aggregate(
+    call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node | None, within: Sequence[Expr] = ()
+) -> AggregateCall:
+    """The call over the node below, which `below` compiles for; None over a window, whose order is not its own.
+
+    All rows of a group have the same values of `within`.
+    """
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
     if entry is None:
@@ -67,7 +73,7 @@ def plan_aggregate(call: tree.AggregateOf, below: Compiler, catalog: Catalog, no
         )
         any_of_equals = entry.any_of_equals or bool(distinct_by)
         ordered_by_itself = form.default_order and not order
-        if node is not None and not ordered_by_itself and not _decided(order, args, node, any_of_equals):
+        if node is not None and not ordered_by_itself and not _decided(order, args, (node, within), any_of_equals):
             construct = f"{info.name} over rows in no fixed order"
             raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
     return AggregateCall(
@@ -116,8 +122,8 @@ def _distinct_by(
         equality = ENTRIES.get(catalog.function(catalog.operator(operator).function).signature)
         found.append(_told_apart_by(arg, equality, call))
         if equality is not None and equality.collation is not CollationNeed.NONE:
-            collation = catalog.collation(walk.collation(written))
-            if not collation.deterministic:
+            collation = collation_of(written, arg, catalog)
+            if collation is not None and not collation.deterministic:
                 construct = f"DISTINCT under the nondeterministic collation {collation.name}"
                 raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=call.at)
     return () if all(by == arg for by, arg in zip(found, args, strict=False)) else tuple(found)
@@ -153,10 +159,13 @@ def _key(value: Expr) -> Expr:
     return key
 
 
-def _decided(order: Sequence[SortKey], args: Sequence[Expr], node: Node, any_of_equals: bool) -> bool:
+def _decided(
+    order: Sequence[SortKey], args: Sequence[Expr], rows: tuple[Node, Sequence[Expr]], any_of_equals: bool
+) -> bool:
     """Rows that the order does not tell apart must have the same arguments, or there is no one right answer."""
     keys = {key.expr for key in order}
     if any_of_equals:
         keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}
     by_arguments = all(isinstance(arg, Const) or arg in keys for arg in args)
-    return bool(order) and (tells_apart(node, tuple(key.expr for key in order)) or by_arguments)
+    node, within = rows
+    return bool(order) and (tells_apart(node, (*within, *(key.expr for key in order))) or by_arguments)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from applier.definition import query_tree, tree, walk
+from applier.definition.answers import Around
 from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog, RelationInfo
 from applier.definition.compile import Compiler, Scope
+from applier.definition.dependent import connected_by_where, reads_outside
 from applier.definition.fields import unknown
 from applier.definition.flatten import Flattener, whole_row
-from applier.definition.grouping import Grouped, GroupedBySets, aggregates, by_sets, distinct, group
+from applier.definition.grouping import Grouped, GroupedByGiven, GroupedBySets, aggregates, by_sets, distinct, group
 from applier.definition.joins import (
     Frame,
     Leaning,
@@ -32,12 +34,13 @@ from applier.definition.joins import (
 )
 from applier.definition.lateral import Beside, Laterals
 from applier.definition.ordering import asked_for, first_rows
-from applier.definition.partners import RESULT, Asked, correlated, inward, keep, outer_part, own_columns
+from applier.definition.partners import Asked, as_expression, correlated, inward, keep, outer_part, own_columns
+from applier.definition.query_tree import leans_on
 from applier.definition.recursions import Recursions
 from applier.definition.refusal import Place, Reason, Refused
-from applier.definition.rowsets import check_on_true, leans, leans_on, unfold, written
+from applier.definition.rowsets import alone, beside_each, is_true, leans, unfold, written
 from applier.definition.sources import Sources, check, inside_view, members
-from applier.definition.subqueries import Answering, Around
+from applier.definition.subqueries import Answering
 from applier.definition.union import combine, meet
 from applier.definition.windows import over_windows, window_inputs
 from applier.plan.expr import Col, Expr, ValueType
@@ -61,9 +64,9 @@ def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
 
 
 class _Lean(Protocol):
-    """Puts a member beside the frame it looks at; `outer` keeps rows for which it has none."""
+    """Puts a member beside the frame it looks at; `on` is given in an outer join, which keeps rows without any."""
 
-    def __call__(self, number: int, *, outer: bool) -> Leaning: ...
+    def __call__(self, number: int, *, on: Sequence[tree.Expression] | None) -> Leaning: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class _Builder:
         self._sources = sources
         self._members = 0
         self._answering = Answering(catalog, self._rows, self.query)
-        self._laterals = Laterals(catalog, self._rows)
+        self._laterals = Laterals(catalog, self._rows, self.query)
         self._recursions = Recursions(catalog, self._branch)
 
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
@@ -145,7 +148,7 @@ class _Builder:
     def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
         flat = Flattener(query.entries)
         targets = [flat(query.targets[i].expression) for i in needed]
-        keys = [(flat(_group_target(query, item.reference)), item) for item in query.groups]
+        keys = [(flat(_group_target(query, item.reference)), item) for item in _grouped_by(query)]
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conjuncts(query.where)]
         windowed = [flat(query.targets[i].expression) for i in window_inputs(query, targets)]
@@ -155,9 +158,17 @@ class _Builder:
             above = [*targets, *windowed]
             calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates(e)]
             frame = self._answered(frame, [*(key for key, _ in keys), *calls], levels)
-            grouped = group(keys, above, having, self._compiler(frame), frame.node, catalog=self._catalog)
+            grouped = group(
+                keys,
+                above,
+                having,
+                self._compiler(frame),
+                frame.node,
+                catalog=self._catalog,
+                by_all_keys=not query.grouping_sets,
+            )
             parts = [*above, *(() if having is None else (having,))]
-            sets = by_sets(grouped, query, parts) if query.grouping_sets else grouped
+            sets = by_sets(grouped, query, parts) if query.grouping_sets else _per_given(grouped, query)
             below = self._above(frame, sets, above, having, levels=levels)
         else:
             frame = self._answered(frame, [*targets, *windowed], levels)
@@ -169,14 +180,32 @@ class _Builder:
         query = levels[-1]
         flat = Flattener(query.entries)
         on = [flat(c) for c in conditions(query.items)]
-        asked = [self._asked(partners, levels) for partners in query.partners]
+        simple = [p for p in query.partners if self._is_simple(p, levels)]
+        asked = [self._asked(partners, levels) for partners in simple]
+        others = [flat(as_expression(p)) for p in query.partners if p not in simple]
+        # The condition of an inner join is one of WHERE, also where it asks a subquery.
+        where = [*where, *(flat(c) for c in spread(query.items)[1] if any(walk.subqueries(c))), *others]
         plain = [c for c in where if not any(walk.subqueries(c))]
         asking = [c for c in where if any(walk.subqueries(c))]
         frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], plain)
         for subquery in asked:
             frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
+        for condition in list(asking):
+            around = Around(frame.node, frame.node, self._scope(frame), levels)
+            if (kept := self._answering.kept(around, condition)) is not None:
+                frame = replace(frame, node=kept)
+                asking.remove(condition)
         frame = self._answered(frame, asking, levels)
         return frame.filtered([self._compiler(frame).compile(c) for c in asking])
+
+    def _is_simple(self, partners: query_tree.Partners, levels: Levels) -> bool:
+        """Whether all that connects the subquery to this query is its own WHERE."""
+        query, outer = asked_for(partners, self._catalog), Flattener(levels[-1].entries)
+        if not reads_outside(query):
+            return True
+        where = [Flattener(query.entries)(outer_part(c, outer)) for c in conjuncts(query.where)]
+        whole = query.aggregates or query.distinct or query.union or query.limit
+        return not whole and connected_by_where(query, [c for c in where if correlated(c)])
 
     def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
@@ -185,22 +214,22 @@ class _Builder:
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
-        if connecting and not (query.aggregates or query.distinct or query.union or query.limit):
+        if connecting:
             test = [inward(c, lambda var: visible[var.number - 1]) for c in conjuncts(partners.test)]
             test = [own(outer_part(c, outer)) for c in test]
             inside = [c for c in where if not correlated(c)]
             rows = self._rows((*levels, query), own_columns([*connecting, *test]), inside)
             return Asked(rows, tuple(connecting), tuple(test), partners.negated, partners.at)
         built = self.query(query, range(len(visible)) if partners.test is not None else (), levels)
-        places = {(RESULT, i + 1): i for i in range(len(built.exprs))}
-        rows = Frame(projected(built.node, built.exprs), places, frozenset({RESULT}))
+        places = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
+        rows = Frame(projected(built.node, built.exprs), places, frozenset({tree.RESULT}))
         test = [outer_part(inward(c, lambda var: var), outer) for c in conjuncts(partners.test)]
         return Asked(rows, (), tuple(test), partners.negated, partners.at)
 
     def _above(
         self,
         frame: Frame,
-        grouped: Grouped | GroupedBySets,
+        grouped: Grouped | GroupedBySets | GroupedByGiven,
         targets: Sequence[tree.Expression],
         having: tree.Expression | None,
         *,
@@ -212,7 +241,8 @@ class _Builder:
         answers: dict[int, Expr] = {}
 
         def scope(expression: tree.Expression) -> Expr | None:
-            return answers.get(expression.number) if isinstance(expression, tree.Subquery) else known(expression)
+            found = known(expression)
+            return answers.get(expression.number) if found is None and isinstance(expression, tree.Subquery) else found
 
         for expression in (*(() if having is None else (having,)), *targets):
             for subquery in walk.subqueries(expression):
@@ -236,7 +266,7 @@ class _Builder:
         base = frame.node
         for subquery in (s for e in expressions for s in walk.subqueries(e)):
             if subquery.number not in frame.answers:
-                around = Around(frame.node, base, frame.column, levels)
+                around = Around(frame.node, base, self._scope(frame), levels)
                 node, answer = self._answering.answer(around, subquery)
                 frame = replace(frame, node=node, answers=frame.answers | {subquery.number: answer})
         return frame
@@ -257,20 +287,21 @@ class _Builder:
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
 
-        def lean(number: int, *, outer: bool) -> Leaning:
-            return lambda frame: self._leaning(frame, number, sorted(reads.get(number, ())), levels, outer=outer)
+        def lean(number: int, *, on: Sequence[tree.Expression] | None) -> Leaning:
+            return lambda frame: self._leaning(frame, number, sorted(reads.get(number, ())), levels, on=on)
 
         members_of = _Members(lambda n: self._member(n, sorted(reads.get(n, ())), levels), lean)
-        return self._joined(query.items, where, members_of, query)
+        return self._joined(query.items, where, members_of, levels)
 
     def _joined(
         self,
         items: Sequence[query_tree.FromItem],
         where: Sequence[tree.Expression],
         of: _Members,
-        query: query_tree.Query,
+        levels: Levels,
     ) -> Frame:
         """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
+        query = levels[-1]
         flat = Flattener(query.entries)
 
         def compile_in(condition: tree.Expression, frame: Frame) -> Expr:
@@ -279,28 +310,78 @@ class _Builder:
         def part(item: Unjoined) -> Frame:
             if isinstance(item, query_tree.EntryRef):
                 return Frame.of(of.upright(item.entry))
+            on = [flat(c) for c in conjuncts(item.condition)]
             if isinstance(item.right, query_tree.EntryRef) and leans(item.right, query):
-                check_on_true(item.condition)
-                return of.leaning(item.right.entry, outer=True)(self._joined((item.left,), (), of, query))
-            left, right = (self._joined((side,), (), of, query) for side in (item.left, item.right))
-            return outer_join(item.kind, left, right, [flat(c) for c in conjuncts(item.condition)], compile_in)
+                return of.leaning(item.right.entry, on=on)(self._joined((item.left,), (), of, levels))
+            left, right = (self._joined((side,), (), of, levels) for side in (item.left, item.right))
+            for condition in on:
+                left, right = self._answered_beside(condition, left, right, levels)
+            return outer_join(item.kind, left, right, on, compile_in)
 
         parts, on = spread(items)
         upright = [part(p) for p in parts if not leans(p, query)]
         entries = [p.entry for p in parts if isinstance(p, query_tree.EntryRef) and leans(p, query)]
-        leaning = [of.leaning(entry, outer=False) for entry in entries]
-        return join(upright, [*(flat(c) for c in on), *where], compile_in, leaning)
+        leaning = [of.leaning(entry, on=None) for entry in entries]
+        # Conditions that ask a subquery come with those of WHERE.
+        plain = [flat(c) for c in on if not any(walk.subqueries(c))]
+        return join(upright, [*plain, *where], compile_in, leaning)
 
-    def _leaning(self, frame: Frame, number: int, reads: Sequence[int], levels: Levels, *, outer: bool) -> Frame:
+    def _answered_beside(
+        self, condition: tree.Expression, left: Frame, right: Frame, levels: Levels
+    ) -> tuple[Frame, Frame]:
+        """The sides of an outer join, with the answers its condition asks for on the side that asks."""
+        for subquery in walk.subqueries(condition):
+            read = {var.entry for var in walk.variables(subquery)}
+            if read <= right.entries:
+                right = self._answered(right, [subquery], levels)
+            elif read <= left.entries:
+                left = self._answered(left, [subquery], levels)
+            else:
+                construct = "a subquery in ON that reads both sides of an outer join"
+                hint = "compute it in a subquery of FROM"
+                raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=subquery.at)
+        return left, right
+
+    def _leaning(
+        self,
+        frame: Frame,
+        number: int,
+        reads: Sequence[int],
+        levels: Levels,
+        *,
+        on: Sequence[tree.Expression] | None,
+    ) -> Frame:
         """A member of FROM that looks at those before it, beside them."""
+        self._count()
         entry = levels[-1].entries[number - 1]
-        if isinstance(entry, query_tree.SubqueryEntry):
-            self._count()
-            return self._laterals.put(frame, Beside(number, entry.query, reads, outer), levels)
-        return self._unfolded(frame, number, levels[-1], outer=outer)
+        conditions = () if on is None else [c for c in on if not is_true(c)]
+        match entry:
+            case query_tree.SubqueryEntry(query=query):
+                beside = Beside(number, query, reads, on is not None, tuple(conditions))
+                return self._laterals.put(frame, beside, levels)
+            case query_tree.FunctionEntry() if not conditions:
+                return self._unfolded(frame, number, levels[-1], outer=on is not None)
+            case query_tree.ValuesEntry() if on is None:
+                return self._written_beside(frame, number, entry, reads, levels)
+            case query_tree.FunctionEntry() | query_tree.ValuesEntry():
+                # As a subquery it may have a condition.
+                width = max(reads, default=1)
+                beside = Beside(number, alone(entry, width), reads, True, tuple(conditions))
+                return self._laterals.put(frame, beside, levels)
+            case _:
+                raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
+
+    def _written_beside(
+        self, frame: Frame, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
+    ) -> Frame:
+        flat, compiler = Flattener(levels[-1].entries), self._compiler(frame)
+        rows = [[compiler.compile(flat(row[r - 1])) for r in reads] for row in entry.rows]
+        width = len(fields(frame.node))
+        node = beside_each(frame.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
+        places = frame.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
+        return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
 
     def _unfolded(self, frame: Frame, number: int, query: query_tree.Query, *, outer: bool) -> Frame:
-        self._count()
         entry = query.entries[number - 1]
         if not isinstance(entry, query_tree.FunctionEntry):
             raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
@@ -321,6 +402,8 @@ class _Builder:
                 return self._subquery(number, query, reads, levels)
             case query_tree.ValuesEntry() as entry:
                 return Member(number, written(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
+            case query_tree.GivenEntry(node=node):
+                return Member(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
             case query_tree.FunctionEntry():
                 frame = self._unfolded(nothing(), number, levels[-1], outer=False)
                 return Member(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
@@ -357,6 +440,21 @@ class _Builder:
             places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
             return Member(number, built.node, places)
         return Member(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+
+
+def _grouped_by(query: query_tree.Query) -> Sequence[query_tree.GroupItem]:
+    """The keys of GROUP BY; one group of all rows is one for each given row."""
+    if query.groups or not query.aggregates:
+        return query.groups
+    return [query_tree.GroupItem(query.targets[i].group_reference, query_tree.SAME) for i in query.given]
+
+
+def _per_given(grouped: Grouped, query: query_tree.Query) -> Grouped | GroupedByGiven:
+    """A group of all rows is there also where there are no rows."""
+    if query.groups or not query.given:
+        return grouped
+    (given,) = (entry.node for entry in query.entries if isinstance(entry, query_tree.GivenEntry))
+    return GroupedByGiven(grouped, given)
 
 
 def _group_target(query: query_tree.Query, reference: int) -> tree.Expression:

@@ -158,6 +158,16 @@ class Catalog:
             self._load_functions(_FUNCTIONS_OF_USERS, [oid])
         return self._functions[oid]
 
+    def array_type(self, oid: int) -> int:
+        """The type of arrays of a type, itself where it is one; 0 where there is none."""
+        if self.type(oid).name.startswith("_"):
+            return oid
+        return next((int(array) for (array,) in self._rows(_ARRAY_TYPE, [self.type(oid).base])), 0)
+
+    def built_in(self, signature: str) -> int:
+        """A function that came with the server, by its signature."""
+        return next(f.oid for f in self.built_in_functions() if f.signature == signature)
+
     def built_in_functions(self) -> Iterator[FunctionInfo]:
         """Every function that came with the server."""
         return (f for f in self._functions.values() if f.oid < FIRST_USER_OID)
@@ -302,6 +312,7 @@ _TYPES_OF_USERS: LiteralString = _TYPES + "oid = ANY(%s::int8[]::oid[])"
 _LABELS: LiteralString = (
     "SELECT oid::int8, enumlabel::text FROM pg_enum WHERE enumtypid = %s::int8::oid ORDER BY enumsortorder"
 )
+_ARRAY_TYPE: LiteralString = "SELECT typarray::int8 FROM pg_type WHERE oid = %s::int8::oid"
 _FUNCTIONS: LiteralString = (
     "SELECT p.oid::int8, n.nspname::text, proname::text, proargtypes::text, provolatile::text, proisstrict "
     "FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE "

@@ -26,7 +26,7 @@ class Fields:
             if known is None:
                 raise unknown(f"a node of kind {node.kind}")
             reason = Reason.CURRENT_TIME if node.kind == "SQLVALUEFUNCTION" else Reason.CONSTRUCT
-            raise Refused(reason, known[0], hint=known[1], token=self._position())
+            raise Refused(reason, known[0], hint=known[1], token=_first_position(node))
 
     def tree(self, name: str) -> Tree:
         """The raw value; a missing field is a refusal."""
@@ -121,10 +121,7 @@ class Fields:
         return self._position()
 
     def _position(self) -> int | None:
-        value = self._node.fields.get("location")
-        if not isinstance(value, Token) or not value.text.isdigit():
-            return None
-        return int(value.text)
+        return _position(self._node)
 
     def harmless(self, *names: str) -> None:
         """Check spare fields before the rest is read, where another value would change the meaning of the rest."""
@@ -149,3 +146,15 @@ class Fields:
 
     def _malformed(self, name: str) -> Refused:
         return unknown(f"the form of {name} in a {self._node.kind} node")
+
+
+def _position(node: Node) -> int | None:
+    value = node.fields.get("location")
+    return int(value.text) if isinstance(value, Token) and value.text.isdigit() else None
+
+
+def _first_position(node: Node) -> int | None:
+    """Where the node stands, or else the first of those inside it that say where they do."""
+    own = _position(node)
+    inside = (value for value in node.fields.values() if isinstance(value, Node))
+    return own if own is not None else next((at for at in map(_first_position, inside) if at is not None), None)

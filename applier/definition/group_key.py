@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from applier.definition import query_tree, tree, walk
 from applier.definition.built import columns
 from applier.definition.catalog import Catalog
+from applier.definition.collations import collation_of
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.aggregates import shown_of
 from applier.expressions.allow_list import ENTRIES
@@ -54,6 +55,8 @@ class GroupKey:
 
 def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> GroupKey:
     """The key of GROUP BY, DISTINCT or PARTITION BY, with the equality PostgreSQL chose for it."""
+    if item.equality == query_tree.SAME:
+        return GroupKey(value, value)
     equality = catalog.function(catalog.operator(item.equality).function).signature
     return _key(value, written, equality, catalog)
 
@@ -101,8 +104,8 @@ def _key(value: Expr, written: tree.Expression, equality: str, catalog: Catalog)
     if by is None:
         raise _unproven(f"values of type {value.type.pg.display}", written)
     if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(walk.collation(written))
-        if not collation.deterministic:
+        collation = collation_of(written, value, catalog)
+        if collation is not None and not collation.deterministic:
             construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
             raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=walk.at(written))
     return GroupKey(value, by)

@@ -16,9 +16,11 @@ from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.fields import unknown
 from applier.definition.group_key import GroupKey, group_key, grouped_by, own_key
+from applier.definition.null_safe import same
 from applier.definition.refusal import Reason, Refused
-from applier.plan.expr import AggregateCall, Col, Const, Expr, ValueType
-from applier.plan.nodes import Field, Node, Project, UnionAll
+from applier.expressions.aggregates import on_empty
+from applier.plan.expr import AggregateCall, Coalesce, Col, Const, Expr, ValueType, shift
+from applier.plan.nodes import Field, Node, OuterJoin, Project, UnionAll, fields
 from shared_schema.pg_types import PgType
 
 _INT4 = ValueType.of_column(PgType(23, -1, "int4", "integer"))
@@ -59,8 +61,13 @@ def group(
     node: Node,
     *,
     catalog: Catalog,
+    within: Sequence[Expr] = (),
+    by_all_keys: bool = True,
 ) -> Grouped:
-    """Plan the keys and every aggregate in the targets and HAVING over the node below, which `below` compiles for."""
+    """Plan the keys and every aggregate in the targets and HAVING over the node below, which `below` compiles for.
+
+    All rows of a group have the same values of `within`, and of the keys unless there are other sets of them.
+    """
     written = [key for key, _ in keys]
     planned = [group_key(below.compile(key), key, item, catalog) for key, item in keys]
     above = [*targets, *(() if having is None else (having,))]
@@ -69,12 +76,13 @@ def group(
     for var in dict.fromkeys(v for e in above for v in _loose(e, frozenset(written))):
         written.append(var)
         planned.append(own_key(below.compile(var), var, catalog))
+    shared = (*within, *(key.by for key in planned if by_all_keys))
     calls = list(dict.fromkeys(c for e in above for c in aggregates(e)))
     return Grouped(
         tuple(written),
         tuple(planned),
         tuple(calls),
-        tuple(plan_aggregate(c, below, catalog, node) for c in calls),
+        tuple(plan_aggregate(c, below, catalog, node, shared) for c in calls),
     )
 
 
@@ -116,6 +124,40 @@ class GroupedBySets:
             return known(expression)
 
         return find
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedByGiven:
+    """One group of all rows for each given row, also for those that have none; the keys are the given columns."""
+
+    whole: Grouped
+    given: Node
+
+    def node(self, below: Node) -> Node:
+        """The given rows, each beside its group."""
+        groups = self.whole.node(below)
+        pairs = same(zip(columns(self.given), columns(groups), strict=False))
+        return OuterJoin(self.given, groups, pairs, None, full=False)
+
+    def scope(self, output: tuple[Field, ...]) -> Scope:
+        """What expressions above the node stand for: of a group without rows what the aggregate says of none."""
+        width = len(fields(self.given))
+        known, calls = self.whole.scope(output[width:]), list(dict.fromkeys(self.whole.planned_calls))
+
+        def find(expression: tree.Expression) -> Expr | None:
+            found = known(expression)
+            if not isinstance(found, Col):
+                return found
+            if found.ordinal < width:
+                return Col(found.ordinal, output[found.ordinal].type, output[found.ordinal].nullable)
+            return of_no_rows(calls[found.ordinal - width], shift(found, width))
+
+        return find
+
+
+def of_no_rows(call: AggregateCall, result: Expr) -> Expr:
+    """The result of an aggregate where there is a group, else what it is of no rows."""
+    return Coalesce((result, Const(on_empty(call), call.type)), call.type) if not call.nullable else result
 
 
 def _mask(call: tree.GroupingOf, keys: frozenset[int]) -> int:

@@ -171,7 +171,9 @@ def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -
 
 def _product(left: Frame, right: Frame) -> Frame:
     """Everything beside everything; conditions are compiled over it, for which of them are keys shows only then."""
-    return Frame(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries)
+    width = len(fields(left.node))
+    answers = left.answers | {number: shift(answer, width) for number, answer in right.answers.items()}
+    return Frame(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries, answers)
 
 
 def split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:

@@ -11,33 +11,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from applier.definition import query_tree, tree, walk
+from applier.definition.answers import Around, BuildQuery, Dependents, always_some
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
+from applier.definition.dependent import connected_by_where
 from applier.definition.flatten import Flattener
 from applier.definition.group_key import GroupKey
-from applier.definition.grouping import Grouped, group
+from applier.definition.grouping import Grouped, group, of_no_rows
 from applier.definition.joins import Frame, conjuncts, split, total
+from applier.definition.null_safe import Pairs
 from applier.definition.ordering import first_rows
 from applier.definition.partners import correlated, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
-from applier.plan.expr import AggregateCall, Case, Coalesce, Const, Expr, shift
+from applier.plan.expr import Case, Const, Expr, shift
 from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, fields
 
 Levels = tuple[query_tree.Query, ...]
 Rows = Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], Frame]
 """FROM and WHERE of the innermost query, with what is wanted of it."""
-Pairs = tuple[tuple[Expr, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A LATERAL subquery: its number in FROM, what is read of it, and whether rows without any of its own stay."""
+    """A LATERAL subquery: its number in FROM, what is read of it, and whether rows without any of its own stay.
+
+    `on` are the conditions of such an outer join.
+    """
 
     number: int
     query: query_tree.Query
     reads: Sequence[int]
     outer: bool
+    on: tuple[tree.Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +58,101 @@ class _Inside:
 class Laterals:
     """Puts LATERAL subqueries beside the members of FROM they look at."""
 
-    def __init__(self, catalog: Catalog, rows: Rows) -> None:
+    def __init__(self, catalog: Catalog, rows: Rows, query: BuildQuery) -> None:
         self._catalog = catalog
         self._rows = rows
+        self._dependents = Dependents(catalog, query)
 
     def put(self, frame: Frame, lateral: Beside, levels: Levels) -> Frame:
         """The frame with the subquery's columns after its own."""
         query = lateral.query
-        if query.union is not None or query.windows or (query.distinct and not query.distinct_on):
-            raise _refused("a set operation, a window or DISTINCT in LATERAL")
-        inside = self._inside(lateral, levels)
-        if query.aggregates:
+        inside = None if lateral.on else self._inside(lateral, levels)
+        if inside is not None and self._by_equalities(frame, lateral, inside):
+            if query.aggregates:
+                return self._grouped(frame, lateral, inside)
             if query.limit is not None or query.distinct_on:
-                raise _refused("LIMIT of an aggregate in LATERAL")
-            return self._grouped(frame, lateral, inside)
-        if query.limit is not None or query.distinct_on:
-            return self._first(frame, lateral, inside)
-        return self._plain(frame, lateral, inside)
+                return self._first(frame, lateral, inside)
+            return self._plain(frame, lateral, inside)
+        return self._asked(frame, lateral, levels)
 
-    def _inside(self, lateral: Beside, levels: Levels) -> _Inside:
+    def _asked(self, frame: Frame, lateral: Beside, levels: Levels) -> Frame:
+        """Whatever the subquery does with what it reads outside."""
+        around = Around(frame.node, frame.node, _columns_of(frame), levels)
+        needed = [r - 1 for r in lateral.reads]
+        width = len(fields(frame.node))
+        if not lateral.outer or (not lateral.on and always_some(lateral.query)):
+            node = self._dependents.beside(around, lateral.query, needed)
+            if node is not None:
+                return _with(
+                    frame, node, {(lateral.number, r): width + i for i, r in enumerate(lateral.reads)}, lateral
+                )
+        answers = self._dependents.answers(around, lateral.query, needed)
+        places = {(lateral.number, r): width + i for i, r in enumerate(lateral.reads)}
+        joined = _with(
+            frame, _join(frame.node, answers.node, answers.pairs, None, outer=lateral.outer), places, lateral
+        )
+        compiler = Compiler(self._catalog, _columns_of(joined))
+        on = [compiler.compile(c) for c in lateral.on]
+        if not all(total(c) for c in on):
+            raise Refused(
+                Reason.CONSTRUCT,
+                "LEFT JOIN LATERAL on a condition that may raise an error",
+                hint="compute the expression in the subquery",
+                token=next((at for at in map(walk.at, lateral.on) if at is not None), None),
+            )
+        equi, residual = split(on, width)
+        return replace(
+            joined, node=_join(frame.node, answers.node, (*answers.pairs, *equi), residual, outer=lateral.outer)
+        )
+
+    def _by_equalities(self, frame: Frame, lateral: Beside, inside: _Inside) -> bool:
+        """Whether the subquery by itself, joined by what connects it to the outside, is all that is asked for."""
         query = lateral.query
+        wanted = [inside.targets[r - 1] for r in lateral.reads]
+        if not self._all_total(frame, inside):
+            return False
+        if not query.aggregates and query.limit is None and not query.distinct_on:
+            return not (lateral.outer and any(correlated(t) for t in wanted))
+        if query.aggregates and (query.limit is not None or query.distinct_on):
+            return False
+        pairs, residual = split(self._connections(frame, inside), len(fields(frame.node)))
+        return residual is None and bool(pairs) and not any(correlated(t) for t in inside.targets)
+
+    def _all_total(self, frame: Frame, inside: _Inside) -> bool:
+        return all(total(c) for c in self._connections(frame, inside))
+
+    def _inside(self, lateral: Beside, levels: Levels) -> _Inside | None:
+        """The subquery's own rows, where it reads the outside in its WHERE and select list only."""
+        query = lateral.query
+        if (
+            query.union is not None
+            or query.windows
+            or query.grouping_sets
+            or (query.distinct and not query.distinct_on)
+        ):
+            return None
         own, outer = Flattener(query.entries), Flattener(levels[-1].entries)
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = tuple(c for c in where if correlated(c))
+        if not connected_by_where(replace(query, targets=()), connecting):
+            return None
         plain = tuple(c for c in where if not correlated(c))
         targets = tuple(own(outer_part(t.expression, outer)) for t in query.targets)
-        rest = replace(query, targets=(), where=tree.Connected(tree.Connective.AND, plain) if plain else None)
-        if any(query_tree.outer_columns(rest)) or any(any(walk.subqueries(c)) for c in connecting):
-            raise _refused("LATERAL that looks outside elsewhere than in its own WHERE and select list")
+        if any(any(walk.subqueries(t)) for t in targets if correlated(t)):
+            return None
         having = () if query.having is None else (own(query.having),)
         rows = self._rows((*levels, query), own_columns([*connecting, *targets, *having]), plain)
         return _Inside(rows, connecting, targets)
 
     def _connections(self, frame: Frame, inside: _Inside) -> list[Expr]:
         compiler = Compiler(self._catalog, _between(frame, inside.rows))
-        found = [compiler.compile(c) for c in inside.connecting]
-        if not all(total(c) for c in found):
-            raise _refused("LATERAL connected by a condition that may raise an error")
-        return found
+        return [compiler.compile(c) for c in inside.connecting]
 
     def _pairs(self, frame: Frame, inside: _Inside) -> Pairs:
-        pairs, residual = split(self._connections(frame, inside), len(fields(frame.node)))
-        if residual is not None or not pairs:
-            raise _refused("LATERAL that groups or limits its rows by other than equalities with what is outside")
-        return pairs
+        return split(self._connections(frame, inside), len(fields(frame.node)))[0]
 
     def _plain(self, frame: Frame, lateral: Beside, inside: _Inside) -> Frame:
         wanted = [inside.targets[r - 1] for r in lateral.reads]
-        if lateral.outer and any(correlated(t) for t in wanted):
-            raise _refused("a column of the outer side in the select list of LEFT JOIN LATERAL")
         width, base = len(fields(frame.node)), len(fields(inside.rows.node))
         own = Compiler(self._catalog, _columns_of(inside.rows))
         computed = tuple(own.compile(t) for t in wanted if not correlated(t))
@@ -119,8 +171,6 @@ class Laterals:
         return _with(frame, node, places, lateral)
 
     def _first(self, frame: Frame, lateral: Beside, inside: _Inside) -> Frame:
-        if any(correlated(t) for t in inside.targets):
-            raise _refused("a column of the outer side in the select list of LATERAL with LIMIT")
         pairs = self._pairs(frame, inside)
         own = Compiler(self._catalog, _columns_of(inside.rows))
 
@@ -145,12 +195,10 @@ class Laterals:
         having = None if query.having is None else own(query.having)
         by_reference = {t.group_reference: inside.targets[i] for i, t in enumerate(query.targets)}
         keys = [(by_reference[item.reference], item) for item in query.groups]
-        if any(correlated(e) for e in (*wanted, *(key for key, _ in keys))):
-            raise _refused("a column of the outer side beside an aggregate in LATERAL")
         pairs, rows = self._pairs(frame, inside), inside.rows
         below = Compiler(self._catalog, _columns_of(rows))
-        grouped = group(keys, wanted, having, below, rows.node, catalog=self._catalog)
         theirs = tuple(key for _, key in pairs)
+        grouped = group(keys, wanted, having, below, rows.node, catalog=self._catalog, within=theirs)
         if not query.groups:
             return self._one_group(frame, lateral, (grouped, theirs), pairs, (wanted, having, rows.node))
         joining = tuple(GroupKey(key, key) for key in theirs)
@@ -189,7 +237,7 @@ class Laterals:
 
         def scope(expression: tree.Expression) -> Expr | None:
             if isinstance(expression, tree.AggregateOf) and expression in places:
-                return _on_empty(calls[places[expression]], found[places[expression]])
+                return of_no_rows(calls[places[expression]], found[places[expression]])
             return None
 
         compiler = Compiler(self._catalog, scope)
@@ -211,10 +259,6 @@ def _join(left: Node, right: Node, equi: Pairs, residual: Expr | None, *, outer:
 
 def _with(frame: Frame, node: Node, places: dict[tuple[int, int], int], lateral: Beside) -> Frame:
     return replace(frame, node=node, ordinals=frame.ordinals | places, entries=frame.entries | {lateral.number})
-
-
-def _on_empty(call: AggregateCall, column: Expr) -> Expr:
-    return column if call.nullable else Coalesce((column, Const(0, call.type)), call.type)
 
 
 def _columns_of(rows: Frame) -> Scope:

@@ -265,9 +265,3 @@ RANGE_KINDS: dict[int, tuple[str, str]] = {
     8: ("an empty FROM", "read a table"),
 }
 """Range-table entries we know and do not take, by rtekind."""
-
-SUBQUERIES: dict[int, tuple[str, str]] = {
-    3: ("a comparison of a row with a subquery", "compare the columns one by one"),
-    6: ("ARRAY of a subquery", "aggregate with array_agg in a subquery of FROM"),
-}
-"""Subqueries in expressions we know and do not take, by subLinkType."""

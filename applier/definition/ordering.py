@@ -34,17 +34,19 @@ def first_rows(
 ) -> Built:
     """The query's rows that DISTINCT ON and LIMIT leave; `select` makes all of them, with the targets named.
 
-    They are counted for each combination of `within`, expressions over what `select` makes, which follow the targets.
+    They are counted for each given row, and for each combination of `within`, expressions over what `select` makes,
+    which follow the targets.
     """
     keys = query.distinct if query.distinct_on else ()
     references = [*(item.reference for item in keys), *(item.reference for item in query.order)]
     named = [_place(query, reference) for reference in references]
-    places = list(dict.fromkeys([*needed, *named]))
+    places = list(dict.fromkeys([*needed, *named, *query.given]))
     built = select(places)
     node = projected(built.node, (*built.exprs, *within))
     shown = columns(node)
-    apart = shown[len(places) :]
     at = {place: shown[i] for i, place in enumerate(places)}
+    after = shown[len(places) :]
+    apart = (*after, *(at[place] for place in query.given))
 
     order = [
         sort_key(
@@ -56,7 +58,7 @@ def first_rows(
         node = _distinct_on(query, node, at, order, catalog, apart=apart)
     if query.limit is not None:
         node = _limited(query.limit, node, tuple(order), catalog, apart)
-    return Built(node, (*(at[i] for i in needed), *apart))
+    return Built(node, (*(at[i] for i in needed), *after))
 
 
 def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Query:
@@ -67,6 +69,19 @@ def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Que
         if count is None or count > 0:
             return replace(query, limit=None)
     return query
+
+
+def without_limit(query: query_tree.Query, catalog: Catalog) -> tuple[query_tree.Query, int]:
+    """The subquery of EXISTS without LIMIT and OFFSET, and how many rows it must have more than."""
+    if query.limit is None:
+        return query, 0
+    count, offset = (
+        literal_number(bound, clause, catalog)
+        for bound, clause in ((query.limit.count, "LIMIT"), (query.limit.offset, "OFFSET"))
+    )
+    if count == 0 or query.distinct_on:
+        raise Refused(Reason.CONSTRUCT, "LIMIT of such a subquery", hint="leave it out")
+    return replace(query, limit=None, order=()), offset or 0
 
 
 def _place(query: query_tree.Query, reference: int) -> int:
@@ -90,7 +105,7 @@ def _distinct_on(
         place = _place(query, item.reference)
         keys.append(group_key(at[place], query.targets[place].expression, item, catalog).by)
     within = tuple(key for key in order if key.expr not in keys)
-    top = TopK(node, (*apart, *keys), within, 1, 0, ties=False)
+    top = TopK(node, tuple(dict.fromkeys([*apart, *keys])), within, 1, 0, ties=False)
     if not top.decided:
         raise Refused(Reason.ORDER, "DISTINCT ON in an order that leaves the first row open", hint=_DECIDE)
     return top

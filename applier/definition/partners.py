@@ -13,16 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from applier.definition import tree, walk
+from applier.definition import query_tree, tree, walk
 from applier.definition.compile import Scope
 from applier.definition.joins import Frame, conjunction, split, total
 from applier.definition.refusal import Reason, Refused
+from applier.definition.tree import RESULT
 from applier.definition.truths import BOOL
 from applier.plan.expr import Coalesce, Const, Expr, NullTest, nullable, shift
 from applier.plan.nodes import Filter, Node, SemiJoin, fields
-
-RESULT = 0
-"""The entry under which the test of IN names the columns of its subquery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,15 @@ class Asked:
             for var in walk.variables(condition):
                 if var.levels_up == 1:
                     yield replace(var, levels_up=0)
+
+
+def as_expression(partners: query_tree.Partners) -> tree.Expression:
+    """The condition as one that may stand anywhere."""
+    kind = tree.Asked.EXISTS if partners.test is None else tree.Asked.ANY
+    number = query_tree.next_number()
+    blank = tree.Subquery(number, kind, partners.query, None, (), 0, partners.at)
+    subquery = query_tree.asking(blank, partners.query, partners.test)
+    return tree.Connected(tree.Connective.NOT, (subquery,)) if partners.negated else subquery
 
 
 def inward(expression: tree.Expression, result: Callable[[tree.Var], tree.Expression]) -> tree.Expression:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import count
 
-from applier.definition.tree import Expression, Var
+from applier.definition.tree import RESULT, Expression, Subquery, Var
 from applier.definition.walk import subqueries, variables
+from applier.plan.nodes import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,17 @@ class GroupEntry:
     columns: tuple[Expression, ...]
 
 
-RangeEntry = ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry
+@dataclass(frozen=True, slots=True)
+class GivenEntry:
+    """The rows a query is asked for, of which it reads what it used to read of the query around it."""
+
+    node: Node
+
+
+RangeEntry = ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry | GivenEntry
+
+SAME = 0
+"""In the place of an equality operator: given values are the same where they are held alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +244,8 @@ class Query:
     order: tuple[SortItem, ...] = ()
     limit: Limit | None = None
     windows: tuple[WindowClause, ...] = ()
+    given: tuple[int, ...] = ()
+    """The targets that say for which of the given rows a row is; none where the query is not asked for any."""
 
     @property
     def aggregates(self) -> bool:
@@ -251,6 +265,8 @@ def expressions(query: Query) -> Iterator[Expression]:
                 yield from (value for row in rows for value in row)
             case FunctionEntry(args=args):
                 yield from args
+            case GroupEntry(columns=columns):
+                yield from columns
             case _:
                 continue
 
@@ -278,3 +294,33 @@ def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
         yield from (replace(v, levels_up=0) for v in variables(expression) if v.levels_up == depth)
     for inner in inner_queries(query):
         yield from outer_columns(inner, depth + 1)
+
+
+def leans_on(entry: RangeEntry) -> Iterator[Var]:
+    """The columns of other members of FROM that an entry looks at."""
+    match entry:
+        case FunctionEntry(args=args):
+            for arg in args:
+                yield from (var for var in variables(arg) if var.levels_up == 0)
+        case SubqueryEntry(query=query):
+            yield from outer_columns(query)
+        case ValuesEntry(rows=rows):
+            for row in rows:
+                for value in row:
+                    yield from (var for var in variables(value) if var.levels_up == 0)
+        case _:
+            return
+
+
+_numbers = count(1)
+
+
+def next_number() -> int:
+    """The number of a subquery that has none yet."""
+    return next(_numbers)
+
+
+def asking(subquery: Subquery, query: Query, test: Expression | None) -> Subquery:
+    """The same question of another query: what it reads of the query around it is looked up anew."""
+    own = () if test is None else (v for v in variables(test) if v.entry != RESULT)
+    return replace(subquery, query=query, test=test, outer=(*own, *outer_columns(query)))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 
 from applier.definition import tree, walk
 from applier.definition.fields import Fields, unknown
-from applier.definition.layout import FIRST_WITH_NULLING, NO_MEMBERS, SUBQUERIES
+from applier.definition.layout import FIRST_WITH_NULLING, NO_MEMBERS
 from applier.definition.node_text import Node
-from applier.definition.query_tree import outer_columns
+from applier.definition.query_tree import asking, next_number
 from applier.definition.read_calls import read_aggregate, read_json_aggregate, read_window_function
 from applier.definition.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
-from applier.definition.refusal import Reason, Refused
 
-_PARAM_ENTRIES = {0: tree.ARGUMENT, 2: 0}
+_PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
 
 
 def read_expression(node: Node, major: int) -> tree.Expression:
@@ -118,32 +116,20 @@ def _expressions(fields: Fields, name: str, major: int) -> tuple[tree.Expression
     return tuple(read_expression(node, major) for node in fields.nodes(name))
 
 
-_numbers = count(1)
-
-
 def _subquery(fields: Fields, major: int) -> tree.Subquery:
     from applier.definition.reader import read_inner
 
     at, code = fields.location(), fields.integer("subLinkType")
     if code not in {kind.value for kind in tree.Asked}:
-        construct, hint = SUBQUERIES.get(code, ("a subquery of an unknown kind", "join the subquery in FROM"))
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=at)
+        raise unknown("a subquery of an unknown kind")
     kind, test = tree.Asked(code), fields.optional("testexpr")
-    if (test is None) != (kind in (tree.Asked.EXISTS, tree.Asked.VALUE)):
+    if (test is None) != (kind in (tree.Asked.EXISTS, tree.Asked.VALUE, tree.Asked.ARRAY)):
         raise unknown("a subquery with an odd test")
     query = read_inner(fields.node("subselect"), major)
-    read = None if test is None else read_expression(test, major)
-    own = [] if read is None else [v for v in walk.variables(read) if v.entry != 0]
     shown = [t.expression for t in query.targets if not t.hidden]
-    return tree.Subquery(
-        number=next(_numbers),
-        kind=kind,
-        query=query,
-        test=read,
-        outer=(*own, *outer_columns(query)),
-        collation=walk.collation(shown[0]) if kind is tree.Asked.VALUE else 0,
-        at=at,
-    )
+    collation = walk.collation(shown[0]) if kind in (tree.Asked.VALUE, tree.Asked.ARRAY) else 0
+    read = None if test is None else read_expression(test, major)
+    return asking(tree.Subquery(next_number(), kind, query, None, (), collation, at), query, read)
 
 
 def _variable(fields: Fields, major: int) -> tree.Var:

@@ -6,19 +6,22 @@ A member of FROM *leans* on those before it when it looks at their columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from applier.definition import query_tree, tree, walk
+from applier.definition import query_tree, tree
+from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler
 from applier.definition.refusal import Reason, Refused
+from applier.definition.rewriting import Rewriting
 from applier.definition.spans import literal_micros
 from applier.definition.unify import unify
 from applier.definition.union import meet
 from applier.expressions.entry import Unfit
 from applier.expressions.outputs import input_carrier
 from applier.plan.expr import Const, Expr, ValueType, nullable
-from applier.plan.nodes import Field, Node, SetFunction, Unfold, Values
+from applier.plan.nodes import Field, Node, Project, SetFunction, Unfold, UnionAll, Values
 from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
@@ -28,35 +31,46 @@ _BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
 _HINT = "store its rows in a table; generate_series, unnest and jsonb_array_elements are taken"
 
 
-def leans_on(entry: query_tree.RangeEntry) -> Iterator[tree.Var]:
-    """The columns of other members of FROM that an entry looks at."""
-    match entry:
-        case query_tree.FunctionEntry(args=args):
-            for arg in args:
-                yield from (var for var in walk.variables(arg) if var.levels_up == 0)
-        case query_tree.SubqueryEntry(query=query):
-            yield from query_tree.outer_columns(query)
-        case query_tree.ValuesEntry(rows=rows):
-            for row in rows:
-                for value in row:
-                    yield from (var for var in walk.variables(value) if var.levels_up == 0)
-        case _:
-            return
-
-
 def leans(item: query_tree.FromItem, query: query_tree.Query) -> bool:
     """Whether it is one entry that looks at others."""
-    return isinstance(item, query_tree.EntryRef) and any(leans_on(query.entries[item.entry - 1]))
+    return isinstance(item, query_tree.EntryRef) and any(query_tree.leans_on(query.entries[item.entry - 1]))
 
 
-def check_on_true(condition: tree.Expression | None) -> None:
-    """An outer join with what leans on its left side has no condition of its own."""
-    if condition is None:
-        return
-    if not isinstance(condition, tree.Constant) or not condition.datum or not any(condition.datum):
-        raise Refused(
-            Reason.CONSTRUCT, "LEFT JOIN LATERAL on a condition", hint="write ON true, and the condition inside"
-        )
+def is_true(condition: tree.Expression) -> bool:
+    """Whether it is written out as true."""
+    return isinstance(condition, tree.Constant) and bool(condition.datum) and any(condition.datum or b"")
+
+
+def alone(entry: query_tree.FunctionEntry | query_tree.ValuesEntry, width: int) -> query_tree.Query:
+    """SELECT all columns FROM the entry, which reads the query around it."""
+
+    def column(var: tree.Var, _: int) -> tree.Expression:
+        return replace(var, levels_up=var.levels_up + 1)
+
+    change = Rewriting(column).expression
+    if isinstance(entry, query_tree.FunctionEntry):
+        inside: query_tree.RangeEntry = replace(entry, args=tuple(map(change, entry.args)))
+    else:
+        inside = replace(entry, rows=tuple(tuple(map(change, row)) for row in entry.rows))
+    columns = [tree.Var(1, i, 0, -1, 0, 0, None) for i in range(1, 1 + width)]
+    return query_tree.Query(
+        targets=tuple(query_tree.Target(column, None, 0, False) for column in columns),
+        entries=(inside,),
+        items=(query_tree.EntryRef(1),),
+        where=None,
+        groups=(),
+        having=None,
+        distinct=(),
+        members={},
+        recursive=frozenset(),
+        has_aggregates=False,
+    )
+
+
+def beside_each(node: Node, rows: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> Node:
+    """Every row of the node once for each of these rows, which are written over it."""
+    branches = [Project(node, (*columns(node), *row)) for row in meet(rows, types)]
+    return branches[0] if len(branches) == 1 else UnionAll(tuple(branches))
 
 
 def written(entry: query_tree.ValuesEntry, reads: Sequence[int], catalog: Catalog) -> Node:
@@ -64,8 +78,8 @@ def written(entry: query_tree.ValuesEntry, reads: Sequence[int], catalog: Catalo
     compiler = Compiler(catalog, lambda _: None)
     rows = [[compiler.compile(row[r - 1]) for r in reads] for row in entry.rows]
     met = meet(rows, [catalog.pg_type(*entry.types[r - 1]) for r in reads])
-    columns = list(zip(*met, strict=True)) if reads else []
-    return Values(tuple(met), tuple(Field(column[0].type, any(nullable(e) for e in column)) for column in columns))
+    across = list(zip(*met, strict=True)) if reads else []
+    return Values(tuple(met), tuple(Field(column[0].type, any(nullable(e) for e in column)) for column in across))
 
 
 def unfold(node: Node, entry: query_tree.FunctionEntry, args: Sequence[Expr], catalog: Catalog, *, outer: bool) -> Node:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from applier.definition import query_tree, tree, walk
+from applier.definition import query_tree, tree
 from applier.definition.catalog import Catalog
+from applier.definition.collations import collation_of
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Unfit, ordered_by_carrier
@@ -33,8 +34,8 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     except Unfit as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
-        collation = catalog.collation(walk.collation(expression))
-        if not collation.byte_order:
+        collation = collation_of(expression, compiled, catalog)
+        if collation is not None and not collation.byte_order:
             construct = f"text order under the collation {collation.name}"
             hint = 'declare the column COLLATE "C", or order by another column'
             raise Refused(Reason.COLLATION, construct, hint=hint, token=at)

@@ -10,20 +10,23 @@ the distinct values the rows around it ask with, each joined with the rows of th
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from typing import assert_never
 
-from applier.definition import query_tree, tree
+from applier.definition import query_tree, tree, walk
+from applier.definition.answers import Answers, Around, Dependents
+from applier.definition.array_of_rows import as_array_agg
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
+from applier.definition.dependent import connected_by_where, reads_outside
 from applier.definition.flatten import Flattener
-from applier.definition.grouping import Grouped, group
+from applier.definition.grouping import Grouped, group, of_no_rows
 from applier.definition.joins import Frame, conjuncts, split, total
-from applier.definition.ordering import literal_number
-from applier.definition.partners import RESULT, correlated, inward, outer_part, own_columns
+from applier.definition.null_safe import same
+from applier.definition.ordering import literal_number, without_limit
+from applier.definition.partners import correlated, inward, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.definition.truths import BOOL
@@ -45,23 +48,9 @@ from applier.plan.expr import (
     shift,
 )
 from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, Project, SemiJoin, TopK, fields, row_key
-from shared_schema.change_row import Value
 
 Levels = tuple[query_tree.Query, ...]
 _HINT = "join the subquery in FROM"
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """The rows a subquery is asked for: their node, and what a column of theirs is.
-
-    `base` are the same rows before the answers of other subqueries were put beside them.
-    """
-
-    node: Node
-    base: Node
-    column: Callable[[tree.Var], Expr | None]
-    levels: Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,38 +85,102 @@ class Answering:
         self._catalog = catalog
         self._rows = rows
         self._query = query
+        self._dependents = Dependents(catalog, query)
 
     def answer(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
         """The rows around it with more columns, and the answer over those."""
-        if subquery.kind is tree.Asked.VALUE:
-            return self._value(around, subquery)
-        return self._truth(around, subquery)
+        match subquery.kind:
+            case tree.Asked.VALUE:
+                return self._value(around, subquery)
+            case tree.Asked.ROW:
+                return self._row(around, subquery)
+            case tree.Asked.ARRAY:
+                node, value = self._value(around, as_array_agg(subquery, self._catalog))
+                return node, Coalesce((value, Const("{}", value.type)), value.type)
+            case tree.Asked.EXISTS | tree.Asked.ANY | tree.Asked.ALL:
+                return self._truth(around, subquery)
+            case _:
+                assert_never(subquery.kind)
+
+    def kept(self, around: Around, condition: tree.Expression) -> Node | None:
+        """The rows around for which EXISTS, or NOT of it, holds; None where the condition is another."""
+        match condition:
+            case tree.Subquery(kind=tree.Asked.EXISTS) as subquery:
+                negated = False
+            case tree.Connected(tree.Connective.NOT, (tree.Subquery(kind=tree.Asked.EXISTS) as subquery,)):
+                negated = True
+            case _:
+                return None
+        if not reads_outside(subquery.query) or subquery.query.limit is not None:
+            return None
+        answers = self._dependents.answers(around, subquery.query, ())
+        return SemiJoin(around.node, answers.node, answers.pairs, None, negated)
 
     def _value(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
         query = subquery.query
-        if not _is_correlated(query):
+        if not reads_outside(query):
             built = self._query(query, [0], around.levels)
             return _beside(around.node, _single(projected(built.node, built.exprs)))
         flat = Flattener(query.entries)
         (target,) = (flat(t.expression) for t in query.targets if not t.hidden)
         hidden = [flat(t.expression) for t in query.targets if t.hidden]
-        grouped_otherwise = query.groups or query.having is not None or query.distinct or query.union is not None
-        if grouped_otherwise or any(correlated(e) for e in (target, *hidden)):
-            raise _unconnected(subquery)
-        if query.aggregates and query.limit is None:
+        whole = query.groups or query.having is not None or query.distinct or query.union is not None or query.windows
+        if whole or not self._by_where(around, query) or (query.aggregates and query.limit is not None):
+            node, (value,) = self._only_row(around, subquery, 1)
+            return node, value
+        if query.aggregates:
             inside = self._inside(around, subquery, [target])
             groups = self._groups(around, inside, subquery)
             return self._aggregated(around, inside, groups, target)
-        if query.aggregates or query.distinct_on:
-            raise _unconnected(subquery)
+        if query.limit is not None and not self._is_first(query.limit):
+            node, (value,) = self._only_row(around, subquery, 1)
+            return node, value
         inside = self._inside(around, subquery, [target, *hidden])
         return self._one_row(around, inside, target, subquery)
+
+    def _row(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        """The test over the only row; where there is none its columns are NULL, and so is the test."""
+        query = subquery.query
+        width = sum(not t.hidden for t in query.targets)
+        if reads_outside(query):
+            node, found = self._only_row(around, subquery, width)
+        else:
+            built = self._query(query, range(width), around.levels)
+            below = projected(built.node, built.exprs)
+            node = Join(around.node, Aggregate(below, (), _only_rows(columns(below))), (), None)
+            found = list(columns(node)[len(fields(around.node)) :])
+
+        def scope(expression: tree.Expression) -> Expr | None:
+            if isinstance(expression, tree.Var) and expression.entry == tree.RESULT:
+                return found[expression.number - 1]
+            return around.scope(expression)
+
+        flat = Flattener(around.levels[-1].entries)
+        test = subquery.test if subquery.test is not None else tree.Connected(tree.Connective.AND, ())
+        return node, Compiler(self._catalog, scope).compile(_flat_test(test, flat))
+
+    def _only_row(self, around: Around, subquery: tree.Subquery, width: int) -> tuple[Node, list[Expr]]:
+        """The columns of the only row there is for a row around, NULL where there is none."""
+        answers = self._dependents.answers(around, subquery.query, range(width))
+        if answers.single:
+            node = OuterJoin(around.node, answers.node, answers.pairs, None, full=False)
+            first = len(fields(around.node))
+            return node, list(columns(node)[first : first + width])
+        return _joined(around.node, _groups_of(answers), _only_rows(answers.own))
+
+    def _by_where(self, around: Around, query: query_tree.Query) -> bool:
+        own, outer = Flattener(query.entries), Flattener(around.levels[-1].entries)
+        where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
+        return connected_by_where(query, [c for c in where if correlated(c)])
+
+    def _is_first(self, limit: query_tree.Limit) -> bool:
+        return limit.offset is None and not limit.ties and literal_number(limit.count, "LIMIT", self._catalog) == 1
 
     def _aggregated(
         self, around: Around, inside: _Inside, groups: _Groups, target: tree.Expression
     ) -> tuple[Node, Expr]:
         below = Compiler(self._catalog, _shifted(inside.rows, groups.width))
-        grouped = group([], [target], None, below, groups.node, catalog=self._catalog)
+        grouped = group([], [target], None, below, groups.node, catalog=self._catalog, within=groups.keys)
         if grouped.keys:
             raise Refused(Reason.CONSTRUCT, "a column of an outer query beside an aggregate", hint=_HINT)
         calls = tuple(dict.fromkeys(grouped.planned_calls))
@@ -153,10 +206,6 @@ class Answering:
 
     def _first(self, groups: _Groups, subquery: tree.Subquery, below: Compiler) -> _Groups:
         query, flat = subquery.query, Flattener(subquery.query.entries)
-        limit = query.limit
-        count = None if limit is None else literal_number(limit.count, "LIMIT", self._catalog)
-        if limit is None or limit.offset is not None or limit.ties or count != 1:
-            raise Refused(Reason.CONSTRUCT, "LIMIT other than 1 in a subquery here", hint=_HINT, token=subquery.at)
         by_reference = {t.group_reference: flat(t.expression) for t in query.targets}
         order = tuple(
             sort_key(below.compile(by_reference[item.reference]), by_reference[item.reference], item, self._catalog)
@@ -165,27 +214,40 @@ class Answering:
         return replace(groups, node=TopK(groups.node, groups.keys, order, 1, 0, ties=False))
 
     def _truth(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        query = subquery.query
+        whole = query.aggregates or query.distinct or query.union or query.limit
+        if reads_outside(query) and (whole or not self._by_where(around, query)):
+            return self._truth_of_all(around, subquery)
         inside = self._inside(around, subquery, [])
         if inside.test is None:
             groups = self._groups(around, inside, subquery)
             node, (count,) = _joined(around.node, groups, (COUNT,))
-            return node, _positive(count)
+            return node, _more_than(count, 0)
         if subquery.kind is tree.Asked.ANY and (found := self._looked_up(around, inside)) is not None:
             return found
         tested = self._groups(around, inside, subquery, test=inside.test)
         test = Compiler(self._catalog, self._between(around, inside, tested)).compile(inside.test)
-        every = subquery.kind is tree.Asked.ALL
-        decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
-        calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=NullTest(test, False, BOOL)))
-        node, (decided, unknown_) = _joined(around.node, tested, calls)
-        null = Const(None, BOOL)
-        branches = ((_positive(decided), Const(not every, BOOL)), (_positive(unknown_), null))
-        return node, Case(branches, Const(every, BOOL), BOOL)
+        return _tested(around.node, tested, test, every=subquery.kind is tree.Asked.ALL)
+
+    def _truth_of_all(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
+        """The same where the subquery does more with what it reads outside than to compare it."""
+        query, test = subquery.query, subquery.test
+        if test is None:
+            # Which rows are left out makes no difference to how many are left.
+            query, passed = without_limit(query, self._catalog)
+            groups = _groups_of(self._dependents.answers(around, query, ()))
+            node, (count,) = _joined(around.node, groups, (COUNT,))
+            return node, _more_than(count, passed)
+        compared = [var for var in walk.variables(test) if var.entry != tree.RESULT]
+        width = sum(not t.hidden for t in query.targets)
+        answers = self._dependents.answers(around, query, range(width), compared)
+        compiled = Compiler(self._catalog, answers.scope).compile(test)
+        return _tested(around.node, _groups_of(answers), compiled, every=subquery.kind is tree.Asked.ALL)
 
     def _looked_up(self, around: Around, inside: _Inside) -> tuple[Node, Expr] | None:
         """x IN (…) by the hash of x, where nothing but equalities connects it; None where something else does."""
         width = len(fields(around.base))
-        compiler = Compiler(self._catalog, _both(around.column, _shifted(inside.rows, width)))
+        compiler = Compiler(self._catalog, _both(around.scope, _shifted(inside.rows, width)))
         pairs, residual = split([compiler.compile(c) for c in inside.conditions], width)
         tested, rest = split([compiler.compile(c) for c in conjuncts(inside.test)], width)
         if residual is not None or rest is not None or len(tested) != 1:
@@ -193,12 +255,12 @@ class Answering:
         (ours, theirs), rows = tested[0], inside.rows.node
         asked, keys = tuple(mine for mine, _ in pairs), tuple(key for _, key in pairs)
         node, (equal,) = _joined(around.node, _Groups(rows, (*keys, theirs), (*asked, ours), 0), (COUNT,))
-        branches: list[tuple[Expr, Expr]] = [(_positive(equal), Const(True, BOOL))]
+        branches: list[tuple[Expr, Expr]] = [(_more_than(equal), Const(True, BOOL))]
         if nullable(ours) or nullable(theirs):
             calls = (COUNT, replace(COUNT, filter=NullTest(theirs, False, BOOL)))
             node, (any_, nulls) = _joined(node, _Groups(rows, keys, asked, 0), calls)
-            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), _positive(any_)), BOOL)
-            branches.append((BoolOp(Logic.OR, (unanswered, _positive(nulls)), BOOL), Const(None, BOOL)))
+            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), _more_than(any_)), BOOL)
+            branches.append((BoolOp(Logic.OR, (unanswered, _more_than(nulls)), BOOL), Const(None, BOOL)))
         return node, Case(tuple(branches), Const(False, BOOL), BOOL)
 
     def _inside(self, around: Around, subquery: tree.Subquery, wanted: Sequence[tree.Expression]) -> _Inside:
@@ -217,11 +279,9 @@ class Answering:
             asked = own_columns([*connecting, *(() if test is None else (test,))])
             rows = self._rows((*around.levels, query), [*asked, *wanted], inside)
             return _Inside(rows, tuple(connecting), test)
-        if _is_correlated(query):
-            raise _unconnected(subquery)
         built = self._query(query, range(len(visible)) if subquery.test is not None else (), around.levels)
-        places = {(RESULT, i + 1): i for i in range(len(built.exprs))}
-        rows = Frame(projected(built.node, built.exprs), places, frozenset({RESULT}))
+        places = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
+        rows = Frame(projected(built.node, built.exprs), places, frozenset({tree.RESULT}))
         test = None if subquery.test is None else outer_part(inward(subquery.test, lambda var: var), outer)
         return _Inside(rows, (), test)
 
@@ -229,7 +289,7 @@ class Answering:
         self, around: Around, inside: _Inside, subquery: tree.Subquery, test: tree.Expression | None = None
     ) -> _Groups:
         width = len(fields(around.base))
-        scope = _both(around.column, _shifted(inside.rows, width))
+        scope = _both(around.scope, _shifted(inside.rows, width))
         conditions = [Compiler(self._catalog, scope).compile(c) for c in inside.conditions]
         if not all(total(c) for c in conditions):
             construct = "a subquery asked by a condition that may raise an error"
@@ -246,19 +306,33 @@ class Answering:
         place = {c.ordinal: i for i, c in enumerate(groups.asked_with) if isinstance(c, Col)}
 
         def column(var: tree.Var) -> Expr | None:
-            found = around.column(var)
+            found = around.scope(var)
             return None if found is None else renumber(found, place.__getitem__)
 
         return _both(column, _shifted(inside.rows, groups.width))
 
 
-def _is_correlated(query: query_tree.Query) -> bool:
-    return next(query_tree.outer_columns(query), None) is not None
+def _flat_test(test: tree.Expression, flat: Flattener) -> tree.Expression:
+    if isinstance(test, tree.Var):
+        return test if test.entry == tree.RESULT else flat(test)
+    return walk.rebuild(test, lambda part: _flat_test(part, flat))
 
 
-def _unconnected(subquery: tree.Subquery) -> Refused:
-    construct = "a subquery that reads an outer query elsewhere than in its own WHERE, or groups its rows"
-    return Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=subquery.at)
+def _only_rows(values: Sequence[Expr]) -> tuple[AggregateCall, ...]:
+    return tuple(AggregateCall(ONLY_ROW, (value,), value.type) for value in values)
+
+
+def _groups_of(answers: Answers) -> _Groups:
+    return _Groups(answers.node, answers.given, answers.asked_with, answers.width or 1)
+
+
+def _tested(node: Node, groups: _Groups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
+    """ANY, or with `every` ALL, of a test of each row of a group."""
+    decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
+    calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=NullTest(test, False, BOOL)))
+    node, (decided, unknown_) = _joined(node, groups, calls)
+    branches = ((_more_than(decided, 0), Const(not every, BOOL)), (_more_than(unknown_, 0), Const(None, BOOL)))
+    return node, Case(branches, Const(every, BOOL), BOOL)
 
 
 def _shifted(frame: Frame, by: int) -> Callable[[tree.Expression], Expr | None]:
@@ -334,18 +408,14 @@ def _joined(node: Node, groups: _Groups, calls: tuple[AggregateCall, ...]) -> tu
     pairs: list[tuple[Expr, Expr]] = []
     for ours, theirs in zip(groups.asked_with, shown, strict=False):
         # Values asked with are rows of the query around, and NULL is one of them; other keys are never NULL and equal.
-        pairs += _null_safe(ours, theirs) if groups.width else [(ours, theirs)]
+        pairs += same([(ours, theirs)]) if groups.width else [(ours, theirs)]
     joined = OuterJoin(node, answers, tuple(pairs), None, full=False)
     found = columns(joined)[width + len(groups.keys) :]
-    return joined, [_on_empty(call, column) for call, column in zip(calls, found, strict=True)]
+    return joined, [of_no_rows(call, column) for call, column in zip(calls, found, strict=True)]
 
 
-def _on_empty(call: AggregateCall, column: Expr) -> Expr:
-    return column if call.nullable else Coalesce((column, Const(0, call.type)), call.type)
-
-
-def _positive(count: Expr) -> Expr:
-    return Call("int8gt(int8,int8)", (count, Const(0, count.type)), BOOL)
+def _more_than(count: Expr, number: int = 0) -> Expr:
+    return Call("int8gt(int8,int8)", (count, Const(number, count.type)), BOOL)
 
 
 def _empty_is_zero(grouped: Grouped, calls: Sequence[AggregateCall], found: Sequence[Expr]) -> Scope:
@@ -359,35 +429,3 @@ def _empty_is_zero(grouped: Grouped, calls: Sequence[AggregateCall], found: Sequ
         return None
 
     return find
-
-
-def _null_safe(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
-    if not nullable(ours):
-        return [(ours, theirs)]
-    filler = Const(_filler(ours.type.spark), ours.type)
-    flags = NullTest(ours, False, BOOL), NullTest(theirs, False, BOOL)
-    return [flags, (Coalesce((ours, filler), ours.type), Coalesce((theirs, filler), ours.type))]
-
-
-_FILLERS: dict[str, Value] = {
-    "boolean": False,
-    "smallint": 0,
-    "int": 0,
-    "bigint": 0,
-    "decimal": Decimal(0),
-    "double": 0.0,
-    "float": 0.0,
-    "string": "",
-    "binary": b"",
-    "date": datetime.date(2000, 1, 1),
-    "timestamp_ntz": datetime.datetime(2000, 1, 1),
-    "timestamp": datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
-}
-"""Any value will do: whether there is one is compared beside it."""
-
-
-def _filler(carrier: str) -> Value:
-    kind = carrier.partition("(")[0]
-    if kind not in _FILLERS:
-        raise Refused(Reason.CARRIER, f"a subquery asked with values held as {carrier}", hint=_HINT)
-    return _FILLERS[kind]

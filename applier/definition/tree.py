@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ARGUMENT = -1
 """The range-table entry that stands for the arguments of a function, inside its body."""
 
+RESULT = 0
+"""The range-table entry under which the test of a subquery names the columns of its result."""
+
 
 @dataclass(frozen=True, slots=True)
 class Var:
@@ -318,7 +321,10 @@ class Asked(Enum):
     EXISTS = 0
     ALL = 1
     ANY = 2
+    ROW = 3
+    """A comparison with its only row."""
     VALUE = 4
+    ARRAY = 6
 
 
 @dataclass(frozen=True, slots=True)

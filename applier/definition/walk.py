@@ -14,6 +14,7 @@ from applier.definition.tree import (
     Apply,
     ArrayCast,
     ArrayOf,
+    Asked,
     CaseOf,
     CaseSubject,
     Collated,
@@ -36,6 +37,8 @@ from applier.definition.tree import (
     ViaText,
     WindowOf,
 )
+
+_BOOL, _INT4 = 16, 23
 
 
 def arguments(expression: Expression) -> tuple[Expression, ...]:
@@ -142,15 +145,36 @@ def collation(expression: Expression) -> int:
     match expression:
         case (
             Var() | Constant() | Apply() | Relabel() | ViaText() | ArrayCast() | CaseOf() | FirstNotNull() | Extreme()
-            | AggregateOf() | Subscript() | Collated()
+            | AggregateOf() | Subscript() | Collated() | Subquery()
         ):  # fmt: skip
             return expression.collation
         case WindowOf():
             return expression.collation
         case NullIf():
             return collation(expression.equality.args[0])
+        case ArrayOf(elements=elements):
+            return next((found for found in map(collation, elements) if found), 0)
         case _:
             return 0
+
+
+def type_of(expression: Expression) -> int:
+    """The type of the value; 0 for ARRAY of a subquery, which does not say."""
+    match expression:
+        case DistinctFrom() | Connected() | IsNull() | IsTruth() | AnyOf() | AnyOfArray() | RowOrder():
+            return _BOOL
+        case NullIf():
+            return type_of(expression.equality.args[0])
+        case Collated():
+            return type_of(expression.arg)
+        case GroupingOf():
+            return _INT4
+        case Subquery(kind=Asked.VALUE, query=query):
+            return next(type_of(t.expression) for t in query.targets if not t.hidden)
+        case Subquery(kind=kind):
+            return 0 if kind is Asked.ARRAY else _BOOL
+        case _:
+            return expression.type
 
 
 def at(expression: Expression) -> int | None:

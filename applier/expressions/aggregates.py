@@ -331,3 +331,10 @@ for _family in _FAMILIES:
         if _entry.signature in AGGREGATES:
             raise AssertionError(f"{_entry.signature} is listed twice")
         AGGREGATES[_entry.signature] = _entry
+
+
+def on_empty(call: AggregateCall) -> int | float:
+    """What an aggregate that is never NULL is where no row counts."""
+    form = AGGREGATES[call.signature].form
+    text = form.on_empty if isinstance(form, OfList) else ""
+    return float(text[:-1]) if text.endswith("D") else int(text[:-1] or "0")

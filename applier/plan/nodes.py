@@ -355,17 +355,14 @@ def row_key(node: Node) -> tuple[int, ...] | None:
 
 
 def _joined_key(node: Join) -> tuple[int, ...] | None:
-    """A side whose key the pairs bind has at most one row for each row of the other: its own key is not needed."""
+    """Of either key what the pairs bind is known from the other row: a side whose key they bind needs none."""
     left, right = row_key(node.left), row_key(node.right)
     if left is None or right is None:
         return None
-    width = len(fields(node.left))
-    shifted = tuple(width + i for i in right)
-    if set(right) <= _bound(theirs for _, theirs in node.equi):
-        return left
-    if set(left) <= _bound(ours for ours, _ in node.equi):
-        return shifted
-    return left + shifted
+    width, bound = len(fields(node.left)), _bound(theirs for _, theirs in node.equi)
+    if not set(right) <= bound and set(left) <= _bound(ours for ours, _ in node.equi):
+        return tuple(width + i for i in right)
+    return left + tuple(width + i for i in right if i not in bound)
 
 
 def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
@@ -379,9 +376,8 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     columns = fields(node.left), fields(node.right)
     if node.full and all(columns[0][i].nullable for i in left) and all(columns[1][i].nullable for i in right):
         return None
-    if not node.full and set(right) <= _bound(theirs for _, theirs in node.equi):
-        return left
-    return left + tuple(len(columns[0]) + i for i in right)
+    bound = set() if node.full else _bound(theirs for _, theirs in node.equi)
+    return left + tuple(len(columns[0]) + i for i in right if i not in bound)
 
 
 def _unfolded(node: Unfold) -> tuple[Field, ...]:
@@ -408,8 +404,41 @@ def _top_key(node: TopK) -> tuple[int, ...] | None:
 
 def tells_apart(node: Node, exprs: tuple[Expr, ...]) -> bool:
     """Whether two rows of the node for which all these expressions are equal are always the same row."""
-    fixed, key = fixed_columns(exprs), row_key(node)
+    fixed, key = _known_with(node, frozenset(fixed_columns(exprs))), row_key(node)
     return (key is not None and set(key) <= fixed) or len(fixed) == len(fields(node))
+
+
+def _known_with(node: Node, fixed: frozenset[int]) -> frozenset[int]:
+    """The columns whose values are known where those of some are: what an inner join makes equal to them too."""
+    match node:
+        case Filter() | Repeat():
+            return _known_with(node.input, fixed)
+        case Join():
+            width = len(fields(node.left))
+            left = _known_with(node.left, frozenset(i for i in fixed if i < width))
+            right = _known_with(node.right, frozenset(i - width for i in fixed if i >= width))
+            equal = _equal_columns(node.equi)
+            left |= {ours for ours, theirs in equal if theirs in right}
+            right |= {theirs for ours, theirs in equal if ours in left}
+            return fixed | left | {width + i for i in right}
+        case _:
+            return fixed
+
+
+def _equal_columns(equi: tuple[tuple[Expr, Expr], ...]) -> list[tuple[int, int]]:
+    """The columns that the pairs make equal, or both NULL."""
+    found = []
+    for pair in equi:
+        match tuple(map(_unwidened, pair)):
+            # Zero and negative zero are equal and not the same.
+            case (Col() as mine, Col() as other) if mine.type.spark not in ("float", "double"):
+                found.append((mine.ordinal, other.ordinal))
+            case (Coalesce(args=(Col() as mine, Const())), Coalesce(args=(Col() as other, Const()))):
+                if any(isinstance(a, NullTest) and a.arg == mine for a, _ in equi):
+                    found.append((mine.ordinal, other.ordinal))
+            case _:
+                continue
+    return found
 
 
 def _bound(sides: Iterable[Expr]) -> set[int]:

@@ -17,6 +17,7 @@ TAKEN = (
     _load("taken.sql")
     | _load("taken_subqueries.sql")
     | _load("taken_groups.sql")
+    | _load("taken_dependent.sql")
     | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
 )
 REFUSED = _load("refused.sql")

@@ -31,38 +31,15 @@ SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT R
 -- name: ntile_computed
 SELECT id, ntile(1 + 1) OVER (ORDER BY id) FROM customer;
 
--- name: in_of_on
-SELECT c.id FROM customer c JOIN orders o ON o.customer_id = c.id AND o.id IN (SELECT order_id FROM line);
 
--- name: exists_of_correlated_groups
-SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id GROUP BY state HAVING count(*) > 1);
-
--- name: exists_two_levels_up
-SELECT id FROM customer c
-WHERE EXISTS (SELECT 1 FROM orders o WHERE EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id AND l.units = c.id));
 
 -- name: exists_that_may_raise
 SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id + 1);
 
--- name: exists_with_offset
-SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id OFFSET 1);
 
--- name: in_with_limit
-SELECT id FROM orders o WHERE state IN (SELECT event FROM log l WHERE l.customer_id = o.customer_id ORDER BY event LIMIT 1);
-
--- name: scalar_subquery_of_groups
-SELECT c.id, (SELECT max(o.amount) FROM orders o WHERE o.customer_id = c.id GROUP BY o.state) AS top FROM customer c;
-
--- name: scalar_subquery_two_levels_up
-SELECT c.id, (SELECT count(*) FROM orders o
-    WHERE o.amount > (SELECT max(l.units) FROM line l WHERE l.order_id = o.id AND l.units = c.id)) AS n
-FROM customer c;
 
 -- name: scalar_subquery_that_may_raise
 SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer_id = c.id + 1) AS n FROM customer c;
-
--- name: array_of_subquery
-SELECT id, ARRAY(SELECT state FROM orders) AS a FROM customer;
 
 -- name: no_columns
 SELECT FROM customer;
@@ -172,9 +149,6 @@ SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
 -- name: rows_from
 SELECT a, b FROM ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS t(a, b);
 
--- name: left_join_function_on
-SELECT c.id, g FROM customer c LEFT JOIN generate_series(1, c.id) g ON g > 2;
-
 -- name: scalar_function_in_from
 SELECT a FROM abs(1) a;
 
@@ -184,20 +158,8 @@ SELECT jsonb_path_query_first(notes, '$.a') AS a FROM customer;
 -- name: lateral_undecided
 SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE customer_id = c.id ORDER BY quantity LIMIT 1) o;
 
--- name: lateral_grouped_by_inequality
-SELECT c.id, o.n FROM customer c, LATERAL (SELECT count(*) AS n FROM orders WHERE customer_id < c.id) o;
 
--- name: lateral_from
-SELECT c.id, o.n FROM customer c, LATERAL (SELECT o.id AS n FROM orders o JOIN line l ON l.units = c.id) o;
 
--- name: lateral_union
-SELECT c.id, o.n FROM customer c, LATERAL (SELECT id AS n FROM orders WHERE customer_id = c.id UNION ALL SELECT c.id) o;
-
--- name: left_join_lateral_on
-SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.id AS n FROM orders o WHERE o.customer_id = c.id) o ON o.n > 2;
-
--- name: left_join_lateral_outer_column
-SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT c.name AS n FROM orders o WHERE o.customer_id = c.id) o ON true;
 
 -- name: recursive_of_three
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL (SELECT n + 1 FROM r WHERE n < 5 UNION ALL SELECT 7 WHERE false)) SELECT n FROM r;
@@ -294,3 +256,24 @@ SELECT regexp_split_to_array(name, 'b')::int[] AS a FROM customer;
 
 -- name: series_forth_and_back
 SELECT g FROM generate_series('2024-01-31'::timestamp, '2024-06-01', '1 month -1 day') g;
+
+-- name: array_of_subquery_unordered
+SELECT id, ARRAY(SELECT state FROM orders) AS a FROM customer;
+
+-- name: on_of_both_sides
+SELECT c.id FROM customer c LEFT JOIN orders o ON o.customer_id = c.id AND EXISTS (SELECT 1 FROM line l WHERE l.order_id = o.id AND l.units = c.id);
+
+-- name: exists_of_grouping_sets
+SELECT id FROM customer c WHERE EXISTS (SELECT count(*) FROM orders o WHERE o.customer_id = c.id GROUP BY ROLLUP (o.state));
+
+-- name: recursion_that_reads_outside
+SELECT id, (WITH RECURSIVE r(n) AS (SELECT c.id UNION SELECT n - 1 FROM r WHERE n > 0) SELECT count(*) FROM r) AS n FROM customer c;
+
+-- name: below_a_full_join
+SELECT c.id, (SELECT count(*) FROM orders o FULL JOIN line l ON l.order_id = o.id AND l.units = c.id) AS n FROM customer c;
+
+-- name: left_lateral_that_may_raise
+SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.quantity AS n FROM orders o WHERE o.customer_id = c.id) o ON 10 / c.id > o.n;
+
+-- name: field_of_a_row
+SELECT (ROW(id, name)).f1 FROM customer;

@@ -95,7 +95,8 @@ def _scanned(connection: psycopg.Connection[Any], scan: Scan) -> list[tuple[Any,
 
 @pytest.mark.timeout(560)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], spark: SparkSession, seed: int) -> None:
+def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
+    spark = interpreted
     _load(shop, seed)
     wrong = []
     for name, query in ((n, q) for n, q in TAKEN.items() if ONLY.search(n)):
