@@ -23,6 +23,7 @@ ROWS_OUT = Counter("pg_trickle_delta_rows_total", "Net delta rows written", ["st
 STREAM_TABLES = Gauge("pg_trickle_stream_tables", "Stream tables in service")
 SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables taken out of service")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was away")
+ARRANGED_BYTES = Gauge("pg_trickle_arranged_bytes", "What is kept ready of the relations, after filters")
 STATES_COMPUTED = Counter("pg_trickle_states_computed_total", "Times what is kept for a stream table was computed")
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
 DELTA_DIVERGED = Counter("pg_trickle_delta_diverged_total", "Delta writes that met other rows than expected")

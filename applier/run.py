@@ -181,7 +181,7 @@ class Applier:
 
         prepare = writes_stream_tables(settings.target_lock_timeout_ms)
 
-        traces = Traces(spark, store.load(manifest))
+        traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         definer = Definer(self._database(), registry, self._thresholds())
         staging = Staging(
             settings.database_url.get_secret_value(),

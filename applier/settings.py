@@ -30,6 +30,12 @@ class ApplierSettings(SharedSettings):
     metrics_port: int = Field(default=9465, ge=0, le=65535, description="port of /metrics and /readyz; 0 turns it off")
     spark_master: str = Field(default="local[*]", description="Spark master URL")
     spark_driver_memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="heap of the Spark driver")
+    memory_budget_mb: int = Field(
+        default=1_024,
+        ge=0,
+        le=1_000_000,
+        description="what may be kept ready of the relations, after the filters of stream tables; 0 keeps nothing",
+    )
     max_offsets_per_trigger: int = Field(
         default=50_000, ge=1_000, le=10_000_000, description="most messages read from Kafka in one go"
     )

@@ -11,14 +11,12 @@ from typing import assert_never
 from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
 from applier.operators.calls import key_names
 from applier.operators.changing import Changing
-from applier.operators.filter import apply_filter
 from applier.operators.inner_join import among_join, delta_join, join
 from applier.operators.inputs import Inputs, Shares, Side
+from applier.operators.leaf import leaf, linear
 from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
-from applier.operators.project import apply_project
 from applier.operators.recursion import delta_recursion, given
-from applier.operators.repeat import apply_repeat
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.size import size_of
@@ -57,9 +55,11 @@ LONG_TEXT = 4_000
 
 def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
     """The node's whole result at one end of the window."""
+    if (kept_ready := leaf(node)) is not None:
+        return snapshot_scan(*kept_ready, side, inputs)
     match node:
         case Scan():
-            return snapshot_scan(node, side, inputs)
+            raise AssertionError("a relation is a leaf")
         case Values():
             return written_rows(node)
         case Working():
@@ -75,7 +75,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
         case Unfold():
             return apply_unfold(node, snapshot(node.input, side, inputs))
         case Filter() | Project() | Repeat():
-            return _linear(node, snapshot(node.input, side, inputs))
+            return linear(node, snapshot(node.input, side, inputs))
         case Join():
             return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case OuterJoin():
@@ -113,7 +113,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return None if unfolded is None else apply_unfold(node, unfolded)
         case Filter() | Project() | Repeat():
             below = delta(node.input, inputs)
-            return None if below is None else _linear(node, below)
+            return None if below is None else linear(node, below)
         case Join():
             once = partial(_changing, inputs=inputs, again=False)
             return delta_join(node, once, small=inputs.small, size=partial(size_of, inputs=inputs))
@@ -153,18 +153,6 @@ def _shares(kept: Shares, side: Side) -> str:
     return add([kept.before()] if kept.delta is None or side is Side.BEFORE else [kept.before(), kept.delta])
 
 
-def _linear(node: Filter | Project | Repeat, zset: str) -> str:
-    match node:
-        case Filter():
-            return apply_filter(node, zset)
-        case Project():
-            return apply_project(node, zset)
-        case Repeat():
-            return apply_repeat(node, zset)
-        case _:
-            assert_never(node)
-
-
 def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
     def touched(wanted: Wanted, again: bool) -> str:
         rows = among(node, Side.BEFORE, wanted, inputs)
@@ -181,11 +169,13 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
     What is wanted is asked of the inputs wherever their rows decide it, so that no more is read than must be.
     """
     below = partial(among, side=side, inputs=inputs)
+    if leaf(node) is not None:
+        return wanted.filtered(snapshot(node, side, inputs))
     match node:
         case Filter() | Repeat() if wanted.keys:
-            return _linear(node, below(node.input, wanted=wanted))
+            return linear(node, below(node.input, wanted=wanted))
         case Project() if wanted.keys:
-            return _linear(node, below(node.input, wanted=wanted.through(node.exprs)))
+            return linear(node, below(node.input, wanted=wanted.through(node.exprs)))
         case UnionAll() if wanted.keys:
             return add([below(branch, wanted=wanted) for branch in node.branches])
         case Join() if wanted.keys:

@@ -28,6 +28,15 @@ class Shares:
     """The touched groups with their sums at both ends, where somebody has added them up already."""
 
 
+Rule = Callable[[str], str]
+"""A Z-set -> what is made of each of its rows alone: f(A + B) = f(A) + f(B)."""
+
+
+def unchanged(zset: str) -> str:
+    """The rule that does nothing."""
+    return zset
+
+
 class Inputs(Protocol):
     """The traces as seen through one window; each answer is a SELECT of the scan's columns and their weight."""
 
@@ -38,11 +47,11 @@ class Inputs(Protocol):
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
-        """The relation at one end of the window."""
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
+        """A rule of the relation at one end of the window; most of it may have been applied before."""
 
-    def rows(self, scan: Scan) -> int | None:
-        """About how many rows the relation has; None when nobody knows."""
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+        """About how many rows the relation has after the rule; None when nobody knows."""
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from applier.operators.inputs import Inputs, Side
+from applier.operators.inputs import Inputs, Rule, Side
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, side: Side, inputs: Inputs) -> str:
-    """R at one end of the window."""
-    return inputs.snapshot(node, side)
+def snapshot_scan(node: Scan, rule: Rule, side: Side, inputs: Inputs) -> str:
+    """f(R) at one end of the window, for a rule f that looks at each row alone."""
+    return inputs.snapshot(node, side, rule)
 
 
 def delta_scan(node: Scan, inputs: Inputs) -> str | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from applier.operators.inputs import Inputs
-from applier.plan.nodes import Filter, Node, Project, Scan, SemiJoin, TopK, Values, Window
+from applier.operators.leaf import leaf
+from applier.plan.nodes import Filter, Node, Project, SemiJoin, TopK, Values, Window
 
 
 def size_of(node: Node, inputs: Inputs) -> int | None:
     """At most so many, except that nobody counts what joins and sets multiply: None."""
+    if (found := leaf(node)) is not None:
+        return inputs.rows(*found)
     match node:
-        case Scan():
-            return inputs.rows(node)
         case Values():
             return len(node.rows)
         case Filter() | Project() | TopK() | Window():

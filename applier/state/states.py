@@ -20,7 +20,7 @@ from applier import metrics
 from applier.operators.aggregate import shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Inputs, Shares, Side
+from applier.operators.inputs import Inputs, Rule, Shares, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, derived, inputs
 from applier.state.shares import SharesInSpark
 from applier.state.sums import MOST_GROUPS, SumsOnDriver
@@ -64,13 +64,13 @@ class KeptInputs:
         """As the window's."""
         return self.inputs.delta(scan)
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
         """As the window's."""
-        return self.inputs.snapshot(scan, side)
+        return self.inputs.snapshot(scan, side, rule)
 
-    def rows(self, scan: Scan) -> int | None:
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
         """As the window's."""
-        return self.inputs.rows(scan)
+        return self.inputs.rows(scan, rule)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """As the window's."""

@@ -16,24 +16,24 @@ from applier.zset import WEIGHT, Row, column_name, column_names, net
 def rows_under(
     spark: SparkSession,
     columns: Sequence[TraceColumn],
-    parts: tuple[str | None, pa.Table],
+    parts: tuple[Sequence[str], pa.Table],
     places: Sequence[int],
     keys: Sequence[Row],
 ) -> list[Row]:
     """The rows whose columns at `places` are one of the keys; NULL for columns that are not known.
 
-    `parts` are the view of the base, if there is one, and the overlay.
+    `parts` are the views of the base and the overlay.
     """
-    view, overlay = parts
+    views, overlay = parts
     schema, names = trace_schema(columns), column_names(len(columns))
     # A column that is lost has values that do not add up: rows would be told apart by it.
     told = [i for i, column in enumerate(columns) if column.open]
     read = [*(names[i] for i in told), WEIGHT]
     asked = pa.table({names[i]: pa.array([key[n] for key in keys], schema.field(i).type) for n, i in enumerate(places)})
     found = [overlay.join(asked, asked.column_names, join_type="left semi").select(read)]
-    if view is not None:
+    if views:
         kinds = ", ".join(f"{names[i]} {columns[i].type.spark_ddl}" for i in places)
-        found.append(_in_base(spark, view, spark.createDataFrame(asked, kinds), read).cast(found[0].schema))
+        found.append(_in_base(spark, views, spark.createDataFrame(asked, kinds), read).cast(found[0].schema))
     rows = net(pa.concat_tables(found))
     values = {i: rows[column_name(i)].to_pylist() for i in told}
     nothing = [None] * rows.num_rows
@@ -42,12 +42,14 @@ def rows_under(
     return [tuple(row) for weight, *row in counted if weight == 1]
 
 
-def _in_base(spark: SparkSession, view: str, asked: DataFrame, read: Sequence[str]) -> pa.Table:
+def _in_base(spark: SparkSession, views: Sequence[str], asked: DataFrame, read: Sequence[str]) -> pa.Table:
     keys = create_view(asked)
     try:
         same = " AND ".join(f"b.{name} = k.{name}" for name in asked.columns)
-        return spark.sql(
-            f"SELECT /*+ BROADCAST(k) */ {', '.join(read)} FROM {view} b LEFT SEMI JOIN {keys} k ON {same}"
-        ).toArrow()
+        columns = ", ".join(f"b.{name}" for name in read)
+        texts = (
+            f"SELECT /*+ BROADCAST(k) */ {columns} FROM {view} b LEFT SEMI JOIN {keys} k ON {same}" for view in views
+        )
+        return spark.sql(" UNION ALL ".join(texts)).toArrow()
     finally:
         drop_view(spark, keys)

@@ -7,7 +7,7 @@ manifest names; loading restores the tables to the named versions, so they never
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -23,6 +23,7 @@ from applier.delta_files import is_scattered, tidy
 from applier.errors import InstallError
 from applier.trace.columns import TraceColumn
 from applier.trace.rows import LSN, SEQ
+from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
 from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -107,13 +108,13 @@ class TraceStore:
             stored = DeltaTable(self._path(trace))
             if stored.version() != version:
                 stored.restore(version)
-            frame = self._read(trace, stored.version(), entry["rows"])
-            trace.rebase(Base(frontier, (frame,), stored.version(), entry["rows"], entry["withdrawn"]))
+            segment = self._read(trace, stored.version(), entry["rows"])
+            trace.rebase(Base(frontier, (segment,), stored.version(), entry["rows"], entry["withdrawn"]))
         else:
             trace.rebase(replace(EMPTY_BASE, frontier=frontier))
         return trace
 
-    def _read(self, trace: Trace, version: int, rows: int) -> DataFrame:
+    def _read(self, trace: Trace, version: int, rows: int) -> Segment:
         stored = self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace))
         return held_in_memory(stored, rows)
 
@@ -127,7 +128,7 @@ class TraceStore:
         total = base.rows + rows.num_rows
         withdrawn = base.withdrawn + pc.sum(pc.less(rows[WEIGHT], 0)).as_py()
         if base.segments and withdrawn > COMPACT_AT * total:
-            return self._compacted(trace, replace(base, frontier=frontier, segments=(*base.segments, added)))
+            return self._compacted(trace, replace(base, frontier=frontier), added)
         # By delta-rs: the rows are on the driver, and a Spark job would cost ten times as much.
         write_deltalake(
             self._path(trace),
@@ -143,17 +144,17 @@ class TraceStore:
             frontier, _merged((*base.segments, held_in_memory(added, rows.num_rows))), version, total, withdrawn
         )
 
-    def _compacted(self, trace: Trace, base: Base) -> Base:
-        """The base with the same sum, each row once, as the Delta table's next version."""
-        whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), base.segments)
+    def _compacted(self, trace: Trace, base: Base, added: DataFrame) -> Base:
+        """The sum of the base and what is added, each row once, as the Delta table's next version."""
+        whole = _united([*(segment.frame for segment in base.segments), added])
         names = [name for name in whole.columns if name != WEIGHT]
         netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
         writer = netted.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.save(self._path(trace))
         stored = DeltaTable(self._path(trace))
         tidy(stored, RETENTION_HOURS)
-        frame = self._read(trace, stored.version(), base.rows)
-        return Base(base.frontier, (frame,), stored.version(), frame.count(), 0)
+        segment = self._read(trace, stored.version(), base.rows)
+        return Base(base.frontier, (segment,), stored.version(), segment.rows, 0)
 
     @staticmethod
     def entry(trace: Trace, base: Base) -> dict[str, Any]:
@@ -170,18 +171,20 @@ class TraceStore:
         }
 
 
-def held_in_memory(frame: DataFrame, rows: int) -> DataFrame:
-    """The frame in Spark's memory, in as many parts as there are cores once it is worth their while."""
+def held_in_memory(frame: DataFrame, rows: int) -> Segment:
+    """The frame, of about so many rows, in Spark's memory, in as many parts as there are cores once it is worth it."""
     parts = min(frame.sparkSession.sparkContext.defaultParallelism, 1 + rows // ROWS_PER_PART)
     cut = frame.coalesce(1) if parts == 1 else frame.repartition(parts)
     held = cut.persist(StorageLevel.MEMORY_AND_DISK)
-    held.count()
-    return held
+    return Segment(held, held.count())
 
 
-def _merged(segments: tuple[DataFrame, ...]) -> tuple[DataFrame, ...]:
+def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """At most MAX_SEGMENTS; the first, which is the largest by far, is left alone."""
     if len(segments) <= MAX_SEGMENTS:
         return segments
-    rest = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), segments[1:])
-    return segments[0], held_in_memory(rest, 0)
+    return segments[0], held_in_memory(_united([segment.frame for segment in segments[1:]]), 0)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from applier.trace.completion import Places, complete
 from applier.trace.inbox import Arrival
 from applier.trace.lookup import rows_under
 from applier.trace.rows import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
-from applier.trace.views import create_view, drop_view
+from applier.trace.segment import Segment
 from applier.zset import WEIGHT, Row, column_names, ddl
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -34,19 +34,14 @@ MERGED_ROWS = 8_192
 
 @dataclass(frozen=True)
 class Base:
-    """The relation's Z-set at `frontier`: the sum of its segments, all in memory, all in one version of a Delta table.
-
-    A segment may have fewer columns than the trace: those of its rows are NULL, and not known there.
-    """
+    """The relation's Z-set at `frontier`: the sum of its segments, all in one version of a Delta table."""
 
     frontier: Lsn
-    segments: tuple[DataFrame, ...]
+    segments: tuple[Segment, ...]
     version: int | None
     rows: int
     withdrawn: int
     """How many of the rows have a negative weight."""
-    view: str | None = None
-    """The sum with all columns of the trace, under a name; given by the trace. None while it is empty."""
 
 
 EMPTY_BASE = Base(ORIGIN, (), None, 0, 0)
@@ -57,6 +52,8 @@ class Parts:
     """A trace through one window, taken at one moment: what is durable, what came before, what is new."""
 
     base: Base
+    views: tuple[str, ...]
+    """Of the base's segments, with all columns of the trace."""
     before: pa.Table
     delta: pa.Table
 
@@ -88,8 +85,6 @@ class Trace:
             self.captured_at, self.relid, self.membership = at, relid, membership
             self._fitters.clear()
             self._overlay = [self._widened(chunk) for chunk in self._overlay]
-            previous, self._base = self._base.view, self._with_view(self._base)
-        drop_view(self._spark, previous)
 
     @property
     def known_since(self) -> Lsn:
@@ -129,7 +124,9 @@ class Trace:
         if window.old and window.old < base.frontier:
             raise AssertionError(f"window {window} of {self.table} begins before its base at {base.frontier}")
         before, delta = Window(base.frontier, old), Window(old, max(old, window.new))
-        return Parts(base, self._within(chunks, before), self._within(chunks, delta))
+        types = [column.type.spark_ddl for column in self.columns]
+        views = tuple(segment.view(types) for segment in base.segments)
+        return Parts(base, views, self._within(chunks, before), self._within(chunks, delta))
 
     def _within(self, chunks: list[pa.Table], window: Window) -> pa.Table:
         inside = [trace_schema(self.columns).empty_table()]
@@ -181,7 +178,7 @@ class Trace:
 
     def _held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
         parts = self.parts(Window(ORIGIN, Lsn(at.value + 1)))
-        return rows_under(self._spark, self.columns, (parts.base.view, parts.delta), places, keys)
+        return rows_under(self._spark, self.columns, (parts.views, parts.delta), places, keys)
 
     def _add_chunk(self, chunk: pa.Table) -> None:
         if not chunk.num_rows:
@@ -198,8 +195,8 @@ class Trace:
         parts = self.parts(Window(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
         names = column_names(len(self.columns))
         everything = self.frame(parts.delta)
-        if parts.base.view is not None:
-            everything = everything.unionByName(self._spark.table(parts.base.view))
+        for view in parts.views:
+            everything = everything.unionByName(self._spark.table(view))
         grouped = everything.groupBy(*names).agg({WEIGHT: "sum"}).toDF(*names, WEIGHT)
         held = grouped.where(f"{WEIGHT} <> 0").selectExpr(*names, f"-{WEIGHT} AS {WEIGHT}").toArrow()
         stamps = [pa.array([v] * held.num_rows, pa.int64()) for v in (row.stamp.lsn.value, row.stamp.seq)]
@@ -220,30 +217,13 @@ class Trace:
         The base before the last is released: a tick that began before this call may still read the last one.
         """
         with self._lock:
-            base = self._with_view(base)
             previous, self._base = self._base, base
             later = [c.filter(pc.greater_equal(c[LSN], base.frontier.value)) for c in self._overlay]
             self._overlay = [c for c in later if c.num_rows]
             retired, self._retired = self._retired, previous
         if retired is not None:
-            drop_view(self._spark, retired.view)
-            in_use = {id(segment) for segment in (*base.segments, *previous.segments)}
-            for segment in retired.segments:
-                if id(segment) not in in_use:
-                    segment.unpersist()
-
-    def _with_view(self, base: Base) -> Base:
-        if not base.segments:
-            return base
-        names = [*column_names(len(self.columns)), WEIGHT]
-        types = [*(column.type.spark_ddl for column in self.columns), "bigint"]
-        padded = [
-            segment.selectExpr(
-                *(n if n in segment.columns else f"CAST(NULL AS {t}) AS {n}" for n, t in zip(names, types, strict=True))
-            )
-            for segment in base.segments
-        ]
-        return replace(base, view=create_view(reduce(DataFrame.unionAll, padded)))
+            for segment in {*retired.segments} - {*base.segments, *previous.segments}:
+                segment.release()
 
     def _widened(self, chunk: pa.Table) -> pa.Table:
         schema = trace_schema(self.columns)

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
-from applier.operators.inputs import Side
+from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
+from applier.trace.arrangements import Arrangements
 from applier.trace.columns import TraceColumn
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
@@ -31,12 +32,14 @@ SMALL_WINDOW_ROWS = 20_000
 class Traces:
     """The traces of every captured relation, by name."""
 
-    def __init__(self, spark: SparkSession, loaded: Iterable[Trace] = ()) -> None:
+    def __init__(self, spark: SparkSession, loaded: Iterable[Trace] = (), memory_budget_mb: int = 0) -> None:
         self._spark = spark
         self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
+        self.arrangements = Arrangements(spark, memory_budget_mb)
 
     def through(self, window: Window) -> WindowInputs:
         """The traces as the operators see them."""
+        self.arrangements.tidy()
         return WindowInputs(self._spark, self, window)
 
     def __iter__(self) -> Iterator[Trace]:
@@ -185,20 +188,34 @@ class WindowInputs:
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ddl(types)
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
-        """The relation at one end of the window, the scan's columns only."""
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
+        """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
-        views = [parts.base.view] if parts.base.view else []
-        if parts.before.num_rows or not views:
-            views.append(self._view(scan.table, "before", parts.before))
+        texts = [text for text, _ in self._base(scan, rule)]
+        overlay = []
+        if parts.before.num_rows or not texts:
+            overlay.append(self._view(scan.table, "before", parts.before))
         if side is Side.AFTER and parts.delta.num_rows:
-            views.append(self._view(scan.table, "delta", parts.delta))
-        return " UNION ALL ".join(self._select(scan, view) for view in views)
+            overlay.append(self._view(scan.table, "delta", parts.delta))
+        if overlay:
+            texts.append(rule(" UNION ALL ".join(self._select(scan, view) for view in overlay)))
+        return " UNION ALL ".join(texts)
 
-    def rows(self, scan: Scan) -> int:
-        """About how many rows the relation has."""
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int:
+        """About how many rows the relation has after the rule."""
+        before = int(self._of(scan.table).before.num_rows)
+        return before + sum(rows for _, rows in self._base(scan, rule))
+
+    def _base(self, scan: Scan, rule: Rule) -> list[tuple[str, int]]:
+        """The rule of each segment of the base, and how many rows that has at most."""
         parts = self._of(scan.table)
-        return int(parts.base.rows + parts.before.num_rows)
+        found = []
+        for segment, view in zip(parts.base.segments, parts.views, strict=True):
+            text = rule(self._select(scan, view))
+            # A fill reads everything once; a window is followed by others that read the same.
+            ready = self._traces.arrangements.of(segment, text) if self.window.old else None
+            found.append((text, segment.rows) if ready is None else (f"SELECT * FROM {ready.view}", ready.rows))
+        return found
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """A recursion at one end of the window, computed once however often it is asked for."""

@@ -43,6 +43,7 @@ from shared_schema.table_schema import Column, TableId
 from tests.fixtures.choice import server_folder
 
 LOADED = Lsn(1_000)
+BUDGET_MB = 3_072
 
 _COLUMNS = """
 SELECT a.attname, a.atttypid::int8, a.atttypmod, t.typname, format_type(a.atttypid, a.atttypmod), a.attrelid::int8
@@ -89,9 +90,9 @@ class Laboratory:
         pyarrow.parquet.write_table(rows, path)
         trace = Trace(self.spark, TableId("public", name))
         trace.capture(columns, Lsn(1), relid)
-        frame = held_in_memory(self.spark.read.parquet(str(path)), rows.num_rows)
-        trace.rebase(Base(self.now, (frame,), None, rows.num_rows, 0))
-        self.traces = Traces(self.spark, [*self.traces, trace])
+        segment = held_in_memory(self.spark.read.parquet(str(path)), rows.num_rows)
+        trace.rebase(Base(self.now, (segment,), None, rows.num_rows, 0))
+        self.traces = Traces(self.spark, [*self.traces, trace], memory_budget_mb=BUDGET_MB)
 
     def _columns(self, name: str) -> tuple[list[Column], int]:
         found = self.connection.execute(_COLUMNS, (name,)).fetchall()

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Side
+from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
@@ -85,10 +85,10 @@ class Ends:
         leaving = f"SELECT {columns}{', ' if columns else ''}-{WEIGHT} AS {WEIGHT} FROM ({old})"
         return f"{new} UNION ALL {leaving}"
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
-        return f"SELECT * FROM {self._sides[scan, side]}"
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
+        return rule(f"SELECT * FROM {self._sides[scan, side]}")
 
-    def rows(self, scan: Scan) -> int | None:
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

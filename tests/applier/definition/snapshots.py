@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators.inputs import Side
+from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
@@ -28,13 +28,13 @@ class LoadedInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
         if scan not in self._views:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
-        return f"SELECT * FROM {self._views[scan]}"
+        return rule(f"SELECT * FROM {self._views[scan]}")
 
-    def rows(self, scan: Scan) -> int | None:
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

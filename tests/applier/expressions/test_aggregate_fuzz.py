@@ -26,7 +26,7 @@ from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Side
+from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
@@ -126,14 +126,14 @@ class _NoisyInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         rows = fetch(self._connection, sql.SQL("fuzz"), read)
         below = frame(self._spark, rows, [t.spark for _, t in read])
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
-        return f"SELECT * FROM {create_view(twice.unionAll(once))}"
+        return rule(f"SELECT * FROM {create_view(twice.unionAll(once))}")
 
-    def rows(self, scan: Scan) -> int | None:
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

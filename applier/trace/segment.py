@@ -1,0 +1,38 @@
+"""Rows of a trace's base in Spark's memory, and what is kept ready of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from applier.trace.views import create_view, drop_view
+from applier.zset import WEIGHT, column_names
+
+
+class Segment:
+    """A part of a base that never changes. It may have fewer columns than the trace: those are NULL, and not known."""
+
+    def __init__(self, frame: DataFrame, rows: int) -> None:
+        self.frame = frame
+        self.rows = rows
+        self.released = False
+        self._views: dict[int, str] = {}
+
+    def view(self, types: Sequence[str]) -> str:
+        """Its rows under a name, with as many columns as there are Spark types."""
+        if (width := len(types)) not in self._views:
+            present = self.frame.columns
+            columns = [
+                name if name in present else f"CAST(NULL AS {kind}) AS {name}"
+                for name, kind in zip(column_names(width), types, strict=True)
+            ]
+            self._views[width] = create_view(self.frame.selectExpr(*columns, WEIGHT))
+        return self._views[width]
+
+    def release(self) -> None:
+        """Give the memory back, once nobody reads it any more."""
+        self.released = True
+        for view in self._views.values():
+            drop_view(self.frame.sparkSession, view)
+        self.frame.unpersist()

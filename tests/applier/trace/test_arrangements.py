@@ -1,0 +1,97 @@
+"""What is kept ready of a relation is what its rule makes of it now, and no more than there is room for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.operators.inputs import Side
+from applier.plan.expr import ValueType
+from applier.plan.nodes import Field, Scan
+from applier.trace import arrangements
+from applier.trace.inbox import Arrival
+from applier.trace.store import TraceStore
+from applier.trace.trace import Trace
+from applier.trace.traces import Traces
+from applier.zset import net
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+
+INT = PgType(23, -1, "int4", "integer")
+TABLE = TableSchema(
+    TableId("public", "t"), 1, (Column("a", INT), Column("b", INT), Column("c", INT)), (), ReplicaIdentity.FULL
+)
+SCAN = Scan(TABLE.table, 1, ("b", "a"), (Field(ValueType.of_column(INT), True),) * 2, None)
+
+
+def even(zset: str) -> str:
+    return f"SELECT c1 AS c0, __w FROM ({zset}) WHERE c0 % 2 = 0"
+
+
+def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
+    """Rows (i, i % 10, 0) come or go."""
+    trace.append(
+        [Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, (i, i % 10, 0)), TABLE) for seq, i in enumerate(rows)]
+    )
+
+
+def read(spark: SparkSession, traces: Traces, side: Side, window: Window) -> list[tuple[int, int]]:
+    with traces.through(window) as inputs:
+        rows: pa.Table = net(spark.sql(inputs.snapshot(SCAN, side, even)).toArrow())
+    return sorted(zip(rows["c0"].to_pylist(), rows["__w"].to_pylist(), strict=True))
+
+
+def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    store, trace = TraceStore(spark, str(tmp_path)), Trace(spark, TABLE.table)
+    trace.capture(TABLE.columns, Lsn(1))
+    traces = Traces(spark, [trace], 64)
+    held: set[int] = set()
+    steps = ((Op.INSERT, range(100)), (Op.INSERT, range(200, 230)), (Op.DELETE, range(10)), (Op.DELETE, range(20, 90)))
+    for number, (op, rows) in enumerate(steps):
+        at = 10 * (number + 1)
+        before = sorted((i, 1) for i in held if i % 10 % 2 == 0)
+        change(trace, at, op, rows)
+        held = held | {*rows} if op is Op.INSERT else held - {*rows}
+        after = sorted((i, 1) for i in held if i % 10 % 2 == 0)
+        window = Window(Lsn(at - 5), Lsn(at + 1))
+        assert read(spark, traces, Side.BEFORE, window) == before
+        assert read(spark, traces, Side.AFTER, window) == after
+        trace.rebase(store.append(trace, Lsn(at + 2)))
+        # The base holds it now; the last deletion was so large that all of it was written anew.
+        assert read(spark, traces, Side.AFTER, Window(Lsn(at + 3), Lsn(at + 3))) == after
+    # A base is given up one checkpoint later: somebody may still read it.
+    trace.rebase(trace.base)
+    traces.arrangements.tidy()
+    kept = traces.arrangements._kept
+    assert len(kept) == 1
+    assert all(not one.segment.released and one.rows == len(after) for one in kept.values())
+
+
+def test_there_is_no_more_of_it_than_room(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    trace = Trace(spark, TABLE.table)
+    trace.capture(TABLE.columns, Lsn(1))
+    change(trace, 10, Op.INSERT, range(50))
+    trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
+    (segment,) = trace.base.segments
+    view = trace.parts(Window(Lsn(20), Lsn(20))).views[0]
+    kept = arrangements.Arrangements(spark, 1)
+    first = kept.of(segment, f"SELECT c0, __w FROM {view}")
+    assert first is not None and first.rows == 50 and 0 < first.size < 1 << 20
+    kept.budget = first.size
+    assert kept.of(segment, f"SELECT c1, __w FROM {view}") is None
+    assert "for want of memory" in caplog.text
+    assert kept.of(segment, f"SELECT c0, __w FROM {view}") is first
+    # Nobody read the first for long: it makes room.
+    monkeypatch.setattr(arrangements, "UNUSED_S", -1.0)
+    assert kept.of(segment, f"SELECT c2, __w FROM {view}") is not None
+    assert kept.of(segment, f"SELECT c1, __w FROM {view}") is not None
+    assert len(kept._kept) == 1
