@@ -100,7 +100,7 @@ class Engine:
             if trace is None or trace.captured_at < capture.snapshot_lsn:
                 self.traces.capture(self._of_this_database(capture), self.columns_of(capture))
         self.traces.append(arrivals)
-        metrics.ROWS_IN.inc(sum(len(rows) for rows in arrivals.values()))
+        metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
         self._taken_in = frontier
         return frontier
 

@@ -10,20 +10,15 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from shared_schema.change_row import ChangeRow, Stamp
+import numpy as np
+
+from applier.trace.arrivals import Arrival, Chunk, Pending, Run
+from applier.trace.rows import LSN
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
-from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A change row and the schema version it was written with."""
-
-    row: ChangeRow
-    schema: TableSchema
 
 
 @dataclass
@@ -53,7 +48,7 @@ class Inbox:
         }
         self._start = frontier
         self._waiting: deque[Progress] = deque()
-        self._pending: dict[TableId, dict[Stamp, Arrival]] = defaultdict(dict)
+        self._pending: dict[TableId, Pending] = defaultdict(Pending)
         self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
         self._record_partitions: set[TopicPartition] = set()
 
@@ -63,7 +58,16 @@ class Inbox:
         stamp = arrival.row.stamp
         self._marks[at].add(stamp.lsn.value, offset)
         if stamp.lsn >= self._start:
-            self._pending[arrival.schema.table].setdefault(stamp, arrival)
+            self._pending[arrival.schema.table].add(arrival)
+
+    def add_chunk(self, at: TopicPartition, offsets: np.ndarray, chunk: Chunk) -> None:
+        """Many rows of one partition arrived, in its order; `offsets` are theirs."""
+        self.seen(at, int(offsets[-1]))
+        lsns = chunk.rows[LSN].to_numpy()
+        highest = np.maximum.accumulate(lsns)
+        for place in [0, *(np.flatnonzero(highest[1:] > highest[:-1]) + 1)]:
+            self._marks[at].add(int(lsns[place]), int(offsets[place]))
+        self._pending[chunk.schema.table].add_chunk(chunk, self._start)
 
     def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
         """A progress or capture record arrived."""
@@ -92,15 +96,11 @@ class Inbox:
             for partition, end in partitions.items()
         )
 
-    def take(self) -> dict[TableId, list[Arrival]]:
+    def take(self) -> dict[TableId, list[Run]]:
         """Remove and return the rows before the frontier, per relation in stamp order."""
-        taken: dict[TableId, list[Arrival]] = {}
-        for table, arrivals in self._pending.items():
-            stamps = sorted(stamp for stamp in arrivals if stamp.lsn < self.frontier)
-            if stamps:
-                taken[table] = [arrivals.pop(stamp) for stamp in stamps]
+        taken = {table: pending.take(self.frontier) for table, pending in self._pending.items()}
         self._start = max(self._start, self.frontier)
-        return taken
+        return {table: runs for table, runs in taken.items() if runs}
 
     def positions(self) -> Offsets:
         """Per partition the offset to read next."""

@@ -5,24 +5,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from applier.errors import Infrastructure
 from applier.scratch import Scratch
 from applier.settings import ApplierSettings
-from applier.trace import stream
-from applier.trace.inbox import Arrival, Inbox
+from applier.trace import bulk, stream
+from applier.trace.arrivals import Arrival, Chunk
+from applier.trace.inbox import Inbox, TopicPartition
 from applier.trace.schemas import SchemaReader
-from shared_schema import progress
+from shared_schema import avro, progress
 from shared_schema.topics import progress_topic
 
 log = logging.getLogger(__name__)
 
 RESTART_PAUSES_S = (0.2, 1.0, 2.0, 5.0)
 """Before the query is started again; the last one stays."""
+
+MANY = 2_000
+"""So many messages of one kind are decoded in the JVM: below, asking Spark costs more than it saves."""
 
 STEADY_AFTER_S = 30.0
 """A query that ran this long was not failing again and again."""
@@ -91,9 +100,10 @@ class Ingest:
         time.sleep(pause)
         self.start()
 
-    def _receive(self, messages: list[stream.Message]) -> None:
+    def _receive(self, messages: pa.Table) -> None:
         try:
-            decoded = [(message, self._decode(message)) for message in messages]
+            chunks, others = self._decode_many(messages)
+            decoded = [(message, self._decode(*message)) for message in _tuples(others)]
         except Infrastructure:
             raise
         except Exception as error:
@@ -101,21 +111,56 @@ class Ingest:
             self._failure = error
             raise
         with self._lock:
-            for message, content in decoded:
-                at = (message.topic, message.partition)
+            for at, offsets, chunk in chunks:
+                self._inbox.add_chunk(at, offsets, chunk)
+            for (topic, partition, offset, _), content in decoded:
+                at = (topic, partition)
                 match content:
                     case None:
-                        self._inbox.seen(at, message.offset)
+                        self._inbox.seen(at, offset)
                     case Arrival():
-                        self._inbox.add_row(at, message.offset, content)
+                        self._inbox.add_row(at, offset, content)
                     case _:
-                        self._inbox.add_record(at, message.offset, content)
+                        self._inbox.add_record(at, offset, content)
             self._lock.notify_all()
 
-    def _decode(self, message: stream.Message) -> Arrival | progress.Progress | progress.Capture | None:
-        if message.value is None:
+    def _decode_many(self, messages: pa.Table) -> tuple[list[tuple[TopicPartition, np.ndarray, Chunk]], pa.Table]:
+        """Those of which there are many alike, and the others."""
+        if messages.num_rows < MANY:
+            return [], messages
+        chunks, others = [], []
+        for at, alike in _alike(messages):
+            message = alike["value"][0].as_py()
+            chunk = None
+            if alike.num_rows >= MANY and at[0] != self._progress_topic and (message or b"").startswith(avro.MAGIC):
+                chunk = bulk.decoded(self._spark, self._schemas.codec(message), alike["value"])
+            if chunk is None:
+                others.append(alike)
+            else:
+                chunks.append((at, alike["offset"].to_numpy(), chunk))
+        return chunks, pa.concat_tables([messages.slice(0, 0), *others])
+
+    def _decode(
+        self, topic: str, _partition: int, _offset: int, value: bytes | None
+    ) -> Arrival | progress.Progress | progress.Capture | None:
+        if value is None:
             return None
-        if message.topic == self._progress_topic:
-            return progress.decode(message.value)
-        codec = self._schemas.codec(message.value)
-        return Arrival(codec.decode(message.value), codec.schema)
+        if topic == self._progress_topic:
+            return progress.decode(value)
+        codec = self._schemas.codec(value)
+        return Arrival(codec.decode(value), codec.schema)
+
+
+def _tuples(messages: pa.Table) -> list[tuple[str, int, int, bytes | None]]:
+    """Topic, partition, offset and value; None for a tombstone: the record of that key was taken back."""
+    return list(zip(*(messages[name].to_pylist() for name in messages.column_names), strict=True))
+
+
+def _alike(messages: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
+    """The messages of one partition with one header, in their order."""
+    header = pc.fill_null(pc.binary_slice(messages["value"], 0, avro.HEADER_BYTES), b"")
+    marked = messages.append_column("header", header)
+    groups = marked.select(["topic", "partition", "header"]).group_by(["topic", "partition", "header"]).aggregate([])
+    for topic, partition, first in zip(*(groups[name] for name in ("topic", "partition", "header")), strict=True):
+        same = (pc.equal(marked[n], v) for n, v in (("topic", topic), ("partition", partition), ("header", first)))
+        yield (topic.as_py(), partition.as_py()), messages.filter(reduce(pc.and_, same))

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.errors import SourceChanged
 from applier.trace.columns import TraceColumn, gone
@@ -110,6 +111,20 @@ class RowFitter:
         if row.unknown:
             known = tuple(i for i, p in enumerate(self._places) if p is not None and p not in row.unknown)
         return Fitted(row, values, losses, known)
+
+    def fit_many(self, rows: pa.Table) -> tuple[pa.Table, Losses]:
+        """Whole images in Arrow, in the trace's column order."""
+        schema = trace_schema(self._columns)
+        arrays = []
+        for i, place in enumerate(self._places):
+            if place is None:
+                arrays.append(pa.nulls(rows.num_rows, schema.field(i).type))
+                continue
+            values = rows[column_name(place)]
+            padded = self._columns[i].type.name == "bpchar"
+            arrays.append(pc.utf8_rtrim(values, " ") if padded else values)
+        arrays += [rows[name] for name in STAMPED]
+        return pa.Table.from_arrays(arrays, schema=schema), list(self._missing)
 
     @cached_property
     def _textual(self) -> list[int]:

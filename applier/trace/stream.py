@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,17 +29,6 @@ log = logging.getLogger(__name__)
 
 TRIGGER = "50 milliseconds"
 """Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message as it came from Kafka."""
-
-    topic: str
-    partition: int
-    offset: int
-    value: bytes | None
-    """None for a tombstone: the record of that key was taken back."""
 
 
 ClientOptions = dict[str, str | int | float | bool]
@@ -103,9 +91,9 @@ def start(
     settings: ApplierSettings,
     offsets: str,
     scratch: Path,
-    receive: Callable[[list[Message]], None],
+    receive: Callable[[pa.Table], None],
 ) -> StreamingQuery:
-    """Start the query; `receive` gets each batch of messages on the query's thread."""
+    """Start the query; `receive` gets each batch of messages on the query's thread: topic, partition, offset, value."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
@@ -121,9 +109,7 @@ def start(
         reader = reader.option(f"kafka.{name}", value)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
-        table: pa.Table = batch.select("topic", "partition", "offset", "value").toArrow()
-        columns = [table[name].to_pylist() for name in table.column_names]
-        receive([Message(*row) for row in zip(*columns, strict=True)])
+        receive(batch.select("topic", "partition", "offset", "value").toArrow())
 
     return (
         reader.load()

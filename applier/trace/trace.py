@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan
+from applier.trace.arrivals import Arrival, Chunk
 from applier.trace.columns import TraceColumn, captured_columns
 from applier.trace.completion import Places, complete
-from applier.trace.inbox import Arrival
 from applier.trace.lookup import rows_under
 from applier.trace.rows import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
 from applier.trace.segment import Segment
@@ -154,6 +154,13 @@ class Trace:
             else:
                 batch.append(self._fitter(arrival.schema).fit(arrival.row))
         self._add(batch)
+
+    def append_chunk(self, chunk: Chunk) -> None:
+        """The same for many rows with whole images."""
+        rows, losses = self._fitter(chunk.schema).fit_many(chunk.rows)
+        if losses:
+            self._lose(Lsn(rows[LSN][0].as_py()), losses)
+        self._add_chunk(rows)
 
     def _fitter(self, written: TableSchema) -> RowFitter:
         if written not in self._fitters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self
+from typing import Self, assert_never
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -13,10 +13,10 @@ from applier.errors import SourceChanged
 from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
 from applier.trace.arrangements import Arrangements
+from applier.trace.arrivals import Chunk, Run
 from applier.trace.columns import TraceColumn
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
-from applier.trace.inbox import Arrival
 from applier.trace.rows import LSN
 from applier.trace.trace import Parts, Trace
 from applier.trace.views import create_view, drop_view
@@ -54,13 +54,20 @@ class Traces:
         trace = self._traces.setdefault(capture.table, Trace(self._spark, capture.table))
         trace.capture(columns, capture.snapshot_lsn, capture.relid, capture.membership)
 
-    def append(self, arrivals: dict[TableId, list[Arrival]]) -> None:
+    def append(self, arrivals: dict[TableId, list[Run]]) -> None:
         """Add complete rows, per relation in stamp order."""
-        for table, rows in arrivals.items():
+        for table, runs in arrivals.items():
             if table not in self._traces:
                 # What a copy left behind that did not get as far as its capture record; the next one begins with a T.
                 continue
-            self._traces[table].append(rows)
+            for run in runs:
+                match run:
+                    case Chunk():
+                        self._traces[table].append_chunk(run)
+                    case list():
+                        self._traces[table].append(run)
+                    case _:
+                        assert_never(run)
 
     def knows(self, scan: Scan, frontier: Lsn) -> bool:
         """Whether the trace holds every column the scan reads as of the frontier."""

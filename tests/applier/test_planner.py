@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.trace.inbox import Arrival
+from applier.trace.arrivals import Arrival
 from applier.trace.trace import Trace
 from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp

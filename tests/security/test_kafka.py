@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -47,16 +48,17 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
     producer = Producer(options)
     producer.produce("trickle.progress", key=b"k", value=b"v")
     assert producer.flush(30) == 0
-    arrived: list[stream.Message] = []
-    query = stream.start(spark, settings, stream.starting_offsets(settings, {}), tmp_path / "c", arrived.extend)
+    arrived: list[pa.Table] = []
+    query = stream.start(spark, settings, stream.starting_offsets(settings, {}), tmp_path / "c", arrived.append)
     try:
         deadline = time.monotonic() + 60
-        while not arrived:
+        while not any(batch.num_rows for batch in arrived):
             assert query.isActive and time.monotonic() < deadline, query.exception()
             time.sleep(0.1)
     finally:
         query.stop()
-    assert [(m.topic, m.value) for m in arrived] == [("trickle.progress", b"v")]
+    batch = pa.concat_tables(arrived)
+    assert (batch["topic"].to_pylist(), batch["value"].to_pylist()) == (["trickle.progress"], [b"v"])
 
 
 def test_what_spark_cannot_have_is_refused_without_telling_secrets(tmp_path: Path) -> None:

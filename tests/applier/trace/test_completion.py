@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from applier.operators.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.trace.inbox import Arrival
+from applier.trace.arrivals import Arrival
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.trace.traces import Traces

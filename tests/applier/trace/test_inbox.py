@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.trace.inbox import Arrival, Inbox
+from applier.trace.arrivals import Arrival, Chunk, Run
+from applier.trace.inbox import Inbox
+from applier.trace.rows import LSN, SEQ
+from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.pg_types import PgType
@@ -24,6 +29,28 @@ def arrival(table: str, lsn: int, seq: int) -> Arrival:
     return Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(lsn), seq), 1, 0, (seq,)), schema(table))
 
 
+def chunk(arrivals: list[Arrival]) -> Chunk:
+    rows = [a.row for a in arrivals]
+    columns = {
+        "c0": pa.array([r.stamp.seq for r in rows], pa.int32()),
+        WEIGHT: pa.array([1] * len(rows), pa.int64()),
+        LSN: pa.array([r.stamp.lsn.value for r in rows], pa.int64()),
+        SEQ: pa.array([r.stamp.seq for r in rows], pa.int64()),
+    }
+    return Chunk(pa.table(columns), arrivals[0].schema)
+
+
+def stamps(runs: list[Run]) -> list[Stamp]:
+    found = []
+    for run in runs:
+        if isinstance(run, Chunk):
+            pairs = zip(run.rows[LSN].to_pylist(), run.rows[SEQ].to_pylist(), strict=True)
+            found += [Stamp(Lsn(lsn), seq) for lsn, seq in pairs]
+        else:
+            found += [a.row.stamp for a in run]
+    return found
+
+
 def progress(frontier: int, **ends: int) -> Progress:
     return Progress("s", "sys", 1, ORIGIN, Lsn(frontier), {f"t.public.{t}": {0: end} for t, end in ends.items()})
 
@@ -39,7 +66,7 @@ def test_a_progress_record_alone_is_not_enough() -> None:
     assert inbox.advance() == ORIGIN
     inbox.add_row(at("a"), 1, arrival("a", 5, 1))
     assert inbox.advance() == Lsn(10)
-    assert [a.row.stamp.seq for a in inbox.take()[TableId("public", "a")]] == [0, 1]
+    assert [stamp.seq for stamp in stamps(inbox.take()[TableId("public", "a")])] == [0, 1]
 
 
 def test_rows_of_an_unfinished_commit_stay() -> None:
@@ -48,10 +75,10 @@ def test_rows_of_an_unfinished_commit_stay() -> None:
     inbox.add_row(at("a"), 1, arrival("a", 12, 0))
     inbox.add_record(PROGRESS, 0, progress(10, a=1))
     inbox.advance()
-    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [5]
+    assert [stamp.lsn.value for stamp in stamps(inbox.take()[TableId("public", "a")])] == [5]
     inbox.add_record(PROGRESS, 1, progress(20, a=2))
     inbox.advance()
-    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [12]
+    assert [stamp.lsn.value for stamp in stamps(inbox.take()[TableId("public", "a")])] == [12]
 
 
 def test_a_commit_that_starts_at_the_frontier_is_not_before_it() -> None:
@@ -69,7 +96,7 @@ def test_a_restart_forgets_what_the_traces_hold() -> None:
     inbox.add_record(PROGRESS, 0, progress(10, a=4))
     inbox.add_record(PROGRESS, 1, progress(11, a=6))
     assert inbox.advance() == Lsn(11)
-    assert [a.row.stamp.lsn.value for a in inbox.take()[TableId("public", "a")]] == [10]
+    assert [stamp.lsn.value for stamp in stamps(inbox.take()[TableId("public", "a")])] == [10]
 
 
 def test_an_old_progress_record_needs_no_offsets() -> None:
@@ -110,15 +137,21 @@ def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
         elif isinstance(item, tuple):
             offset, row = item
             for _ in range(data.draw(st.integers(1, 2))):  # a message may be delivered twice
-                inbox.add_row(at(source), offset, row)
+                if data.draw(st.booleans()):
+                    inbox.add_row(at(source), offset, row)
+                else:
+                    following = pending[source][: data.draw(st.integers(0, 4))]
+                    some = [item, *(one for one in following if isinstance(one, tuple))]
+                    del pending[source][: len(some) - 1]
+                    inbox.add_chunk(at(source), np.array([number for number, _ in some]), chunk([a for _, a in some]))
         if data.draw(st.booleans()):
             frontier = inbox.advance()
-            for taken, rows in inbox.take().items():
-                assert all(r.row.stamp.lsn < frontier for r in rows)
-                got[taken.name] += [r.row.stamp for r in rows]
+            for taken, runs in inbox.take().items():
+                assert all(stamp.lsn < frontier for stamp in stamps(runs))
+                got[taken.name] += stamps(runs)
     inbox.advance()
-    for taken, rows in inbox.take().items():
-        got[taken.name] += [r.row.stamp for r in rows]
+    for taken, runs in inbox.take().items():
+        got[taken.name] += stamps(runs)
     assert got == {t: [a.row.stamp for _, a in queue] for t, queue in queues.items()}
 
 
@@ -130,3 +163,9 @@ def test_restart_offsets_point_at_the_first_row_not_yet_durable() -> None:
     assert inbox.restart_offsets(Lsn(8)) == {"t.public.a": {0: 2}}
     assert inbox.restart_offsets(Lsn(9)) == {"t.public.a": {0: 3}}
     assert inbox.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}
+    many = Inbox()
+    rows = [arrival("a", lsn, offset) for offset, lsn in enumerate([5, 5, 8, 12, 12])]
+    many.add_chunk(at("a"), np.arange(5), chunk(rows))
+    assert many.restart_offsets(Lsn(8)) == {"t.public.a": {0: 2}}
+    assert many.restart_offsets(Lsn(9)) == {"t.public.a": {0: 3}}
+    assert many.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}

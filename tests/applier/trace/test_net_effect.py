@@ -14,7 +14,7 @@ from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.stream_table import StreamTable
 from applier.trace import traces
-from applier.trace.inbox import Arrival
+from applier.trace.arrivals import Arrival
 from applier.trace.trace import Trace
 from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp
