@@ -28,7 +28,7 @@ from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import Column, TableId, TableSchema
 
-MERGED_ROWS = 8_192
+MERGED_ROWS = 500_000
 """Chunks of the overlay are united up to this size."""
 
 
@@ -54,8 +54,15 @@ class Parts:
     base: Base
     views: tuple[str, ...]
     """Of the base's segments, with all columns of the trace."""
-    before: pa.Table
+    before: tuple[pa.Table, ...]
+    changes: tuple[pa.Table, ...]
     delta: pa.Table
+    """The changes in one table."""
+
+    @property
+    def rows_before(self) -> int:
+        """What came after the base and before the window."""
+        return sum(chunk.num_rows for chunk in self.before)
 
 
 class Trace:
@@ -75,6 +82,8 @@ class Trace:
         self._overlay: list[pa.Table] = []
         self._lock = threading.Lock()
         self._fitters: dict[TableSchema, RowFitter] = {}
+        self._frames: dict[int, tuple[pa.Table, DataFrame]] = {}
+        """By the identity of a chunk, which lives as long as its entry."""
 
     def capture(self, present: Sequence[Column], at: Lsn, relid: int = 0, membership: str = "") -> None:
         """The relation was copied as of `at`, with these columns: a T row and its rows follow in the stream."""
@@ -85,6 +94,7 @@ class Trace:
             self.captured_at, self.relid, self.membership = at, relid, membership
             self._fitters.clear()
             self._overlay = [self._widened(chunk) for chunk in self._overlay]
+            self._forget_frames()
 
     @property
     def known_since(self) -> Lsn:
@@ -114,7 +124,7 @@ class Trace:
         """The change rows of a window; it may not begin before the base."""
         with self._lock:
             chunks = list(self._overlay)
-        return self._within(chunks, window)
+        return self._united(self._within(chunks, window))
 
     def parts(self, window: Window) -> Parts:
         """Base and overlay together: a checkpoint that moves rows between them is never seen half done."""
@@ -126,10 +136,15 @@ class Trace:
         before, delta = Window(base.frontier, old), Window(old, max(old, window.new))
         types = [column.type.spark_ddl for column in self.columns]
         views = tuple(segment.view(types) for segment in base.segments)
-        return Parts(base, views, self._within(chunks, before), self._within(chunks, delta))
+        changes = self._within(chunks, delta)
+        return Parts(base, views, self._within(chunks, before), changes, self._united(changes))
 
-    def _within(self, chunks: list[pa.Table], window: Window) -> pa.Table:
-        inside = [trace_schema(self.columns).empty_table()]
+    def _united(self, chunks: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables([trace_schema(self.columns).empty_table(), *chunks])
+
+    def _within(self, chunks: list[pa.Table], window: Window) -> tuple[pa.Table, ...]:
+        """The rows of a window; a chunk that is all inside stays what it is."""
+        inside = []
         for chunk in chunks:
             lsn = chunk[LSN]
             # In stamp order, so its ends tell most of the time.
@@ -140,8 +155,9 @@ class Trace:
                 chunk = chunk.filter(  # noqa: PLW2901
                     pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value))
                 )
-            inside.append(chunk)
-        return pa.concat_tables(inside)
+            if chunk.num_rows:
+                inside.append(chunk)
+        return tuple(inside)
 
     def append(self, arrivals: Sequence[Arrival]) -> None:
         """Add complete rows in stamp order; a column whose value one of them does not bring is lost from there on."""
@@ -191,11 +207,28 @@ class Trace:
         if not chunk.num_rows:
             return
         with self._lock:
-            self._overlay.append(chunk)
             # A thousand chunks of a few rows each are slow to look through; each row is copied a dozen times at most.
+            # The newest chunk is left alone: it is what a window is about.
             while len(self._overlay) > 1 and self._overlay[-2].num_rows <= min(self._overlay[-1].num_rows, MERGED_ROWS):
                 pair = pa.concat_tables(self._overlay[-2:]).combine_chunks()
                 self._overlay[-2:] = [pair]
+            self._overlay.append(chunk)
+            self._forget_frames()
+
+    def _forget_frames(self) -> None:
+        present = {id(chunk) for chunk in self._overlay}
+        self._frames = {name: known for name, known in self._frames.items() if name in present}
+
+    def frame_of(self, chunk: pa.Table) -> DataFrame:
+        """The same as `frame`, sent to Spark once for as long as the chunk is part of the overlay."""
+        with self._lock:
+            if (known := self._frames.get(id(chunk))) is not None:
+                return known[1]
+        frame = self.frame(chunk)
+        with self._lock:
+            if any(chunk is other for other in self._overlay):
+                self._frames[id(chunk)] = chunk, frame
+        return frame
 
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""
@@ -227,6 +260,7 @@ class Trace:
             previous, self._base = self._base, base
             later = [c.filter(pc.greater_equal(c[LSN], base.frontier.value)) for c in self._overlay]
             self._overlay = [c for c in later if c.num_rows]
+            self._forget_frames()
             retired, self._retired = self._retired, previous
         if retired is not None:
             for segment in {*retired.segments} - {*base.segments, *previous.segments}:

@@ -20,7 +20,7 @@ from applier.trace.fixpoint import fixpoint
 from applier.trace.rows import LSN
 from applier.trace.trace import Parts, Trace
 from applier.trace.views import create_view, drop_view
-from applier.zset import WEIGHT, column_name, column_names, ddl, net, select
+from applier.zset import WEIGHT, column_name, column_names, ddl, net, nothing, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
 from shared_schema.table_schema import Column, TableId
@@ -140,7 +140,8 @@ class WindowInputs:
         self._spark = spark
         self._traces = traces
         self._parts: dict[TableId, Parts] = {}
-        self._views: dict[tuple[TableId, str], str] = {}
+        self._views: dict[int, str] = {}
+        """Of chunks, which the parts keep alive, by their identity."""
         self._nets: dict[tuple[TableId, tuple[int, ...]], str | None] = {}
         """Views of net deltas by the columns they have, which may have any names; None for an empty one."""
         self._fixpoints: dict[str, str] = {}
@@ -166,7 +167,7 @@ class WindowInputs:
         """How many rows a query over what was asked for so far goes through: from ORIGIN everything, else the delta."""
         with self._lock:
             parts = self._parts.values()
-            before = 0 if self.window.old else sum(p.base.rows + int(p.before.num_rows) for p in parts)
+            before = 0 if self.window.old else sum(p.base.rows + p.rows_before for p in parts)
             return before + sum(int(p.delta.num_rows) for p in parts)
 
     def delta(self, scan: Scan) -> str | None:
@@ -176,7 +177,9 @@ class WindowInputs:
         """
         rows = self._of(scan.table).delta
         if rows.num_rows > SMALL_WINDOW_ROWS:
-            return self._select(scan, self._view(scan.table, "delta", rows))
+            return " UNION ALL ".join(
+                self._select(scan, self._view(scan.table, chunk)) for chunk in self._of(scan.table).changes
+            )
         key = scan.table, tuple(self._places(scan))
         with self._lock:
             if key not in self._nets:
@@ -199,19 +202,17 @@ class WindowInputs:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
         texts = [text for text, _ in self._base(scan, rule)]
-        overlay = []
-        if parts.before.num_rows or not texts:
-            overlay.append(self._view(scan.table, "before", parts.before))
-        if side is Side.AFTER and parts.delta.num_rows:
-            overlay.append(self._view(scan.table, "delta", parts.delta))
+        chunks = parts.before if side is Side.BEFORE else (*parts.before, *parts.changes)
+        overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in chunks]
         if overlay:
-            texts.append(rule(" UNION ALL ".join(self._select(scan, view) for view in overlay)))
+            texts.append(rule(" UNION ALL ".join(overlay)))
+        elif not texts:
+            texts.append(rule(nothing([field.type.spark for field in scan.fields])))
         return " UNION ALL ".join(texts)
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int:
         """About how many rows the relation has after the rule."""
-        before = int(self._of(scan.table).before.num_rows)
-        return before + sum(rows for _, rows in self._base(scan, rule))
+        return self._of(scan.table).rows_before + sum(rows for _, rows in self._base(scan, rule))
 
     def _base(self, scan: Scan, rule: Rule) -> list[tuple[str, int]]:
         """The rule of each segment of the base, and how many rows that has at most."""
@@ -262,11 +263,11 @@ class WindowInputs:
                 self._parts[table] = self._trace(table).parts(self.window)
             return self._parts[table]
 
-    def _view(self, table: TableId, which: str, rows: pa.Table) -> str:
+    def _view(self, table: TableId, chunk: pa.Table) -> str:
         with self._lock:
-            if (table, which) not in self._views:
-                self._views[table, which] = create_view(self._trace(table).frame(rows))
-            return self._views[table, which]
+            if id(chunk) not in self._views:
+                self._views[id(chunk)] = create_view(self._trace(table).frame_of(chunk))
+            return self._views[id(chunk)]
 
     def _select(self, scan: Scan, view: str) -> str:
         return select([column_name(place) for place in self._places(scan)], WEIGHT, view)

@@ -167,7 +167,7 @@ class Laboratory:
             now = datetime.now(UTC)
             executed = Executed("DIFFERENTIAL", "BENCHMARK", "", "MANUAL", now, 0, (computed - began) * 1000)
             self._sink.apply(self.tables[name], delta, now, executed)
-            self._frontiers[name] = self.now
+        self._frontiers[name] = self.now
         ended = time.perf_counter()
         return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.rows.num_rows)
 
