@@ -217,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--short", action="store_true", help="small tables only")
     parser.add_argument("--only", choices=("shapes", "tpch"), help="one of the two parts")
     parser.add_argument("--rows", type=int, action="append", help="sizes of the shapes' table")
+    parser.add_argument("--fraction", type=float, action="append", help="shares of the shapes' table that change")
     parser.add_argument("--scale", type=float, help="TPC-H's scale factor; 1 has 6 million items")
     parser.add_argument("--query", action="append", default=[], help="of TPC-H only these")
     options = parser.parse_args(arguments)
@@ -229,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report["shapes"] = {shape: {} for shape in SHAPES}
         for rows in sizes:
             with laboratory() as lab:
-                for shape, by_fraction in measure_shapes(lab, rows, FRACTIONS).items():
+                for shape, by_fraction in measure_shapes(lab, rows, options.fraction or FRACTIONS).items():
                     report["shapes"][shape][str(rows)] = by_fraction
     if options.only != "shapes":
         with laboratory() as lab:
