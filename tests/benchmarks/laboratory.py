@@ -27,7 +27,7 @@ from applier.database import Database
 from applier.definition.define import define
 from applier.install import install
 from applier.jars import SPARK_JARS, ensure
-from applier.registry import Executed, Registry
+from applier.registry import Executed, Registry, move_frontier
 from applier.session import jobs_begun, spark_session
 from applier.state.states import States
 from applier.stream_table import Delta, StreamTable
@@ -163,10 +163,13 @@ class Laboratory:
         began = time.perf_counter()
         delta, jobs = self._computed(name, window, self.states)
         computed = time.perf_counter()
+        now = datetime.now(UTC)
         if delta is not None:
-            now = datetime.now(UTC)
             executed = Executed("DIFFERENTIAL", "BENCHMARK", "", "MANUAL", now, 0, (computed - began) * 1000)
             self._sink.apply(self.tables[name], delta, now, executed)
+        else:
+            with self.connection.cursor() as cursor:
+                move_frontier(cursor, self.tables[name].id, window.old, window.new, now)
         self._frontiers[name] = self.now
         ended = time.perf_counter()
         return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.rows.num_rows)
