@@ -83,9 +83,9 @@ class Definitions:
         for row in rows:
             if row.pgt_id in self.tables and self._written[row.pgt_id] != _written(row):
                 del self.tables[row.pgt_id]
-            elif row.pgt_id in self.tables and self._calls_replaced(row):
-                log.info("function was replaced, stream table is defined anew", extra={"table": str(row.table)})
-                del self.tables[row.pgt_id]
+        for row in self._calling_replaced(rows):
+            log.info("function was replaced, stream table is defined anew", extra={"table": str(row.table)})
+            del self.tables[row.pgt_id]
         sources = {scan.relid for table in self.tables.values() for scan in table.scans}
         now = self.registry.fingerprints(sources)
         altered = {relid for relid in sources if self._fingerprints.setdefault(relid, now.get(relid)) != now.get(relid)}
@@ -94,12 +94,15 @@ class Definitions:
             del self.tables[table.id]
         self._fingerprints = {relid: now.get(relid) for relid in sources}
 
-    def _calls_replaced(self, row: Registered) -> bool:
-        """Whether the plan holds the expression of a function that is another one by now."""
-        called = declared(row.defining_query)
-        if not called or isinstance(self.tables[row.pgt_id].plan, RunByPostgres):
-            return False
-        return bool(self.registry.replaced_functions(called))
+    def _calling_replaced(self, rows: Sequence[Registered]) -> list[Registered]:
+        """Those whose plan holds the expression of a function that is another one by now; PostgreSQL is asked once."""
+        called = [
+            (row, declared(row.defining_query) or {})
+            for row in rows
+            if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, RunByPostgres)
+        ]
+        now = self.registry.function_digests({oid for _, digests in called for oid in digests})
+        return [row for row, digests in called if any(now.get(oid) != told for oid, told in digests.items())]
 
     def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
         """Whether everything it reads is known as of the frontier.

@@ -275,7 +275,8 @@ class Engine:
     def _revert_append_only(self, row: Registered) -> None:
         log.warning("rows left an append-only stream table", extra={"table": str(row.table)})
         self.registry.revert_append_only(row.pgt_id)
-        self.registry.alert("append_only_reverted", row.pgt_id, "rows left it: it is kept like any other from now on")
+        detail = "rows left it: it is kept like any other from now on"
+        self.registry.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
 
     def _advance(self, unchanged: list[Done]) -> None:
         """Frontiers of stream tables without changes, together."""
@@ -311,7 +312,7 @@ class Engine:
             errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
         if errors is not None:
             if full and errors == 1:
-                self.registry.alert("disk_full", table.pgt_id, error.problem)
+                self.registry.alert("disk_full", pgt_id=table.pgt_id, detail=error.problem)
             log.warning("refresh failed", extra={"table": str(table.table), "error": error.problem, "errors": errors})
             self.registry.note_errors(table.pgt_id, errors)
             self._noted.pop(table.pgt_id, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -204,10 +204,10 @@ class Registry:
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
             record_refresh(cursor, Refresh(pgt_id, executed, 0, 0, 0.0, window), error.problem)
 
-    def alert(self, event: str, pgt_id: int, detail: str) -> None:
-        """Tell whoever listens."""
-        content = {"event": event, "pgt_id": pgt_id, "detail": detail[:2000]}
-        self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(content)))
+    def alert(self, event: str, **about: int | str) -> None:
+        """Tell whoever listens; long texts are cut, for the server takes no more than 8 000 bytes."""
+        content = {name: value[:2000] if isinstance(value, str) else value for name, value in about.items()}
+        self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps({"event": event} | content)))
 
     def revert_append_only(self, pgt_id: int) -> None:
         """Rows left an append-only stream table: it is kept like any other from now on."""
@@ -222,10 +222,9 @@ class Registry:
         rows = self._connection.execute(_FINGERPRINTS, (list(relids),)).fetchall()
         return {int(str(relid)): str(text) for relid, text in rows}
 
-    def replaced_functions(self, declared: Mapping[int, str]) -> set[int]:
-        """The functions of these that do something else now, or are gone."""
-        now = digests(self._connection, declared.keys())
-        return {oid for oid, digest in declared.items() if now.get(oid) != digest}
+    def function_digests(self, oids: Collection[int]) -> dict[int, str]:
+        """What these functions do now, as a digest; none for one that is gone."""
+        return digests(self._connection, oids)
 
     def result_columns(self, query: str) -> list[tuple[object, ...]]:
         """Names and types of what a query returns, as the server describes them; nothing is executed."""
@@ -260,8 +259,7 @@ class Registry:
                 " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
                 (type(error).__name__, error.problem, error.hint, pgt_id),
             )
-            alert = {"event": "suspended", "pgt_id": pgt_id, "error": error.problem[:2000], "hint": error.hint[:2000]}
-            self._connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))
+            self.alert("suspended", pgt_id=pgt_id, error=error.problem, hint=error.hint)
 
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
         """How a stream table is kept, for explain_stream_table(); nothing when it is dropped at this moment."""

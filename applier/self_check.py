@@ -7,7 +7,6 @@ locked for a moment to tell a difference from a delay. What cannot be decided in
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import psycopg
 from applier import check, metrics
 from applier.database import Database
 from applier.errors import CheckFailed, Infrastructure
-from applier.registry import ALERT_CHANNEL
+from applier.registry import Registry
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -61,8 +60,7 @@ class SelfCheck:
         metrics.SELF_CHECK_DIFFERENT.labels(str(table)).set(outcome == "different")
         if outcome == "different" and table not in self._different:
             log.error("a stream table differs from its query", extra={"table": str(table)})
-            alert = {"event": "different", "stream_table": str(table)}
-            self._database.connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(alert)))
+            Registry(self._database).alert("different", stream_table=str(table))
         (self._different.add if outcome == "different" else self._different.discard)(table)
         return outcome
 

@@ -192,8 +192,9 @@ def test_a_refused_row_suspends_one_stream_table_and_tells_whoever_listens(db: C
     assert db.execute("SELECT count(*) FROM strict_one").fetchone() == (2,)
 
 
-def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: Stack) -> None:
-    """A tablespace of a megabyte; room is made while it is tried again."""
+@contextmanager
+def small_disk(stack: Stack) -> Iterator[Path]:
+    """A folder of the server's on a file system of one megabyte; it is gone afterwards, whatever happened."""
     owner = stack.postgres.user
     if owner is None:
         pytest.skip("file systems are mounted by root")
@@ -201,6 +202,15 @@ def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: 
         options = f"size=1m,uid={owner.uid},gid={owner.gid},mode=0700"
         if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False).returncode:
             pytest.skip("file systems cannot be mounted here")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: Stack) -> None:
+    """A tablespace of a megabyte; room is made while it is tried again."""
+    with small_disk(stack) as folder:
         try:
             db.execute(f"CREATE TABLESPACE small LOCATION '{folder}'".encode())
             db.execute("CREATE TABLE bulky (id int PRIMARY KEY, t text); INSERT INTO bulky VALUES (1, 'x')")
@@ -224,7 +234,6 @@ def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: 
         finally:
             db.execute("SELECT pgtrickle.drop_stream_table('cramped') WHERE to_regclass('cramped') IS NOT NULL")
             db.execute("DROP TABLESPACE IF EXISTS small")
-            subprocess.run(["umount", "-l", folder], check=False)
 
 
 def _at_least(db: Connection, query: str, count: int) -> None:
