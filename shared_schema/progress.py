@@ -70,6 +70,8 @@ class Progress:
     """What is written beyond the frontier."""
     written: Lsn | None = None
     """Where the stream stands, when that is not the frontier."""
+    windows: int = 0
+    """Of a stream table: the number of the last window that has rows; they are numbered from 1 without a gap."""
 
     @property
     def resume_at(self) -> Lsn:
@@ -97,6 +99,7 @@ class Progress:
                 "schemas": {str(relid): written for relid, written in self.schemas.items()},
                 **({} if self.part is None else {"part": _part_fields(self.part)}),
                 **({} if self.written is None else {"written": str(self.written)}),
+                **({"windows": self.windows} if self.windows else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -179,6 +182,7 @@ def decode(value: bytes) -> Progress | Capture:
                     {int(relid): str(written) for relid, written in record.get("schemas", {}).items()},
                     _part(record.get("part")),
                     Lsn.parse(record["written"]) if "written" in record else None,
+                    int(record.get("windows", 0)),
                 )
             case "capture":
                 return Capture(

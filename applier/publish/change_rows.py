@@ -45,22 +45,23 @@ def wire_value(pg: PgType, value: Any) -> Value:
     return result
 
 
-def change_rows(table: StreamTable, delta: Delta, *, empty_first: bool) -> Iterator[ChangeRow]:
+def change_rows(table: StreamTable, delta: Delta, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
     """The delta as change rows: D before I, both halves of a keyed change adjacent; stamped inside the window.
 
+    `number` is the window's, in place of a transaction's: each has the number after the one before it.
     `empty_first` puts a TRUNCATE before them: the topic still holds another stream table's rows.
     """
     lsn = last_position(delta)
     now_us = time.time_ns() // 1000
     if empty_first:
-        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), 0, now_us, None)
+        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), number, now_us, None)
     stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
     waiting: ChangeRow | None = None
     for *values, weight in _ordered(table, delta):
         wire = tuple(wire_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
         op = Op.INSERT if weight > 0 else Op.DELETE
         for _ in range(abs(weight)):
-            row = ChangeRow(op, next(stamps), 0, now_us, wire, snapshot=delta.is_fill)
+            row = ChangeRow(op, next(stamps), number, now_us, wire, snapshot=delta.is_fill)
             if waiting is not None:
                 waiting, row = _mark_update(waiting, row, table.key)
                 yield waiting

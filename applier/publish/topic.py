@@ -56,6 +56,8 @@ class Publisher:
         self._topics: set[str] = set()
         self._schemas: set[bytes] = set()
         self._frontiers: dict[str, Lsn] = {}
+        self._windows: dict[str, int] = {}
+        """How many windows with rows each stream table has published."""
         self._captured: dict[TableId, int] = {}
         self._ends: Offsets = defaultdict(dict)
         self._undelivered: KafkaError | None = None
@@ -121,6 +123,7 @@ class Publisher:
         match record:
             case Progress():
                 self._frontiers[record.slot] = record.frontier
+                self._windows[record.slot] = record.windows
                 for topic, partitions in record.end_offsets.items():
                     self._ends[topic].update(partitions)
             case Capture():
@@ -135,12 +138,15 @@ class Publisher:
         ends: Offsets = defaultdict(dict)
         try:
             self._producer.begin_transaction()
-            rows = [self._produce(table, delta, ends) for table, delta in deltas]
+            windows = dict(self._windows)
+            rows = [self._produce(table, delta, ends, windows) for table, delta in deltas]
             if self._producer.flush(WAIT_S):
                 raise Infrastructure("the broker did not take the publication in time")
             if self._undelivered is not None:
                 raise Infrastructure(f"the broker refused the publication: {self._undelivered.str()}")
-            records = [r for (t, d), n in zip(deltas, rows, strict=True) for r in self._records(t, d, n, ends)]
+            told = [self._progress(t, d, ends, windows) for t, d in deltas]
+            captures = [self._capture(t, d, n) for (t, d), n in zip(deltas, rows, strict=True) if d.is_fill]
+            records: list[Progress | Capture] = [*captures, *told]
             for record in records:
                 self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
             self._producer.commit_transaction(WAIT_S)
@@ -163,8 +169,11 @@ class Publisher:
         except KafkaException as error:
             raise Infrastructure(f"the publication could not be rolled back: {error.args[0].str()}") from error
 
-    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets) -> int:
-        """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many."""
+    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> int:
+        """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many.
+
+        A window that has rows is counted in `windows`.
+        """
         topic = table_topic(self._prefix, table.table)
         codec = avro.codec(topic_schema(table))
         if codec.id not in self._schemas:
@@ -172,10 +181,11 @@ class Publisher:
             self._schemas.add(codec.id)
         # The name was published before by another stream table: its rows must leave first.
         renewed = delta.is_fill and self._captured.get(table.table, table.relid) != table.relid
-        sent = 0
-        for row in change_rows(table, delta, empty_first=renewed):
+        sent, before = 0, windows.setdefault(self._slot(table), 0)
+        for row in change_rows(table, delta, number=before + 1, empty_first=renewed):
             self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
             sent += 1
+        windows[self._slot(table)] = before + bool(sent)
         return sent
 
     def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
@@ -204,15 +214,14 @@ class Publisher:
         finally:
             consumer.close()
 
-    def _records(self, table: StreamTable, delta: Delta, rows: int, ends: Offsets) -> list[Progress | Capture]:
-        topic = table_topic(self._prefix, table.table)
-        slot = self._slot(table)
-        done = Progress(slot, "", 0, ORIGIN, delta.window.new, {topic: self._ends[topic] | ends[topic]})
-        if not delta.is_fill:
-            return [done]
+    def _progress(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> Progress:
+        topic, slot = table_topic(self._prefix, table.table), self._slot(table)
+        offsets = {topic: self._ends[topic] | ends[topic]}
+        return Progress(slot, "", 0, ORIGIN, delta.window.new, offsets, windows=windows[slot])
+
+    def _capture(self, table: StreamTable, delta: Delta, rows: int) -> Capture:
         schema_id = avro.codec(topic_schema(table)).id.hex()
-        capture = Capture(slot, table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
-        return [capture, done]
+        return Capture(self._slot(table), table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
 
     def close(self) -> None:
         """Leave the broker; nothing is in flight between two ticks."""

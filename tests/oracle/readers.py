@@ -55,6 +55,8 @@ class TopicReplay:
     rows: Bag = field(default_factory=Counter)
     stamps: list[tuple[int, int]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
+    window: tuple[int, int] | None = None
+    """Number and position of the last one."""
     _position: int = 0
 
     def catch_up(self) -> Bag:
@@ -71,6 +73,7 @@ class TopicReplay:
 
     def _apply(self, record: dict[str, Any], schema: dict[str, Any]) -> None:
         self.stamps.append((record["lsn"], record["seq"]))
+        self._no_gap((record["xid"], record["lsn"]), anew=record["op"] == "T")
         if record["op"] == "T":
             self.rows.clear()
             return
@@ -79,6 +82,14 @@ class TopicReplay:
         row = tuple(_value(column["pg_base"], record["row"][column["name"]]) for column in columns)
         self.rows[row] += 1 if record["op"] == "I" else -1
         assert self.rows[row] >= 0, f"{row} was withdrawn before it was there"
+
+    def _no_gap(self, window: tuple[int, int], *, anew: bool) -> None:
+        """Windows are numbered one after the other, each at a position of its own behind the last."""
+        last, self.window = self.window, window
+        if anew:
+            assert window[0] == 1, f"a topic that begins anew begins with window {window[0]}"
+        elif last is not None and window != last:
+            assert window[0] == last[0] + 1 and window[1] > last[1], f"window {window} after {last}"
 
     def _read(self, topic: str, start: int) -> list[tuple[bytes, bytes, int]]:
         consumer = Consumer(

@@ -18,7 +18,15 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 offsets = st.dictionaries(names, st.dictionaries(st.integers(0, 99), st.integers(0, 2**60), max_size=3), max_size=3)
 commits = st.builds(LastCommit, positions, st.integers(0, 2**32), st.integers(), st.lists(names, max_size=2).map(tuple))
 progresses = st.builds(
-    Progress, names, names, st.integers(0, 9), positions, positions, offsets, st.one_of(st.none(), commits)
+    Progress,
+    names,
+    names,
+    st.integers(0, 9),
+    positions,
+    positions,
+    offsets,
+    st.one_of(st.none(), commits),
+    windows=st.integers(0, 9),
 )
 captures = st.builds(
     Capture, names, st.builds(TableId, names, names), st.integers(1, 2**32 - 1), positions, st.integers(0), names

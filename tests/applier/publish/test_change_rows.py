@@ -50,7 +50,7 @@ nets = st.dictionaries(
 
 @given(nets)
 def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) -> None:
-    rows = list(change_rows(stream_table(None), delta(net), empty_first=False))
+    rows = list(change_rows(stream_table(None), delta(net), number=1, empty_first=False))
     replayed: Counter[object] = Counter()
     for row in rows:
         replayed[row.values] += row.op.weight
@@ -61,7 +61,9 @@ def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) 
 
 def test_an_update_is_a_pair_that_says_what_changed() -> None:
     rows = list(
-        change_rows(stream_table((0,)), delta({(1, "new"): 1, (2, "gone"): -1, (1, "old"): -1}), empty_first=False)
+        change_rows(
+            stream_table((0,)), delta({(1, "new"): 1, (2, "gone"): -1, (1, "old"): -1}), number=1, empty_first=False
+        )
     )
     shown = [(row.op, row.values, row.changed) for row in rows]
     changed = frozenset({1})
@@ -71,7 +73,7 @@ def test_an_update_is_a_pair_that_says_what_changed() -> None:
 
 
 def test_a_fill_is_a_snapshot_and_may_empty_the_topic_first() -> None:
-    rows = list(change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), empty_first=True))
+    rows = list(change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), number=1, empty_first=True))
     assert [(row.op, row.stamp.seq, row.snapshot) for row in rows] == [(Op.TRUNCATE, 0, False), (Op.INSERT, 1, True)]
 
 
