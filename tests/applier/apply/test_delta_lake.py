@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.apply.delta_lake import DeltaSink
+from applier.apply.delta_lake import PROPERTIES, DeltaSink
 from applier.delta_files import MANY_FILES
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
@@ -169,18 +171,30 @@ def test_only_the_files_that_hold_a_leaving_row_are_read(tmp_path: Path) -> None
     assert stored(tmp_path) == second
 
 
-def test_plain_spark_reads_any_position_that_is_kept(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_delta_rs_and_duckdb_read_any_position_that_is_kept(tmp_path: Path, spark: SparkSession) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
     table = replace(table, columns=(table.columns[0], Column("b", FLOAT)))
-    states: list[Bag] = [Counter({(1, 0.5): 1}), Counter({(1, 1.5): 1, (2, None): 1}), Counter()]
+    states: list[Bag] = [Counter({(1, 0.5): 1}), Counter({(1, 1.5): 1, (2, None): 1}), Counter({(3, math.inf): 1})]
     before: Bag = Counter()
     for number, after in enumerate(states):
         sink.add(table, delta(before, after, Window(Lsn(number * 16), Lsn(number * 16 + 16))))
         sink.flush()
         before = after
-    found = DeltaTable(sink.path(table))
+    path = sink.path(table)
+    found = DeltaTable(path)
     assert found.protocol().min_reader_version == 1, "any reader of Delta can read it"
     assert found.metadata().name == "public.st"
+    assert found.metadata().configuration == PROPERTIES
+    duck = duckdb.connect()
+    extension = resources.files("duckdb_extension_delta") / "extensions" / f"v{duckdb.__version__}"
+    duck.execute(f"LOAD '{extension / 'delta.duckdb_extension'}'")
     versions = {commit["pgtrickle_lsn"]: commit["version"] for commit in found.history()}
-    rows = spark.read.format("delta").option("versionAsOf", versions[str(Lsn(32))]).load(sink.path(table)).collect()
-    assert Counter(tuple(row) for row in rows) == states[1]
+    by_spark = spark.read.format("delta").option("versionAsOf", versions[str(Lsn(32))]).load(path).collect()
+    assert Counter(tuple(row) for row in by_spark) == states[1]
+    for number, state in enumerate(states):
+        version = versions[str(Lsn(number * 16 + 16))]
+        by_duck = duck.execute(f"SELECT a, b FROM delta_scan('{path}', version = {version})").fetchall()
+        at = DeltaTable(path, version=version).to_pyarrow_table()
+        by_delta_rs = zip(*[column.to_pylist() for column in at.columns], strict=True)
+        assert Counter(by_duck) == Counter(by_delta_rs) == state
+    assert Counter(duck.execute(f"FROM delta_scan('{path}')").fetchall()) == states[-1]
