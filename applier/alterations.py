@@ -17,13 +17,15 @@ from datetime import UTC, datetime
 
 import psycopg
 
+from applier.apply.contents import TableContents
+from applier.apply.staged import Difference
 from applier.compute import whole
 from applier.engine import Engine
 from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.registry import Executed, Registered
 from applier.strategy import Way, Why
-from applier.stream_table import Status, StreamTable, TableContents, TableDelta
+from applier.stream_table import Status, StreamTable
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
@@ -80,12 +82,15 @@ class Alterations:
             with engine.sinks.postgres.adopting(row.pgt_id, planned[row.pgt_id][0].defining_query):
                 written = [_put_in_place(engine, change) for change in changes]
         except BaseException:
+            for change in changes:
+                change.rows.release(all_holders=True)
             # The commit may have arrived: what they are now is in the catalog and in the sinks.
             for other in group:
                 engine.forget(other.pgt_id)
             raise
-        for table, delta in written:
-            engine.sinks.written(table, delta)
+        for change, (table, delta) in zip(changes, written, strict=True):
+            engine.sinks.written(table, delta, found=delta is not change.rows)
+            change.rows.release()
         for adopted, table in planned.values():
             engine.states.forget(table.id)
             engine.definitions.adopt(adopted, table)
@@ -116,7 +121,7 @@ class _Change:
 
     old: StreamTable
     new: StreamTable
-    rows: TableContents | TableDelta
+    rows: TableContents | Difference
     as_of: datetime
     executed: Executed
 
@@ -127,19 +132,20 @@ def _change(engine: Engine, row: Registered, new: StreamTable, frontier: Lsn) ->
     engine.catch_up(old, row.lsn)
     started, began = datetime.now(UTC), time.monotonic()
     way = Way.FULL if isinstance(new.plan, StreamPlan) else Way.IN_POSTGRES
-    rows: TableContents | TableDelta
+    rows: TableContents | Difference
     if way is Way.IN_POSTGRES:
         rows = engine.run_by_postgres(new, row.lsn)
     else:
         # From the beginning: what it reads now may not have been known at its frontier.
         with engine.traces.through(Window(ORIGIN, frontier)) as inputs:
-            rows = TableContents(Window(row.lsn, frontier), whole(engine.spark, new, inputs))
+            contents = TableContents(Window(row.lsn, frontier), whole(engine.spark, new, inputs, engine.staging))
+            rows = contents.awaited()
     took = (time.monotonic() - began) * 1000
     why = Why.DEFINITION_CHANGED.value
     return _Change(old, new, rows, started, Executed(way.value, why, "", "MANUAL", started, 0, took))
 
 
-def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, TableDelta]:
+def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, Difference]:
     if change.old.key == change.new.key:
         return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.executed)
     # Rows of the one query may share a key of the other.

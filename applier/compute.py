@@ -4,29 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from psycopg.errors import DiskFull
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from applier.apply.staging import StagedDelta, Staging
-from applier.errors import CalculationError, Infrastructure, TargetError, TargetFull
+from applier.apply.refused import brought_home
+from applier.apply.staged import Difference, StagedDelta
+from applier.apply.staging import Staging
+from applier.errors import CalculationError, Infrastructure
 from applier.expressions.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
+from applier.plan import nodes
+from applier.session import at_most
 from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
 from applier.trace.traces import WindowInputs
 from applier.zset import net
+from shared_schema.lsn import ORIGIN, Window
 
 PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
 """Read per part, about. Those of a fill are smaller: the first one is what people see first."""
 
-MAX_PARTS = 128
+MAX_PARTS, UNFORESEEN_PARTS = 128, 8
+"""At most; and where few rows are read and come to many."""
+
+
+_GROWING = (
+    nodes.Join,
+    nodes.OuterJoin,
+    nodes.SemiJoin,
+    nodes.Window,
+    nodes.Repeat,
+    nodes.Unfold,
+    nodes.Recursion,
+    nodes.TopK,
+)
+"""One row may change many of the result: all it meets, its whole partition, its copies, those that share its place."""
 
 
 def compute(
@@ -35,11 +54,11 @@ def compute(
     inputs: WindowInputs,
     states: States | None = None,
     staging: Staging | None = None,
-) -> TableDelta | StagedDelta | None:
+) -> Difference | None:
     """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content.
 
     Without states everything is computed from the traces: for a window that is not the stream table's next. With
-    `staging`, what may be large does not come to the driver.
+    `staging`, what is large does not come to the driver.
     """
     window = inputs.window
     with (
@@ -49,16 +68,50 @@ def compute(
         text = delta(table.root, known) if window.old else snapshot(table.root, Side.AFTER, known)
         if text is None:
             return None
-        if staging is not None and inputs.rows_read > staging.above:
-            parts = min(MAX_PARTS, inputs.rows_read // (PART_ROWS if window.old else FILL_PART_ROWS) + 1)
-            return staging.stage(table, window, spark.sql(text), parts, partial(_in_our_words, table))
-        return TableDelta(window, net(spark.sql(text).toArrow()))
+        rows = _few_or_staged(spark, text, _Asked(table, window, inputs.rows_read), staging)
+        return rows if isinstance(rows, StagedDelta) else TableDelta(window, rows)
 
 
-def whole(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> pa.Table:
+def whole(
+    spark: SparkSession, table: StreamTable, inputs: WindowInputs, staging: Staging | None = None
+) -> pa.Table | StagedDelta:
     """Everything it should hold at the window's end."""
+    window = Window(ORIGIN, inputs.window.new)
     with _told(table):
-        return net(spark.sql(snapshot(table.root, Side.AFTER, inputs)).toArrow())
+        text = snapshot(table.root, Side.AFTER, inputs)
+        return _few_or_staged(spark, text, _Asked(table, window, inputs.rows_held), staging)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Whose rows, over which window, and how many are read for them."""
+
+    table: StreamTable
+    window: Window
+    read: int
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether there may be many more rows in the result than are read."""
+        return any(isinstance(node, _GROWING) for node in nodes.walk(self.table.root))
+
+    @property
+    def parts(self) -> int:
+        return min(MAX_PARTS, self.read // (PART_ROWS if self.window.old else FILL_PART_ROWS) + 1)
+
+
+def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Staging | None) -> pa.Table | StagedDelta:
+    """Net rows on the driver, or in PostgreSQL where there are too many of them."""
+    if staging is None:
+        return net(spark.sql(text).toArrow())
+    parts = asked.parts
+    if asked.read <= staging.above:
+        few = at_most(spark, text, staging.above) if asked.may_grow else spark.sql(text).toArrow()
+        if few is not None:
+            return net(few)
+        parts = UNFORESEEN_PARTS
+    told = partial(_in_our_words, asked.table)
+    return staging.stage(asked.table, asked.window, spark.sql(text), parts, told)
 
 
 @contextmanager
@@ -83,15 +136,8 @@ def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
         return CalculationError(
             f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate"
         )
-    if "psycopg.OperationalError" in str(error):
-        return Infrastructure(f"the executors could not reach PostgreSQL to write {table}")
-    if "psycopg.errors." in str(error):
-        kind = str(error).split("psycopg.errors.", 1)[1].split(":", 1)[0]
-        if kind == DiskFull.__name__:
-            return TargetFull(
-                f"{table} cannot be written: the disk is full", hint="make room: it goes on by itself then"
-            )
-        return TargetError(f"PostgreSQL refused the rows of {table}: {kind}", hint="correct the rows or the table")
+    if (told := brought_home(str(error))) is not None:
+        return told
     return CalculationError(
         f"the query of {table} fails on the data: {problem}",
         hint="PostgreSQL would refuse it too; guard the expression (CASE, NULLIF) or correct the rows",

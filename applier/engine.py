@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier import metrics
+from applier.apply.contents import TableContents
 from applier.apply.postgres import PostgresSink
-from applier.apply.staging import StagedDelta, Staging
+from applier.apply.staged import Difference, StagedDelta
+from applier.apply.staging import Staging
 from applier.compute import compute, whole
 from applier.definitions import ANY_RELATION, Definitions
 from applier.errors import MayPass, NotTogether, TargetFull
@@ -28,11 +29,10 @@ from applier.scheduler import Scheduler
 from applier.sinks import Sinks
 from applier.state.states import States
 from applier.strategy import Way, Why
-from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableContents, TableDelta
+from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableDelta
 from applier.task import Change, Done, Outcome, Rows, Task, together
 from applier.trace.inbox import Inbox
 from applier.trace.traces import Traces, WindowInputs
-from applier.zset import WEIGHT
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Capture
@@ -60,7 +60,7 @@ class Engine:
     """Where deltas go that are too large for the driver."""
     sink_beside: Callable[[], PostgresSink]
     """Another one, for whoever writes beside the ticks."""
-    run_by_postgres: Callable[[StreamTable, Lsn], TableDelta]
+    run_by_postgres: Callable[[StreamTable, Lsn], Difference]
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
     long_jobs: LongJobs
@@ -170,11 +170,27 @@ class Engine:
 
     def finished(self) -> list[Done]:
         """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
-        return [done for done in self.long_jobs.finished() if self.defined.get(done.task.table.id) is done.task.table]
+        ended = self.long_jobs.finished()
+        counting = [done for done in ended if self.defined.get(done.task.table.id) is done.task.table]
+        for done in ended:
+            if done not in counting:
+                done.discard()
+        return counting
 
     def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
-        """Independent stream tables side by side: planning is most of a small query's time, and it uses one core."""
-        return self.workers.map(self._compute, tasks)
+        """Independent stream tables side by side: planning is most of a small query's time, and it uses one core.
+
+        What turns out to be long, because few rows come to many, goes on beside the ticks.
+        """
+        for done in self.workers.map(self._compute, tasks):
+            match done.outcome:
+                case (StagedDelta() | TableContents(is_staged=True)) as staged:
+                    self.long_jobs.begin(done.task, partial(self._go_on, staged))
+                case _:
+                    yield done
+
+    def _go_on(self, staged: StagedDelta | TableContents, task: Task) -> Done:
+        return self._timed(task, partial(self._awaited, task.table, staged))
 
     def _compute(self, task: Task) -> Done:
         window = _seen(task)
@@ -189,18 +205,17 @@ class Engine:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
         with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
-            if isinstance(done.outcome, StagedDelta):
-                return self._timed(task, partial(self._awaited, task.table, done.outcome))
-            return done
+            return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | TableContents) else done
 
-    def _awaited(self, table: StreamTable, staged: StagedDelta) -> StagedDelta:
+    def _awaited(self, table: StreamTable, staged: StagedDelta | TableContents) -> StagedDelta | TableContents:
         """All parts; those of a progressive stream table can be seen while the next are made."""
         beside = self.sink_beside()
         try:
-            beside.apply_ahead(table, staged)
+            if isinstance(staged, StagedDelta):
+                beside.apply_ahead(table, staged)
             return staged.awaited()
         except BaseException:
-            staged.release(all_readers=True)
+            staged.release(all_holders=True)
             raise
         finally:
             beside.close()
@@ -208,11 +223,11 @@ class Engine:
     def _in_spark(self, task: Task, inputs: WindowInputs) -> Outcome:
         if task.strategy.why is Why.REPAIR:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
-            change = compute(self.spark, task.table, inputs)
-            rows = whole(self.spark, task.table, inputs)
-            return TableDelta(task.window, change.rows if change else rows.slice(0, 0), rows)
+            change = compute(self.spark, task.table, inputs, staging=self.staging)
+            rows = whole(self.spark, task.table, inputs, self.staging)
+            return TableContents(task.window, rows, change or TableDelta(task.window, rows.schema.empty_table()))
         if task.strategy.way is Way.FULL and task.window.old:
-            return TableContents(task.window, whole(self.spark, task.table, inputs))
+            return TableContents(task.window, whole(self.spark, task.table, inputs, self.staging))
         if task.strategy.way is Way.NO_DATA:
             self.states.unchanged(task.table, task.window)
             return None
@@ -252,7 +267,7 @@ class Engine:
         for done, delta in written:
             self._written(done, delta)
         for done in unchanged:
-            self._succeeded(done)
+            self._unchanged(done)
         taken = {done.task.table.id for done, _ in short}
         return [*refused, *((done, rows) for done, rows in changed if done.task.table.id not in taken)]
 
@@ -263,11 +278,11 @@ class Engine:
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         self._written(done, delta)
 
-    def _written(self, done: Done, delta: TableDelta | StagedDelta) -> None:
+    def _written(self, done: Done, delta: Difference) -> None:
         table, append_only = done.task.table, done.task.registered.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
         self._succeeded(done)
-        if append_only and isinstance(delta, TableDelta) and _leaving(delta):
+        if append_only and delta.leaving:
             self._revert_append_only(done.task.registered)
         extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
@@ -284,7 +299,11 @@ class Engine:
             as_of = group[0].task.as_of
             self.registry.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
             for done in group:
-                self._succeeded(done)
+                self._unchanged(done)
+
+    def _unchanged(self, done: Done) -> None:
+        done.discard()
+        self._succeeded(done)
 
     def _succeeded(self, done: Done) -> None:
         self.planner.learn(done)
@@ -331,10 +350,6 @@ def _seen(task: Task) -> Window:
 
 def _straight(done: Done, rows: Rows) -> Rows:
     """Rows that only come, into a stream table that says so of itself, need not be looked for."""
-    if done.task.registered.append_only and isinstance(rows, TableDelta) and rows.whole is None:
-        return replace(rows, appended=not _leaving(rows))
+    if done.task.registered.append_only and isinstance(rows, TableDelta):
+        return replace(rows, appended=not rows.leaving)
     return rows
-
-
-def _leaving(delta: TableDelta) -> bool:
-    return bool(pc.any(pc.less(delta.rows[WEIGHT], 0)).as_py())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import psycopg
 from psycopg import sql
 
-from applier.apply.contents import difference
+from applier.apply.contents import TableContents, difference
+from applier.apply.gathered import Room, gather
+from applier.apply.staged import Difference, StagedDelta
 from applier.database import Connection
 from applier.errors import CalculationError, Infrastructure
 from applier.pin import Pins
-from applier.stream_table import RunByPostgres, StreamTable, TableDelta
+from applier.stream_table import RunByPostgres, StreamTable
 from shared_schema.lsn import Lsn, Window
 
 _PIN = (
@@ -23,23 +25,30 @@ _PIN = (
 class PostgresRunner:
     """Runs such queries; one at a time per caller's thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, driver_rows: int) -> None:
         self._pins = Pins(url)
+        self._room = Room(driver_rows, url)
 
     def stop(self) -> None:
         """Interrupt what runs; nothing is begun any more."""
         self._pins.stop()
 
-    def run(self, table: StreamTable, since: Lsn) -> TableDelta:
+    def run(self, table: StreamTable, since: Lsn) -> Difference:
         """How the query's result at a new position differs from what the stream table holds."""
         if not isinstance(table.plan, RunByPostgres):
             raise AssertionError(f"{table} has a plan")
         try:
             with self._pins.pinned() as (connection, at):
+                window = Window(since, at)
                 self._become_owner(connection, table)
                 query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
                 with connection.cursor() as cursor:
-                    return TableDelta(Window(since, at), difference(cursor, table, query))
+                    found = difference(cursor, table, TableContents(window, query))
+                    cursor.execute("SET LOCAL ROLE NONE")
+                    delta = gather(cursor, table, found, window, self._room)
+                if isinstance(delta, StagedDelta):
+                    connection.execute("COMMIT")
+                return delta
         except psycopg.OperationalError as error:
             raise Infrastructure(f"the query of {table} was interrupted: {_first_line(error)}") from error
         except psycopg.Error as error:

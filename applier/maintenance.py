@@ -25,8 +25,6 @@ LOOK_EVERY_S = 0.25
 
 CHECKPOINT_RETRY_S = 5.0
 
-TIDY_EVERY_S = 3600.0
-
 IDLE_PER_WORK = 2
 """MERGEs take at most a third of the time: they share the cores with the ticks people wait for."""
 
@@ -43,6 +41,7 @@ class Maintenance:
     """Held by every tick, so that what is read under it is between two ticks."""
     delta_interval_s: float
     checkpoint_rows: int
+    tidy_interval_s: float
     delta_retention_hours: int
     history_retention_days: int
     max_buffer_rows: int
@@ -51,7 +50,7 @@ class Maintenance:
     def run(self, stopping: threading.Event) -> None:
         """Until told to stop; a failure is handed on, because a silent background thread is a silent loss."""
         next_flush = time.monotonic() + self.delta_interval_s
-        next_tidy = time.monotonic() + TIDY_EVERY_S
+        tidied = time.monotonic()
         try:
             while not stopping.wait(LOOK_EVERY_S):
                 if (began := time.monotonic()) >= next_flush:
@@ -60,9 +59,9 @@ class Maintenance:
                     next_flush = time.monotonic() + max(self.delta_interval_s, took * IDLE_PER_WORK)
                 if self._checkpoint_pays():
                     self._try_checkpoint(stopping)
-                if time.monotonic() >= next_tidy:
+                if time.monotonic() - tidied >= self.tidy_interval_s:
                     self._tidy()
-                    next_tidy = time.monotonic() + TIDY_EVERY_S
+                    tidied = time.monotonic()
         except BaseException as error:
             self.failed(error)
             raise

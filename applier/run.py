@@ -17,6 +17,7 @@ from applier import metrics
 from applier.alterations import Alterations
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink, writes_stream_tables
+from applier.apply.staged import clear
 from applier.apply.staging import Staging
 from applier.database import Connection, Database
 from applier.definer import Definer
@@ -75,7 +76,7 @@ class Applier:
         self._inbox_lock = threading.Condition()
         self._tick_lock = threading.Lock()
         self._cleanup = ExitStack()
-        self._runner = PostgresRunner(self.settings.database_url.get_secret_value())
+        self._runner = PostgresRunner(self.settings.database_url.get_secret_value(), self.settings.staging_rows)
         self._told: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
         self._locked_at: float | None = None
@@ -183,12 +184,8 @@ class Applier:
 
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         definer = Definer(self._database(), registry, self._thresholds())
-        staging = Staging(
-            settings.database_url.get_secret_value(),
-            readers=1 + int(settings.publish_sink) + int(settings.delta_sink),
-            above=settings.staging_rows,
-        )
-        staging.clear()
+        url = settings.database_url.get_secret_value()
+        clear(url)
         engine = Engine(
             spark=spark,
             registry=registry,
@@ -201,15 +198,13 @@ class Applier:
             traces=traces,
             states=States(spark),
             sinks=Sinks(
-                PostgresSink(self._database(prepare), settings.pipeline_batch_size),
+                PostgresSink(self._database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
                 open_publisher if settings.publish_sink else None,
-                DeltaSink(settings.delta_root) if settings.delta_sink else None,
+                DeltaSink(settings.delta_root, url, settings.staging_rows) if settings.delta_sink else None,
                 manifest,
             ),
-            staging=staging,
-            sink_beside=lambda: PostgresSink(
-                Database(settings.database_url.get_secret_value(), prepare), self.settings.pipeline_batch_size
-            ),
+            staging=Staging(url, settings.staging_rows),
+            sink_beside=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
             long_jobs=LongJobs(self._workers("long"), self._wake),
@@ -223,6 +218,7 @@ class Applier:
             tick_lock=self._tick_lock,
             delta_interval_s=settings.delta_interval_ms / 1000,
             checkpoint_rows=settings.checkpoint_rows,
+            tidy_interval_s=settings.delta_tidy_interval_s,
             delta_retention_hours=settings.delta_retention_hours,
             history_retention_days=settings.history_retention_days,
             max_buffer_rows=settings.max_buffer_rows,

@@ -11,8 +11,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from applier.jvm.build import functions_jar
 
@@ -80,6 +82,28 @@ def spark_session(
     session.sparkContext.setLogLevel("ERROR")
     session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]
     return session
+
+
+def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
+    """What the query returns; None when it is more than so many rows, and then little more has been collected.
+
+    Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and
+    another analysis of the query does not come for nothing either.
+    """
+    jvm, java = session._jvm, session._jsparkSession
+    if jvm is None:
+        raise AssertionError("the session has no JVM")
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    limit = _object(catalyst.expressions, "Literal").apply(rows + 1)
+    plan = catalyst.plans.logical.LocalLimit(limit, java.sessionState().sqlParser().parsePlan(query))
+    limited = _object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
+    found = DataFrame(limited, session).toArrow()
+    return found if found.num_rows <= rows else None
+
+
+def _object(package: Any, name: str) -> Any:
+    """A Scala object, by the name of its class."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def jobs_begun(session: SparkSession) -> int:

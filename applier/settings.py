@@ -53,7 +53,7 @@ class ApplierSettings(SharedSettings):
         default=200_000,
         ge=1,
         le=1_000_000_000,
-        description="a refresh that reads more rows than this is written by the executors, not by the driver",
+        description="what reads or changes more rows than this does not pass through the driver",
     )
     target_lock_timeout_ms: int = Field(
         default=30_000,
@@ -102,6 +102,13 @@ class ApplierSettings(SharedSettings):
         le=3_600_000,
         json_schema_extra=LIVE,
         description="least time between two MERGEs into a Delta stream table",
+    )
+    delta_tidy_interval_s: int = Field(
+        default=3_600,
+        ge=1,
+        le=604_800,
+        json_schema_extra=LIVE,
+        description="every so many seconds small files of Delta stream tables are joined and old ones deleted",
     )
     delta_retention_hours: int = Field(
         default=168,

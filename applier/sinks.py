@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from applier.apply.contents import TableContents
 from applier.apply.delta_lake import DeltaSink
 from applier.apply.postgres import PostgresSink
-from applier.apply.staging import StagedDelta
+from applier.apply.staged import Difference
 from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
 from applier.publish.topic import Publisher
 from applier.registry import Executed
 from applier.strategy import Way
-from applier.stream_table import Delta, RunByPostgres, StreamTable, TableContents, TableDelta
+from applier.stream_table import Delta, RunByPostgres, StreamTable
 from applier.task import Change, Done, Rows, together
 from applier.trace.store import Manifest
 from shared_schema.errors import TrickleError
@@ -52,23 +53,23 @@ class Sinks:
         if table.id in self.caught_up or table.id in self.building:
             return
         behind: dict[Lsn, list[str]] = {}
-        for sink, durable in self.durable(table).items():
+        for sink, durable in self.durable(table, wait=True).items():
             behind.setdefault(self._since(table, sink, durable, at), []).append(sink)
         for since, sinks in behind.items():
             for delta in self._missed(table, Window(since, max(since, at)), compute):
-                if isinstance(delta, StagedDelta):
-                    # PostgreSQL has it.
-                    delta.readers = len(sinks)
                 self._hand_on(table, delta, sinks)
+                # PostgreSQL has it.
+                delta.release()
         self.caught_up.add(table.id)
 
-    def durable(self, table: StreamTable) -> dict[str, Lsn]:
-        """Up to where each sink behind PostgreSQL has the stream table."""
+    def durable(self, table: StreamTable, *, wait: bool = False) -> dict[str, Lsn]:
+        """Up to where each sink behind PostgreSQL has the stream table; `wait` for what is being written."""
         frontiers: dict[str, Lsn] = {}
         if publisher := self.current_publisher():
             frontiers["topic"] = publisher.frontier(table)
         if self.delta_sink:
-            frontiers["delta"] = self.delta_sink.frontier(table)
+            ask = self.delta_sink.settled_frontier if wait else self.delta_sink.frontier
+            frontiers["delta"] = ask(table)
         return frontiers
 
     def _since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:
@@ -92,7 +93,7 @@ class Sinks:
         if window.old >= window.new:
             return []
         if isinstance(table.plan, RunByPostgres) and not window.old:
-            return [TableDelta(window, self.postgres.held(table))]
+            return [self.postgres.held(table, window)]
         kept: list[Delta] = [*self.postgres.owed(table, window.old)] if window.old else []
         since = max([window.old, *(delta.window.new for delta in kept)])
         # Everything that PostgreSQL computed is kept.
@@ -103,20 +104,20 @@ class Sinks:
 
     # -- a refresh ------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: Rows) -> TableDelta | StagedDelta:
+    def write_back(self, done: Done, rows: Rows) -> Difference:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
         table = done.task.table
         with self._asking_again(table.id), _released(rows):
             delta = self._into_postgres(done, rows)
-        self.written(table, delta)
+            self.written(table, delta, found=delta is not rows)
         return delta
 
     def write_together(
         self, changed: Sequence[Change], unchanged: Sequence[Done]
-    ) -> tuple[list[tuple[Done, TableDelta | StagedDelta]], list[Change]]:
+    ) -> tuple[list[tuple[Done, Difference]], list[Change]]:
         """In one transaction of PostgreSQL: the differences written, and the changes it refused, for somebody to ask
         why. NotTogether when it took none."""
-        written: list[tuple[Done, TableDelta | StagedDelta]] = []
+        written: list[tuple[Done, Difference, bool]] = []
         refused: list[Change] = []
         with ExitStack() as asking_again:
             for done, _ in changed:
@@ -124,38 +125,40 @@ class Sinks:
             with self.postgres.together():
                 for done, rows in changed:
                     try:
-                        written.append((done, self._into_postgres(done, rows)))
+                        delta = self._into_postgres(done, rows)
+                        written.append((done, delta, delta is not rows))
                     except (Infrastructure, NotTogether, TargetLocked):
                         raise
                     except TrickleError:
                         refused.append((done, rows))
                 for window, group in together(unchanged).items():
                     self.postgres.advance([d.task.table.id for d in group], window, group[0].task.as_of)
-        for done, delta in written:
-            self.written(done.task.table, delta)
-        return written, refused
+        for done, delta, found in written:
+            self.written(done.task.table, delta, found=found)
+        return [(done, delta) for done, delta, _ in written], refused
 
-    def _into_postgres(self, done: Done, rows: Rows) -> TableDelta | StagedDelta:
+    def _into_postgres(self, done: Done, rows: Rows) -> Difference:
+        """Returns what the other sinks are owed."""
         table, as_of = done.task.table, done.task.as_of
-        if isinstance(rows, StagedDelta):
-            self.postgres.apply(table, rows, as_of, done.executed)
-            return rows
+        if isinstance(rows, TableContents) and rows.change is not None:
+            self.postgres.replace(table, rows, as_of, done.executed).release()
+            return rows.change
         if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
-            return self._replace(done, rows)
+            return self.replace(table, rows, as_of, done.executed)
         self.postgres.apply(table, rows, as_of, done.executed)
-        return replace(rows, whole=None)
+        return rows
 
-    def written(self, table: StreamTable, delta: Delta) -> None:
-        """A difference is committed in PostgreSQL: from now on it is owed to the others."""
+    def written(self, table: StreamTable, delta: Difference, *, found: bool) -> None:
+        """A difference is committed in PostgreSQL: from now on it is owed to the others, and, where it was found only
+        there, to nobody else."""
         self._hand_on(table, delta)
+        if found:
+            delta.release()
         self.caught_up.add(table.id)
 
-    def _replace(self, done: Done, rows: TableDelta | TableContents) -> TableDelta:
-        return self.replace(done.task.table, rows, done.task.as_of, done.executed)
-
     def replace(
-        self, table: StreamTable, rows: TableDelta | TableContents, as_of: datetime, executed: Executed
-    ) -> TableDelta:
+        self, table: StreamTable, rows: Difference | TableContents, as_of: datetime, executed: Executed
+    ) -> Difference:
         """Only rows that differ reach any of the sinks; what differs is kept until all of them have it.
 
         A whole result cannot be computed again from a window, so nothing else would remember it.
@@ -166,8 +169,7 @@ class Sinks:
         durable = self.durable(table)
         return self.postgres.replace(
             table,
-            rows.rows if isinstance(rows, TableContents) else rows,
-            rows.window,
+            rows,
             as_of,
             executed,
             also_owed=list({d.window: d for d in waiting}.values()),
@@ -178,8 +180,10 @@ class Sinks:
         if table.id in self.building:
             return
         if "topic" in sinks and self.open_publisher:
+            delta.retain()
             self.unpublished.append((table, delta))
         if "delta" in sinks and self.delta_sink:
+            delta.retain()
             self.delta_sink.add(table, delta)
 
     def publish(self) -> None:
@@ -229,8 +233,6 @@ def _released(rows: Rows) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not isinstance(rows, TableContents):
-            rows.release(all_readers=True)
+        rows.release(all_holders=True)
         raise
-    if not isinstance(rows, TableContents):
-        rows.release()
+    rows.release()

@@ -8,8 +8,10 @@ from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.plan.nodes import Node, Scan, StreamPlan, fields, row_key, scans
+from applier.zset import WEIGHT
 from shared_schema.lsn import Window
 from shared_schema.table_schema import Column, TableId
 
@@ -85,16 +87,20 @@ class Delta(Protocol):
         """What it covers."""
 
     @property
+    def schema(self) -> pa.Schema:
+        """Columns c0.., then the weight."""
+
+    @property
     def rows(self) -> pa.Table:
         """All of it on the driver."""
 
     @property
-    def whole(self) -> pa.Table | None:
-        """The content at the window's end, where PostgreSQL has to be compared with it."""
-
-    @property
     def count(self) -> int:
         """How many net rows."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether any row leaves."""
 
     @property
     def is_fill(self) -> bool:
@@ -103,8 +109,11 @@ class Delta(Protocol):
     def batches(self, size: int) -> Iterator[pa.Table]:
         """The rows in pieces; with a key, the two rows of an update are neighbours unless they are in memory anyway."""
 
-    def release(self, *, all_readers: bool = False) -> None:
-        """A sink has read it and needs it no more."""
+    def retain(self) -> None:
+        """A sink is handed it."""
+
+    def release(self, *, all_holders: bool = False) -> None:
+        """A sink has read it and needs it no more, or nobody does."""
 
 
 @dataclass(frozen=True)
@@ -113,33 +122,36 @@ class TableDelta:
 
     window: Window
     rows: pa.Table
-    whole: pa.Table | None = None
-    """The content at the window's end, where PostgreSQL holds neither that of its beginning nor that of its end."""
     appended: bool = False
     """Whether its rows only come, into a stream table that says so of itself: they need not be looked for."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns c0.., then the weight."""
+        return self.rows.schema
 
     @property
     def count(self) -> int:
         """How many net rows."""
         return int(self.rows.num_rows)
 
-    def batches(self, size: int) -> Iterator[pa.Table]:
-        """The same rows in pieces."""
-        for start in range(0, self.rows.num_rows, size):
-            yield self.rows.slice(start, size)
-
-    def release(self, *, all_readers: bool = False) -> None:
-        """It goes when nobody holds it."""
+    @property
+    def leaving(self) -> bool:
+        """Whether any row leaves."""
+        return bool(pc.any(pc.less(self.rows[WEIGHT], 0)).as_py())
 
     @property
     def is_fill(self) -> bool:
         """Whether it is the whole content, for a place that holds nothing yet."""
         return not self.window.old
 
+    def batches(self, size: int) -> Iterator[pa.Table]:
+        """The same rows in pieces."""
+        for start in range(0, self.rows.num_rows, size):
+            yield self.rows.slice(start, size)
 
-@dataclass(frozen=True)
-class TableContents:
-    """Everything a stream table should hold at the window's end, in the same form."""
+    def retain(self) -> None:
+        """It stays while somebody has it."""
 
-    window: Window
-    rows: pa.Table
+    def release(self, *, all_holders: bool = False) -> None:
+        """It goes when nobody has it."""

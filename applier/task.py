@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from applier.apply.staging import StagedDelta
+from applier.apply.contents import TableContents
+from applier.apply.staged import Difference, StagedDelta
 from applier.registry import Executed, Registered
 from applier.strategy import Strategy, Why
-from applier.stream_table import StreamTable, TableContents, TableDelta
+from applier.stream_table import StreamTable, TableDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Window
 
-Rows = TableDelta | StagedDelta | TableContents
+Rows = Difference | TableContents
 """A difference, or everything there should be."""
 
 Outcome = Rows | TrickleError | None
@@ -51,6 +52,11 @@ class Done:
             if isinstance(self.outcome, TableDelta | StagedDelta | TableContents)
             else self.task.window
         )
+
+    def discard(self) -> None:
+        """Nobody writes it."""
+        if isinstance(self.outcome, TableDelta | StagedDelta | TableContents):
+            self.outcome.release(all_holders=True)
 
     @property
     def executed(self) -> Executed:

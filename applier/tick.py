@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from applier.apply.staging import StagedDelta
+from applier.apply.contents import TableContents
+from applier.apply.staged import StagedDelta
 from applier.registry import Registered
-from applier.stream_table import StreamTable, TableContents, TableDelta
+from applier.stream_table import StreamTable, TableDelta
 from applier.task import Change, Done, Rows, Task
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -93,7 +94,7 @@ def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
                 ports.fail(done.task.registered, error, done)
             case TableContents() as rows:
                 changed.append((done, rows))
-            case TableDelta() | StagedDelta() as rows if rows.is_fill or rows.count or rows.whole is not None:
+            case TableDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
                 changed.append((done, rows))
             case TableDelta() | StagedDelta() | None:
                 unchanged.append(done)

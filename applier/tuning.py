@@ -93,6 +93,7 @@ def _tune(engine: Engine, maintenance: Maintenance, before: ApplierSettings, set
     maintenance.max_buffer_rows = settings.max_buffer_rows
     maintenance.delta_interval_s = settings.delta_interval_ms / 1000
     maintenance.checkpoint_rows = settings.checkpoint_rows
+    maintenance.tidy_interval_s = settings.delta_tidy_interval_s
     maintenance.delta_retention_hours = settings.delta_retention_hours
     maintenance.history_retention_days = settings.history_retention_days
     if before.max_parallel_workers != settings.max_parallel_workers:

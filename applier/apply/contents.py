@@ -8,87 +8,109 @@ one its query returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import psycopg
 import pyarrow as pa
 from psycopg import sql
 
 from applier.apply import copy_text, merge_sql
+from applier.apply.gathered import Found, find
+from applier.apply.reading import shown, zset_schema
+from applier.apply.staged import NUMBERS, Difference, StagedDelta
 from applier.stream_table import StreamTable
-from applier.trace.rows import arrow_type
 from applier.zset import WEIGHT, column_name, column_names, copies
+from shared_schema.lsn import Window
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
-Contents: TypeAlias = pa.Table | sql.Composable
-"""The rows as a Z-set in Arrow, or a SELECT that PostgreSQL evaluates in the same transaction."""
 
-FETCH_ROWS = 4_096
+@dataclass(frozen=True)
+class TableContents:
+    """Everything a stream table should hold at the window's end."""
+
+    window: Window
+    rows: pa.Table | StagedDelta | sql.Composable
+    """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
+    change: Difference | None = None
+    """Over the window, where it is known: PostgreSQL holds the rows of no frontier, the other sinks those of its
+    beginning."""
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether any of it is not on the driver, and may not be there yet."""
+        return isinstance(self.rows, StagedDelta) or isinstance(self.change, StagedDelta)
+
+    def awaited(self) -> TableContents:
+        """Itself, once all of it is there."""
+        for part in (self.rows, self.change):
+            if isinstance(part, StagedDelta):
+                part.awaited()
+        return self
+
+    def release(self, *, all_holders: bool = False) -> None:
+        """PostgreSQL has read it; the change belongs to whoever it is handed on to, unless nobody gets it."""
+        if isinstance(self.rows, StagedDelta):
+            self.rows.release()
+        if all_holders and self.change is not None:
+            self.change.release(all_holders=True)
 
 
-def difference(cursor: Cursor, table: StreamTable, contents: Contents) -> pa.Table:
+def difference(cursor: Cursor, table: StreamTable, contents: TableContents) -> Found:
     """The net rows that make the stream table hold `contents`, in the caller's transaction."""
-    schema = _schema(table, contents)
-    whole = sql.Identifier(f"pgt_whole_{table.id}")
-    cursor.execute(merge_sql.create_whole_table(table, whole))
-    if isinstance(contents, pa.Table):
-        with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(whole)) as copy:
-            for piece in copy_text.pieces(copies(contents, len(table.columns))):
-                copy.write(piece)
+    rows = contents.rows
+    schema = _schema(table, rows)
+    if isinstance(rows, StagedDelta):
+        should = [_weighted(table, schema, part.table) for part in rows.parts()]
     else:
-        cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, contents))
-    found = read(cursor.connection, _difference_sql(table, whole, schema), schema, FETCH_ROWS)
-    rows = pa.Table.from_batches(found, schema)
-    cursor.execute(sql.SQL("DROP TABLE {}").format(whole))
-    return rows
-
-
-def _schema(table: StreamTable, contents: Contents) -> pa.Schema:
-    if isinstance(contents, pa.Table):
-        return contents.select([*column_names(len(table.columns)), WEIGHT]).schema
-    fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(table.columns)]
-    return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
-
-
-def shown(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
-    """The columns as they are compared and read: what rests as text is the text PostgreSQL prints."""
-    return [
-        sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
-            sql.Identifier(column_name(i) if by_place else column.name)
-        )
-        for i, column in enumerate(table.columns)
-    ]
-
-
-def _difference_sql(table: StreamTable, whole: sql.Identifier, schema: pa.Schema) -> sql.Composed:
-    places = [sql.Identifier(column_name(i)) for i in range(len(table.columns))]
-    named = [
-        sql.SQL("{} AS {}").format(expression, place)
-        for expression, place in zip(shown(table, schema), places, strict=True)
-    ]
-    return sql.SQL(
-        "SELECT {names}, sum(w)::int8 AS w FROM ("
-        "SELECT {shown}, 1 AS w FROM {whole} UNION ALL SELECT {shown}, -1 FROM {target}"
-        ") both_sides GROUP BY {names} HAVING sum(w) <> 0"
-    ).format(
-        names=sql.SQL(", ").join(places),
-        shown=sql.SQL(", ").join(named),
-        whole=whole,
-        target=merge_sql.target(table),
+        should = [_counted(table, schema, _copied(cursor, table, rows), 1)]
+    names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
+    query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) both_sides GROUP BY {} HAVING sum(w) <> 0").format(
+        names, sql.SQL(" UNION ALL ").join([*should, _counted(table, schema, merge_sql.target(table), -1)]), names
     )
+    return find(cursor, query, schema)
 
 
-def read(
-    connection: psycopg.Connection[tuple[object, ...]], query: sql.Composed, schema: pa.Schema, size: int
-) -> Iterator[pa.RecordBatch]:
-    """What a query returns, `size` rows at a time, in the caller's transaction."""
-    with connection.cursor("pgt_rows") as rows:
-        rows.itersize = size
-        rows.execute(query)
-        while some := rows.fetchmany(size):
-            columns = zip(*some, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
-            )
+def held(cursor: Cursor, table: StreamTable) -> Found:
+    """What the stream table holds, each row once with its count."""
+    schema = zset_schema(table)
+    names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
+    query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) held GROUP BY {}").format(
+        names, _counted(table, schema, merge_sql.target(table), 1), names
+    )
+    return find(cursor, query, schema)
+
+
+def _schema(table: StreamTable, rows: pa.Table | StagedDelta | sql.Composable) -> pa.Schema:
+    if isinstance(rows, sql.Composable):
+        return zset_schema(table)
+    return pa.schema([rows.schema.field(name) for name in (*column_names(len(table.columns)), WEIGHT)])
+
+
+def _copied(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable) -> sql.Identifier:
+    """Rows that PostgreSQL does not have yet, in a table of the session."""
+    whole = sql.Identifier(f"pgt_whole_{next(NUMBERS)}")
+    cursor.execute(merge_sql.create_whole_table(table, whole))
+    if isinstance(rows, sql.Composable):
+        cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, rows))
+        return whole
+    with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(whole)) as copy:
+        for piece in copy_text.pieces(copies(rows, len(table.columns))):
+            copy.write(piece)
+    return whole
+
+
+def _counted(table: StreamTable, schema: pa.Schema, rows: sql.Identifier, each: int) -> sql.Composed:
+    """The stream table's columns, as often as they are there."""
+    return sql.SQL("SELECT {}, {} AS w FROM {}").format(_placed(table, schema), sql.Literal(each), rows)
+
+
+def _weighted(table: StreamTable, schema: pa.Schema, part: sql.Identifier) -> sql.Composed:
+    return sql.SQL("SELECT {}, n AS w FROM {}").format(_placed(table, schema, by_place=True), part)
+
+
+def _placed(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> sql.Composed:
+    return sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(expression, sql.Identifier(column_name(i)))
+        for i, expression in enumerate(shown(table, schema, by_place=by_place))
+    )

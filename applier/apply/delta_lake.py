@@ -4,6 +4,9 @@ Written with delta-rs: the rows are on the driver anyway, and a MERGE of a few r
 The frontier lies in the commit itself: as the transaction version and, for people and for time travel, in the commit's
 metadata as `pgtrickle_lsn`. A MERGE says how many rows it removed and added; another number than expected means that
 somebody else wrote to the Delta table: that stream table is taken out of service.
+
+A MERGE needs its rows in memory. What is too large for that is streamed: appended when no row leaves, else the table is
+written anew as PostgreSQL holds it, in one commit too.
 """
 
 from __future__ import annotations
@@ -13,19 +16,20 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from applier import metrics
+from applier.apply.kept_alone import NotNow, held_alone
 from applier.apply.net_delta import row_tuples
-from applier.apply.staging import StagedDelta
 from applier.delta_files import tidy
-from applier.errors import TargetDiverged
+from applier.errors import Infrastructure, TargetDiverged
 from applier.stream_table import Delta, StreamTable
 from applier.zset import WEIGHT, Row, column_name, column_names, copies, identity, net
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.topics import escape_name
 
 log = logging.getLogger(__name__)
@@ -41,14 +45,21 @@ _PRUNED = (pa.int16(), pa.int32(), pa.int64(), pa.string())
 STREAMED_ROWS = 16_384
 """Of a delta that is not in memory, at a time."""
 
+MERGE_ROWS = 200_000
+"""Most net rows that are merged in memory."""
+
 
 class DeltaSink:
-    """Keeps stream tables below one folder or URI: `<root>/<schema>/<name>`."""
+    """Keeps stream tables below one folder or URI: `<root>/<schema>/<name>`; `url` is where PostgreSQL holds them."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, url: str | None = None, merge_rows: int = MERGE_ROWS) -> None:
         self._root = root.rstrip("/")
+        self._url = url
+        self._merge_rows = merge_rows
         self._pending: dict[int, list[tuple[StreamTable, Delta]]] = defaultdict(list)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Held while one stream table is written, from taking its deltas to forgetting them."""
         self._durable: dict[int, Lsn] = {}
 
     def path(self, table: StreamTable) -> str:
@@ -84,33 +95,69 @@ class DeltaSink:
             return [delta for _, delta in self._pending.get(table_id, ())]
 
     def forget(self, table_id: int) -> None:
-        """A stream table was dropped."""
+        """A stream table was dropped, or what it is owed is asked for again."""
         with self._lock:
-            self._pending.pop(table_id, None)
+            forgotten = self._pending.pop(table_id, [])
+        for _, delta in forgotten:
+            delta.release()
+
+    def settled_frontier(self, table: StreamTable) -> Lsn:
+        """The frontier once nothing is being written that was queued before."""
+        with self._writing:
+            return self.frontier(table)
 
     def flush(self) -> list[tuple[StreamTable, TargetDiverged]]:
         """Write everything queued, one commit per stream table; return those whose Delta table is not what it was."""
-        diverged: list[tuple[StreamTable, TargetDiverged]] = []
         with self._lock:
-            queued = {k: list(v) for k, v in self._pending.items() if v}
-        for table_id, deltas in queued.items():
-            # What was counted once is counted for all of them.
-            table = next((t for t, _ in deltas if t.key is None), deltas[-1][0])
-            try:
-                self._write(table, [delta for _, delta in deltas])
-            except (DeltaError, OSError) as error:
-                # The rows stay queued and no checkpoint passes them, so a later attempt finds everything.
-                log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
-                metrics.DELTA_FAILURES.inc()
-                continue
-            except TargetDiverged as error:
-                metrics.DELTA_DIVERGED.inc()
-                diverged.append((table, error))
-            with self._lock:
-                del self._pending[table_id][: len(deltas)]
-            for _, delta in deltas:
-                delta.release()
+            ids = [table_id for table_id, deltas in self._pending.items() if deltas]
+        diverged: list[tuple[StreamTable, TargetDiverged]] = []
+        for table_id in ids:
+            with self._writing:
+                while self._flush_some(table_id, diverged):
+                    pass
         return diverged
+
+    def _flush_some(self, table_id: int, diverged: list[tuple[StreamTable, TargetDiverged]]) -> bool:
+        """One commit of what is queued; whether something is left for another one."""
+        # What PostgreSQL held when the table was written anew may have been queued only then.
+        self._done(table_id, self._durable.get(table_id, ORIGIN))
+        with self._lock:
+            queued = list(self._pending.get(table_id, ()))
+            for _, delta in queued:
+                delta.retain()
+        if not queued:
+            return False
+        # What was counted once is counted for all of them.
+        table = next((t for t, _ in queued if t.key is None), queued[-1][0])
+        try:
+            reached = self._write(table, [delta for _, delta in queued])
+        except (DeltaError, OSError, Infrastructure, psycopg.Error) as error:
+            # The rows stay queued and no checkpoint passes them, so a later attempt finds everything.
+            log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
+            metrics.DELTA_FAILURES.inc()
+            return False
+        except NotNow:
+            return False
+        except TargetDiverged as error:
+            metrics.DELTA_DIVERGED.inc()
+            diverged.append((table, error))
+            reached = queued[-1][1].window.new
+        finally:
+            for _, delta in queued:
+                delta.release()
+        return self._done(table_id, reached)
+
+    def _done(self, table_id: int, frontier: Lsn) -> bool:
+        """Forget what lies before the frontier; whether something lies behind it."""
+        with self._lock:
+            queued = self._pending.pop(table_id, [])
+            left = [(table, delta) for table, delta in queued if delta.window.new > frontier]
+            if left:
+                self._pending[table_id] = left
+        for _, delta in queued:
+            if delta.window.new <= frontier:
+                delta.release()
+        return bool(left)
 
     def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
         """Keep the folders small; readers find every version of the last `retention_hours`."""
@@ -122,31 +169,56 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
-    def _write(self, table: StreamTable, deltas: list[Delta]) -> None:
-        first, *later = deltas
-        if isinstance(first, StagedDelta) and first.is_fill:
-            self._fill(table, _streamed(first, len(table.columns)), first.window.new)
-            self._durable[table.id] = first.window.new
-            if later:
-                self._write(table, later)
-            return
-        window = Window(deltas[0].window.old, deltas[-1].window.new)
-        rows = net(pa.concat_tables([d.rows for d in deltas], promote_options="default"))
-        if not window.old:
-            self._fill(table, copies(rows, len(table.columns)).to_reader(), window.new)
-        elif rows.num_rows:
-            self._merge(table, rows, window.new)
+    def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+        """One commit that covers the first of the deltas at least; return the frontier it stands at."""
+        until = deltas[-1].window.new
+        if sum(delta.count for delta in deltas) <= self._merge_rows:
+            if not self._in_memory(table, deltas):
+                return until
+        elif deltas[0].is_fill:
+            until = deltas[0].window.new
+            self._fill(table, _streamed(table, deltas[:1]), until)
+        elif not any(delta.leaving for delta in deltas):
+            self._append(table, _streamed(table, deltas), until)
         else:
-            return
-        self._durable[table.id] = window.new
-        log.debug("delta written", extra={"table": str(table), "frontier": str(window.new), "rows": rows.num_rows})
+            until = self._begin_anew(table, deltas)
+        self._durable[table.id] = until
+        log.debug("delta written", extra={"table": str(table), "frontier": str(until), "deltas": len(deltas)})
+        return until
+
+    def _in_memory(self, table: StreamTable, deltas: list[Delta]) -> bool:
+        """Whether there was anything to commit: what came may have gone again."""
+        rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
+        until = deltas[-1].window.new
+        if deltas[0].is_fill:
+            self._fill(table, copies(rows, len(table.columns)).to_reader(), until)
+        elif rows.num_rows:
+            self._merge(table, rows, until)
+        return deltas[0].is_fill or bool(rows.num_rows)
+
+    def _begin_anew(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+        """The table as PostgreSQL holds it now: at the end of these deltas or later."""
+        until = deltas[-1].window.new
+        if self._url is not None:
+            with held_alone(self._url, table, deltas[-1].schema, STREAMED_ROWS) as held:
+                if held is not None and held.frontier >= until:
+                    properties = _commit(table, held.frontier)
+                    write_deltalake(self.path(table), held.rows, mode="overwrite", commit_properties=properties)
+                    return held.frontier
+        log.warning("a large change is merged in memory", extra={"table": str(table)})
+        self._in_memory(table, deltas)
+        return until
+
+    def _append(self, table: StreamTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
+        """Nothing leaves: files more, and no other is read."""
+        write_deltalake(
+            self.path(table), _named(table, rows), mode="append", commit_properties=_commit(table, frontier)
+        )
 
     def _fill(self, table: StreamTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
-        names = [column.name for column in table.columns]
-        schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
         write_deltalake(
             self.path(table),
-            pa.RecordBatchReader.from_batches(schema, (batch.rename_columns(names) for batch in rows)),
+            _named(table, rows),
             mode="overwrite",
             schema_mode="overwrite",
             name=str(table.table),
@@ -159,9 +231,7 @@ class DeltaSink:
         target = DeltaTable(self.path(table))
         width = len(table.columns)
         if pc.min(rows[WEIGHT]).as_py() > 0:
-            # Nothing leaves: a file more, and no other is read.
-            named = copies(rows, width).rename_columns([column.name for column in table.columns])
-            write_deltalake(target, named, mode="append", commit_properties=_commit(table, frontier))
+            self._append(table, copies(rows, width).to_reader(), frontier)
             return
         held = Counter[Row]() if table.key is not None else _held(target, rows, width)
         leaving = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
@@ -204,9 +274,20 @@ def _range(table: StreamTable, leaving: pa.Table) -> str:
     return f" AND {name} >= {low} AND {name} <= {high}"
 
 
-def _streamed(delta: StagedDelta, width: int) -> pa.RecordBatchReader:
-    batches = (batch for rows in delta.batches(STREAMED_ROWS) for batch in copies(rows, width).to_batches())
-    return pa.RecordBatchReader.from_batches(pa.schema([delta.schema.field(i) for i in range(width)]), batches)
+def _streamed(table: StreamTable, deltas: list[Delta]) -> pa.RecordBatchReader:
+    """What comes by the deltas, some rows at a time."""
+    width = len(table.columns)
+    batches = (
+        batch for delta in deltas for rows in delta.batches(STREAMED_ROWS) for batch in copies(rows, width).to_batches()
+    )
+    return pa.RecordBatchReader.from_batches(pa.schema([deltas[0].schema.field(i) for i in range(width)]), batches)
+
+
+def _named(table: StreamTable, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The same under the stream table's own column names."""
+    names = [column.name for column in table.columns]
+    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(schema, (batch.rename_columns(names) for batch in rows))
 
 
 def _diverged(table: StreamTable) -> TargetDiverged:

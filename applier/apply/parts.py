@@ -9,7 +9,7 @@ import psycopg
 from applier.apply.batches import diverged
 from applier.apply.merge_sql import Phases
 from applier.apply.progress import Progress
-from applier.apply.staging import Part, StagedDelta
+from applier.apply.staged import Part, StagedDelta
 from applier.stream_table import StreamTable
 
 Cursor = psycopg.Cursor[tuple[object, ...]]

@@ -2,7 +2,7 @@
 
 Progressive stream tables are the exception they ask for: each batch is a transaction, and until the last one the
 catalog says that the rows are those of no frontier. A crash in between is mended by comparing the table with its
-whole content (`TableDelta.whole`), which needs no memory of how far it got.
+whole content (`replace`), which needs no memory of how far it got.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from datetime import datetime
 
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import errors, sql
 
 from applier.apply import merge_sql, refused
 from applier.apply.ahead import ahead as encoded_ahead
 from applier.apply.batches import ByCount, ByKey, Fill, Way, cut
-from applier.apply.contents import Contents, difference
-from applier.apply.owed import owe, owed, settle
+from applier.apply.blame import first_refused
+from applier.apply.contents import TableContents, difference, held
+from applier.apply.gathered import Room, gather
+from applier.apply.owed import OwedDelta, owe, owed, settle
 from applier.apply.parts import write_parts
-from applier.apply.staging import Part, StagedDelta
+from applier.apply.staged import Difference, Part, StagedDelta
 from applier.database import Connection, Database
 from applier.errors import Infrastructure, NotTogether, TargetDiverged, TargetLocked
 from applier.registry import Executed, Refresh, Registry, move_frontier, record_refresh
-from applier.stream_table import Delta, StreamTable, TableContents, TableDelta
-from applier.zset import WEIGHT
+from applier.stream_table import Delta, StreamTable, TableDelta
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,9 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 TOGETHER_ROWS = 50_000
 """Most rows of a stream table that others wait for, so that all of them are seen at once."""
+
+DRIVER_ROWS = 200_000
+"""Most rows of a difference that come to the driver."""
 
 
 def writes_stream_tables(lock_timeout_ms: int) -> Callable[[Connection], None]:
@@ -55,9 +58,16 @@ def writes_stream_tables(lock_timeout_ms: int) -> Callable[[Connection], None]:
 class PostgresSink:
     """Writes stream tables back into PostgreSQL. `server_version` is the server's own unless another is to be met."""
 
-    def __init__(self, database: Database, pipeline_batch_size: int, server_version: int | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        pipeline_batch_size: int,
+        server_version: int | None = None,
+        driver_rows: int = DRIVER_ROWS,
+    ) -> None:
         self._database = database
         self.batch_size = pipeline_batch_size
+        self._room = Room(driver_rows, database.url)
         self._server_version = server_version
         self._in_company = False
         self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
@@ -70,22 +80,22 @@ class PostgresSink:
     def _server(self) -> int:
         return self._server_version or self._connection.info.server_version
 
-    def apply(self, table: StreamTable, delta: Delta, as_of: datetime, executed: Executed) -> None:
+    def apply(self, table: StreamTable, delta: Difference, as_of: datetime, executed: Executed) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
         started = time.monotonic()
-        with self._told(table, delta):
-            large = isinstance(delta, StagedDelta) or (delta.whole is None and delta.count > self.batch_size)
+        with self._told(table, lambda _: delta):
+            large = isinstance(delta, StagedDelta) or delta.count > self.batch_size
             ahead = delta.applied if isinstance(delta, StagedDelta) else None
             if ahead is None and large and self._is_progressive(table):
                 ahead = self._progressively(table, delta)
             with self._connection.transaction(), self._connection.cursor() as cursor:
-                counts = self._at_once(cursor, table, delta) if ahead is None else ahead
+                counts = ahead or self._write(cursor, table, self._way(cursor, table, delta), delta)
                 refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
-                self._finish(cursor, table, delta, as_of, refresh)
+                self._finish(cursor, table, delta, as_of, refresh, was_partial=large)
 
     def apply_ahead(self, table: StreamTable, delta: StagedDelta) -> None:
         """Of a progressive stream table: rows as they come, before it is `apply`'s turn to move the frontier."""
-        with self._told(table, delta):
+        with self._told(table, lambda _: delta):
             if self._is_progressive(table):
                 delta.applied = self._progressively(table, delta)
 
@@ -93,10 +103,10 @@ class PostgresSink:
         """Leave the server."""
         self._database.close()
 
-    def fits_together(self, table: StreamTable, rows: Delta | TableContents) -> bool:
+    def fits_together(self, table: StreamTable, rows: Difference | TableContents) -> bool:
         """Whether it may be one of several in a transaction: short, and nobody asked to see parts of it."""
         if isinstance(rows, TableContents):
-            return bool(rows.rows.num_rows <= TOGETHER_ROWS)
+            return rows.change is None and isinstance(rows.rows, pa.Table) and rows.rows.num_rows <= TOGETHER_ROWS
         if isinstance(rows, StagedDelta) or rows.is_fill or rows.count > TOGETHER_ROWS:
             return False
         return rows.count <= self.batch_size or not self._is_progressive(table)
@@ -127,42 +137,38 @@ class PostgresSink:
         """The frontiers of stream tables whose rows the window does not touch."""
         Registry(self._database).advance_unchanged(ids, window.old, window.new, as_of)
 
-    def _at_once(self, cursor: Cursor, table: StreamTable, delta: Delta) -> tuple[int, int]:
-        if isinstance(delta, StagedDelta):
-            return self._staged(cursor, table, delta)
-        if delta.whole is None:
-            return self._write(cursor, table, self._way(cursor, table, delta), delta)
-        found = TableDelta(delta.window, difference(cursor, table, delta.whole))
-        return self._write(cursor, table, self._by_difference(cursor, table), found)
-
     def replace(
         self,
         table: StreamTable,
-        contents: Contents | TableDelta,
-        window: Window,
+        rows: TableContents | Difference,
         as_of: datetime,
         executed: Executed,
         *,
         also_owed: Sequence[Delta] = (),
         settled: Lsn | None = None,
-    ) -> TableDelta:
-        """Make the table hold `contents` as of the window's end, touching only rows that differ; return the difference.
+    ) -> Difference:
+        """Make the table hold the contents as of the window's end, touching only rows that differ; return the
+        difference, or write it where somebody else has found it.
 
-        A TableDelta is the difference itself, found by somebody else.
         With `settled`, the frontier that every other sink has reached, the difference is kept until they have it, and
         with it `also_owed`: deltas of before that they wait for and that nobody could compute again.
         """
         started = time.monotonic()
-        with self._told(table, None), self._connection.transaction(), self._connection.cursor() as cursor:
-            found = contents.rows if isinstance(contents, TableDelta) else difference(cursor, table, contents)
-            delta = TableDelta(window, found)
+
+        def found(cursor: Cursor) -> Difference:
+            if not isinstance(rows, TableContents):
+                return rows
+            return gather(cursor, table, difference(cursor, table, rows), rows.window, self._room)
+
+        with self._told(table, found), self._connection.transaction(), self._connection.cursor() as cursor:
+            delta = found(cursor)
             counts = self._write(cursor, table, self._by_difference(cursor, table), delta)
             if settled is not None:
                 settle(cursor, table.id, settled)
                 for one in (*also_owed, delta):
-                    owe(cursor, table.id, one)
-            refresh = Refresh(table.id, executed, *counts, _since(started), window)
-            self._finish(cursor, table, delta, as_of, refresh)
+                    owe(cursor, table, one)
+            refresh = Refresh(table.id, executed, *counts, _since(started), rows.window)
+            self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
         return delta
 
     def adopting(self, pgt_id: int, query: str) -> AbstractContextManager[None]:
@@ -181,24 +187,24 @@ class PostgresSink:
             if new.key:
                 self._index(cursor, new, new.key)
 
-    def owed(self, table: StreamTable, since: Lsn) -> list[TableDelta]:
+    def owed(self, table: StreamTable, since: Lsn) -> list[TableDelta | OwedDelta]:
         """Differences kept for sinks that stand at `since`, oldest first."""
         with self._connection.cursor() as cursor:
-            return owed(cursor, table.id, since)
+            return owed(cursor, table.id, since, self._database.url)
 
-    def held(self, table: StreamTable) -> pa.Table:
-        """What the stream table holds, each row once with its count."""
-        nothing = sql.SQL("SELECT * FROM {} WHERE false").format(merge_sql.target(table))
+    def held(self, table: StreamTable, window: Window) -> Difference:
+        """What the stream table holds, each row once with its count, as the change over the window."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            missing = difference(cursor, table, nothing)
-        return missing.set_column(missing.num_columns - 1, WEIGHT, pc.negate(missing[WEIGHT]))
+            return gather(cursor, table, held(cursor, table), window, self._room)
 
-    def _finish(self, cursor: Cursor, table: StreamTable, delta: Delta, as_of: datetime, refresh: Refresh) -> None:
+    def _finish(
+        self, cursor: Cursor, table: StreamTable, delta: Delta, as_of: datetime, refresh: Refresh, *, was_partial: bool
+    ) -> None:
         if delta.is_fill:
             if table.key:
                 self._index(cursor, table, table.key)
             cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
-        if isinstance(delta, StagedDelta) or delta.whole is not None or delta.count > self.batch_size:
+        if was_partial:
             cursor.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = NULL"
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
@@ -208,7 +214,9 @@ class PostgresSink:
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
             record_refresh(cursor, refresh)
 
-    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: Delta) -> tuple[int, int]:
+    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: Difference) -> tuple[int, int]:
+        if isinstance(delta, StagedDelta):
+            return self._staged(cursor, table, delta)
         if delta.is_fill and isinstance(way, Fill):
             self._must_be_empty(cursor, table)
         rows = way.arrange(delta.rows)
@@ -221,7 +229,7 @@ class PostgresSink:
             came, left = came + more, left + less
         return came, left
 
-    def _progressively(self, table: StreamTable, delta: Delta) -> tuple[int, int]:
+    def _progressively(self, table: StreamTable, delta: Difference) -> tuple[int, int]:
         """Each batch by itself; the catalog says meanwhile that the table is at no frontier."""
         came = left = 0
         with self._connection.cursor() as cursor:
@@ -262,7 +270,7 @@ class PostgresSink:
         ).fetchone()
         return found == (True,)
 
-    def _way(self, cursor: Cursor, table: StreamTable, delta: Delta) -> Way:
+    def _way(self, cursor: Cursor, table: StreamTable, delta: Difference) -> Way:
         straight = delta.is_fill or (isinstance(delta, TableDelta) and delta.appended)
         return Fill(table) if straight else self._by_difference(cursor, table)
 
@@ -298,14 +306,16 @@ class PostgresSink:
         return self._types[table.id]
 
     @contextmanager
-    def _told(self, table: StreamTable, delta: Delta | None) -> Iterator[None]:
-        """PostgreSQL's errors in our words: which can be tried again, and for the others which row it was."""
+    def _told(self, table: StreamTable, delta: Callable[[Cursor], Difference]) -> Iterator[None]:
+        """PostgreSQL's errors in our words: which can be tried again, and for the others which row it was.
+
+        `delta` gives what was to be written, once more, to whoever looks for the row.
+        """
         try:
             yield
         except psycopg.Error as error:
-            if isinstance(delta, TableDelta) and delta.whole is None and refused.is_about_rows(error):
-                with self._connection.cursor() as cursor:
-                    row = self._first_refused(cursor, table, self._way(cursor, table, delta), delta)
+            if refused.is_about_rows(error):
+                row = self._first_refused(table, delta)
                 raise refused.explained(error, table, row) from error
             if refused.breaks_session(error):
                 self._database.close()
@@ -313,14 +323,13 @@ class PostgresSink:
                     raise NotTogether(str(error).splitlines()[0]) from error
             raise refused.explained(error, table, None) from error
 
-    def _first_refused(self, cursor: Cursor, table: StreamTable, way: Way, delta: TableDelta) -> str | None:
-        """Apply the delta once more, to take it back, until the row is found that PostgreSQL does not take."""
+    def _first_refused(self, table: StreamTable, delta: Callable[[Cursor], Difference]) -> str | None:
+        """Write it once more, to take it back, until the row is found that PostgreSQL does not take."""
         try:
-            with self._connection.transaction(force_rollback=True):
-                rows = way.arrange(delta.rows)
-                way.prepare(cursor)
-                return refused.first_refused(cursor, table, way, rows, self.batch_size)
-        except (psycopg.Error, TargetDiverged):
+            with self._connection.transaction(force_rollback=True), self._connection.cursor() as cursor:
+                again = delta(cursor)
+                return first_refused(cursor, table, self._way(cursor, table, again), again, self.batch_size)
+        except psycopg.Error:
             return None
 
 

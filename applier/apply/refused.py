@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 
 import psycopg
 import pyarrow as pa
 from psycopg import errors
 
-from applier.apply.batches import Batch, Cursor, Way, cut
 from applier.apply.copy_text import encode
 from applier.errors import Infrastructure, TargetError, TargetFull, TargetLocked
 from applier.stream_table import StreamTable
@@ -91,25 +91,12 @@ def _without_values(error: psycopg.Error) -> str:
     return said
 
 
-def first_refused(cursor: Cursor, table: StreamTable, way: Way, rows: pa.Table, size: int) -> str | None:
-    """Write the rows, batch by batch, then by halves, until one is left that cannot be written; None when all can."""
-    for batch in cut(rows, size):
-        if not _taken(cursor, way, batch.rows, first=batch.first):
-            left = batch.rows
-            while left.num_rows > 1:
-                half = left.slice(0, left.num_rows // 2)
-                left = left.slice(left.num_rows // 2) if _taken(cursor, way, half, first=False) else half
-            return identity_text(table, left)
-    return None
-
-
-def _taken(cursor: Cursor, way: Way, rows: pa.Table, *, first: bool) -> bool:
-    try:
-        with cursor.connection.transaction():
-            way.write(cursor, Batch(rows, encode(rows), first))
-    except psycopg.Error:
-        return False
-    return True
+def narrowed(rows: pa.Table, taken: Callable[[pa.Table], bool]) -> pa.Table:
+    """Rows that are not taken -> the one among them that is to blame."""
+    while rows.num_rows > 1:
+        half = rows.slice(0, rows.num_rows // 2)
+        rows = rows.slice(rows.num_rows // 2) if taken(half) else half
+    return rows
 
 
 def identity_text(table: StreamTable, row: pa.Table) -> str:
@@ -118,3 +105,22 @@ def identity_text(table: StreamTable, row: pa.Table) -> str:
         return ", ".join(f"{table.columns[i].name} = {row[column_name(i)][0].as_py()}" for i in table.key)
     values = row.select([column_name(i) for i in range(len(table.columns))])
     return f"digest {hashlib.sha256(encode(values)).hexdigest()[:16]}"
+
+
+_HOME = re.compile(r"\[pgt:([0-9a-f]*):(\w+):([0-9a-f]*)\]")
+_TOLD: tuple[type[TrickleError], ...] = (Infrastructure, TargetError, TargetFull, TargetLocked)
+
+
+def sent_home(error: TrickleError) -> RuntimeError:
+    """An error that an executor found the words for, as something whose text gets through Spark."""
+    problem, hint = (text.encode().hex() for text in (error.problem, error.hint))
+    return RuntimeError(f"[pgt:{problem}:{type(error).__name__}:{hint}]")
+
+
+def brought_home(text: str) -> TrickleError | None:
+    """The error again, from what Spark says; None where it is another one."""
+    found = _HOME.search(text)
+    if found is None:
+        return None
+    problem, hint = (bytes.fromhex(found[group]).decode() for group in (1, 3))
+    return next(kind for kind in _TOLD if kind.__name__ == found[2])(problem, hint=hint)

@@ -165,10 +165,16 @@ class WindowInputs:
     @property
     def rows_read(self) -> int:
         """How many rows a query over what was asked for so far goes through: from ORIGIN everything, else the delta."""
+        if not self.window.old:
+            return self.rows_held
         with self._lock:
-            parts = self._parts.values()
-            before = 0 if self.window.old else sum(p.base.rows + p.rows_before for p in parts)
-            return before + sum(int(p.delta.num_rows) for p in parts)
+            return sum(int(parts.delta.num_rows) for parts in self._parts.values())
+
+    @property
+    def rows_held(self) -> int:
+        """How many rows there are of what was asked for so far."""
+        with self._lock:
+            return sum(p.base.rows + p.rows_before + int(p.delta.num_rows) for p in self._parts.values())
 
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.

@@ -8,7 +8,6 @@ collect, then COPY + MERGE batch by batch, one encoded ahead. `single shot` coll
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import threading
@@ -33,6 +32,7 @@ from applier.stream_table import StreamTable, TableDelta
 from applier.zset import net
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import Lsn, Window
+from tests.applier.apply.growth import growth
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, make, sink
 from tests.benchmarks import harness
 from tests.benchmarks.busy import BusyMeter
@@ -90,7 +90,7 @@ class Bench:
     def pipelined(self) -> harness.Measures:
         def run(frame: DataFrame, window: Window) -> None:
             parts = max(2, self.rows // PART_ROWS)
-            staged = Staging(self.url, 1).stage(self.table, window, frame, parts, lambda error: error)
+            staged = Staging(self.url).stage(self.table, window, frame, parts, lambda error: error)
             sink(self.url).apply(self.table, staged, NOW, executed("changes"))
             staged.release()
 
@@ -119,7 +119,7 @@ class Bench:
         watcher.start()
         began = time.perf_counter()
         frame = self.frame(f"{self._row(0)}, 1L AS __w")
-        staged = Staging(self.url, 1).stage(table, Window(Lsn(0), Lsn(10)), frame, parts, lambda error: error)
+        staged = Staging(self.url).stage(table, Window(Lsn(0), Lsn(10)), frame, parts, lambda error: error)
         sink(self.url).apply(table, staged, NOW, executed("fill"))
         took = time.perf_counter() - began
         stop.set()
@@ -144,28 +144,6 @@ class Bench:
                 lake.flush()
                 took += time.perf_counter() - began
         return took * 1000 / TICKS
-
-
-@contextmanager
-def growth() -> Iterator[list[float]]:
-    """By how many megabytes this process grew at most."""
-
-    def resident() -> float:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-    before, most, stop = resident(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(0.01):
-            most[0] = max(most[0], resident() - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield most
-    finally:
-        stop.set()
-        watcher.join()
 
 
 @contextmanager

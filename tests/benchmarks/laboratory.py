@@ -22,6 +22,8 @@ import pyarrow.parquet
 from pyspark.sql import SparkSession
 
 from applier.apply.postgres import PostgresSink, writes_stream_tables
+from applier.apply.staged import Difference, StagedDelta
+from applier.apply.staging import Staging
 from applier.compute import compute
 from applier.database import Database
 from applier.definition.define import define
@@ -30,7 +32,7 @@ from applier.jars import SPARK_JARS, ensure
 from applier.registry import Executed, Registry, move_frontier
 from applier.session import jobs_begun, spark_session
 from applier.state.states import States
-from applier.stream_table import Delta, StreamTable
+from applier.stream_table import StreamTable
 from applier.trace.rows import LSN, SEQ, arrow_type, trace_schema
 from applier.trace.store import held_in_memory
 from applier.trace.trace import Base, Trace
@@ -71,6 +73,7 @@ class Laboratory:
     spark: SparkSession
     folder: Path
     now: Lsn = LOADED
+    staging: Staging | None = None
     tables: dict[str, StreamTable] = field(default_factory=dict)
     _frontiers: dict[str, Lsn] = field(default_factory=dict)
 
@@ -172,7 +175,7 @@ class Laboratory:
                 move_frontier(cursor, self.tables[name].id, window.old, window.new, now)
         self._frontiers[name] = self.now
         ended = time.perf_counter()
-        return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.rows.num_rows)
+        return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.count)
 
     def full(self, name: str) -> float:
         """Seconds Spark needs for the whole result, from the same traces."""
@@ -180,10 +183,12 @@ class Laboratory:
         self._computed(name, Window(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: Window, states: States | None) -> tuple[Delta | None, int]:
+    def _computed(self, name: str, window: Window, states: States | None) -> tuple[Difference | None, int]:
         before = jobs_begun(self.spark)
         with self.traces.through(window) as inputs:
-            delta = compute(self.spark, self.tables[name], inputs, states)
+            delta = compute(self.spark, self.tables[name], inputs, states, self.staging)
+            if isinstance(delta, StagedDelta):
+                delta.awaited()
         return delta, jobs_begun(self.spark) - before
 
     def refreshed(self, view: str) -> float:

@@ -105,6 +105,7 @@ def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Sta
     create(db, "listed_parts", "SELECT id, name FROM components")
     assert_equal(db, "listed_parts")
     db.execute("CREATE INDEX listed_by_name ON listed_parts (name); GRANT SELECT ON listed_parts TO PUBLIC")
+    db.execute("SELECT pgtrickle.stream_table_to_publication('listed_parts')")
     db.execute("SELECT pgtrickle.alter_stream_table('listed_parts', schedule => '2s')")
     # A table that nobody reads yet: the old rows stay, and stay fresh, until it is captured.
     new = "SELECT p.name, p.id, q.price, p.weight FROM components p JOIN tariffs q ON q.id = p.id"
@@ -119,6 +120,10 @@ def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Sta
     )
     assert one(db, "SELECT has_table_privilege('public', 'listed_parts', 'SELECT')") is True
     assert one(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'pgt\\_new%'") == 0
+    published = "SELECT attnames::text FROM pg_publication_tables WHERE pubname = 'pgt_pub_listed_parts'"
+    assert one(db, published) == "{name,id,price,weight}"
+    shown = "SELECT publication FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = 'listed_parts'"
+    assert one(db, shown) == "pgt_pub_listed_parts"
     assert one(db, "SELECT schedule FROM pgtrickle.pgt_status() WHERE name = 'public.listed_parts'") == "2s"
     db.execute("UPDATE tariffs SET price = 0 WHERE id < 3")
     assert_equal(db, "listed_parts")

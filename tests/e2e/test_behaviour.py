@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -145,6 +147,16 @@ def test_the_same_name_again_begins_anew_everywhere(db: Connection, stack: Stack
     oracle.eventually(
         lambda: oracle.assert_same(expected, oracle.in_delta(stack.addresses.delta_root, "again"), "Delta")
     )
+    # Now and then its folder is tidied: to begin with, the log of its commits.
+    db.execute("SELECT pgtrickle.set_setting('delta_tidy_interval_s', '1')")
+    checkpoint = Path(stack.addresses.delta_root) / "public" / "again" / "_delta_log" / "_last_checkpoint"
+
+    def tidied() -> None:
+        assert checkpoint.exists()
+
+    oracle.eventually(tidied)
+    db.execute("SELECT pgtrickle.reset_setting('delta_tidy_interval_s')")
+    oracle.assert_same(expected, oracle.in_delta(stack.addresses.delta_root, "again"), "Delta")
 
 
 def test_hostile_names_all_the_way(db: Connection, stack: Stack) -> None:

@@ -63,8 +63,10 @@ def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> Ta
     return TableDelta(Window(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
 
 
-def sink(url: str, size: int = 4096, server: int | None = None, lock_timeout_ms: int = 30_000) -> PostgresSink:
-    return PostgresSink(Database(url, writes_stream_tables(lock_timeout_ms)), size, server)
+def sink(
+    url: str, size: int = 4096, server: int | None = None, lock_timeout_ms: int = 30_000, driver_rows: int = 200_000
+) -> PostgresSink:
+    return PostgresSink(Database(url, writes_stream_tables(lock_timeout_ms)), size, server, driver_rows)
 
 
 def held(db: Connection, table: StreamTable) -> Bag:

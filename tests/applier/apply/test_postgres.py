@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import psycopg
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from applier.apply.contents import TableContents
+from applier.apply.staged import StagedDelta
 from applier.errors import NotTogether, TargetDiverged, TargetError
 from applier.install import install
 from shared_schema.lsn import Lsn, Window
@@ -51,19 +54,24 @@ def test_any_states_in_any_batches(
         size=st.sampled_from([1, 2, 100]),
         visibility=st.sampled_from(["transactional", "progressive"]),
         wholesale=st.lists(st.booleans(), min_size=4, max_size=4),
+        driver_rows=st.sampled_from([1, 100]),
     )
-    def check(states: list[Bag], size: int, visibility: str, wholesale: list[bool]) -> None:
+    def check(states: list[Bag], size: int, visibility: str, wholesale: list[bool], driver_rows: int) -> None:
         db.execute("SELECT pgtrickle.drop_stream_table('st') WHERE to_regclass('st') IS NOT NULL")
         table = make(db, "st", COLUMNS, key, visibility=visibility)
-        to = sink(database, size, server)
+        to = sink(database, size, server, driver_rows=driver_rows)
         before: Bag = Counter()
         for number, (after, at_once) in enumerate(zip(states, wholesale, strict=False)):
             window = number * 10, number * 10 + 10
             if at_once and number:
-                made = to.replace(
-                    table, zset(table, after), Window(Lsn(window[0]), Lsn(window[1])), NOW, executed("test")
-                )
-                assert bag_of(made.rows) == bag_of(delta(table, before, after, window).rows)
+                made = to.replace(table, contents(zset(table, after), *window), NOW, executed("test"), settled=Lsn(0))
+                expected = bag_of(delta(table, before, after, window).rows)
+                assert bag_of(made.rows) == expected
+                assert isinstance(made, StagedDelta) is (expected.total() > driver_rows)
+                # Kept for a sink that has not seen any of it.
+                kept = [d for d in to.owed(table, Lsn(0)) if d.window == made.window]
+                assert sum((bag_of(d.rows) for d in kept), Counter()) == expected
+                made.release()
             else:
                 to.apply(table, delta(table, before, after, window), NOW, executed("test"))
             assert held(db, table) == after
@@ -72,6 +80,10 @@ def test_any_states_in_any_batches(
         assert frontier == [(str(Lsn(len(states) * 10)),)]
 
     check()
+
+
+def contents(rows: pa.Table | sql.Composable, old: int, new: int) -> TableContents:
+    return TableContents(Window(Lsn(old), Lsn(new)), rows)
 
 
 def bag_of(rows: object) -> Counter[str]:
@@ -86,7 +98,7 @@ def test_contents_may_be_a_query(db: Connection, database: str) -> None:
     query = sql.SQL(
         """SELECT 1, 'new', NULL::float8, 1.00, NULL::json UNION ALL SELECT 2, 'same', 0.5, NULL, '{"a" : 1}'"""
     )
-    made = to.replace(table, query, Window(Lsn(10), Lsn(20)), NOW, executed("full"), settled=Lsn(10))
+    made = to.replace(table, contents(query, 10, 20), NOW, executed("full"), settled=Lsn(10))
     assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
     assert [bag_of(d.rows) for d in to.owed(table, Lsn(10))] == [bag_of(made.rows)]
     assert to.owed(table, Lsn(20)) == []
@@ -110,7 +122,7 @@ def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db
     db.execute("ALTER TABLE st DROP CONSTRAINT st_a_check")
     mending = delta(table, first, second, (10, 30))
     to = sink(database, 4)
-    to.apply(table, type(mending)(mending.window, mending.rows, zset(table, second)), NOW, executed("repair"))
+    to.replace(table, TableContents(mending.window, zset(table, second), mending), NOW, executed("repair"))
     assert held(db, table) == second
     assert db.execute("SELECT partial_until FROM pgtrickle.pgt_stream_tables").fetchone() == (None,)
 
@@ -234,7 +246,7 @@ def test_rows_that_did_not_change_are_not_written(db: Connection, database: str)
     to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     places = db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall()
     second = first - Counter({(3, 3): 1}) + Counter({(3, 4): 1})
-    to.replace(table, zset(table, second), Window(Lsn(10), Lsn(20)), NOW, executed("full"))
+    to.replace(table, contents(zset(table, second), 10, 20), NOW, executed("full"))
     assert db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall() == places
 
 

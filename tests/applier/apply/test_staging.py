@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,16 +16,22 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from applier.apply.contents import TableContents
 from applier.apply.delta_lake import DeltaSink
+from applier.apply.owed import PART_ROWS, OwedDelta
 from applier.apply.parts import any_order
-from applier.apply.staging import PREFIX, StagedDelta, Staging
-from applier.errors import TargetDiverged
+from applier.apply.refused import brought_home
+from applier.apply.staged import PREFIX, Difference, StagedDelta, clear
+from applier.apply.staging import Staging
+from applier.errors import TargetDiverged, TargetError
 from applier.install import install
 from applier.publish.change_rows import change_rows
-from applier.stream_table import StreamTable
+from applier.session import at_most
+from applier.stream_table import Delta, StreamTable, TableDelta
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, Window
-from tests.applier.apply.stream_tables import Bag, Connection, executed, held, make, sink, zset
+from tests.applier.apply.growth import growth
+from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
 LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
@@ -45,7 +51,9 @@ def zframe(spark: SparkSession, table: StreamTable, weights: Bag) -> DataFrame:
 
 
 def staged(url: str, table: StreamTable, frame: DataFrame, window: tuple[int, int], parts: int = 3) -> StagedDelta:
-    return Staging(url, 2).stage(table, Window(Lsn(window[0]), Lsn(window[1])), frame, parts, lambda error: error)
+    return Staging(url).stage(
+        table, Window(Lsn(window[0]), Lsn(window[1])), frame, parts, lambda error: brought_home(str(error)) or error
+    )
 
 
 def row(a: int | None, b: str | None) -> tuple[object, ...]:
@@ -64,7 +72,7 @@ def test_a_staged_fill_and_a_staged_change(
 ) -> None:
     table = make(db, "st", COLUMNS, key, visibility=visibility)
     first = FIRST if key else Counter({r: 1 + i % 3 for i, r in enumerate(FIRST)})
-    to, delta_sink = sink(database), DeltaSink(str(tmp_path))
+    to, delta_sink = sink(database), DeltaSink(str(tmp_path), database, merge_rows=5)
     # Rows that came and went do not arrive anywhere.
     passing = Counter({row(99, "passing"): 1})
     came = (
@@ -75,7 +83,7 @@ def test_a_staged_fill_and_a_staged_change(
     fill = staged(database, table, came, (0, 10))
     to.apply(table, fill, NOW, executed("fill"))
     assert held(db, table) == first
-    assert Counter(r.values for r in change_rows(table, fill, empty_first=False)) == first
+    assert Counter(r.values for r in change_rows(table, fill, number=1, empty_first=False)) == first
     delta_sink.add(table, fill)
     delta_sink.flush()
     weights = Counter(SECOND)
@@ -85,22 +93,135 @@ def test_a_staged_fill_and_a_staged_change(
     assert held(db, table) == SECOND
     replayed = Counter(first)
     updates = 0
-    for told in change_rows(table, change, empty_first=False):
+    for told in change_rows(table, change, number=1, empty_first=False):
         replayed[told.values or ()] += 1 if told.op is Op.INSERT else -1
         updates += told.changed is not None
     assert +replayed == SECOND and (updates > 0) == (key is not None)
     delta_sink.add(table, change)
     delta_sink.flush()
-    stored = DeltaTable(delta_sink.path(table)).to_pyarrow_table()
-    assert Counter(zip(*[c.to_pylist() for c in stored.columns], strict=True)) == SECOND
+    assert in_delta(delta_sink, table) == SECOND
+    # Too large to be merged in memory: written anew, as PostgreSQL holds it.
+    newest = DeltaTable(delta_sink.path(table)).history(1)[0]
+    assert (newest["operation"], newest["pgtrickle_lsn"]) == ("WRITE", "0/14")
+    assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(20)
     for one in (fill, change):
         one.release()
     assert left_behind(db) == 0
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/14",)
     with pytest.raises(TargetDiverged):
         to.apply(table, staged(database, table, zframe(spark, table, weights), (20, 30)), NOW, executed("changes"))
-    Staging(database, 1).clear()
+    clear(database)
     assert left_behind(db) == 0
+
+
+def in_delta(delta_sink: DeltaSink, table: StreamTable) -> Bag:
+    stored = DeltaTable(delta_sink.path(table)).to_pyarrow_table()
+    return Counter(zip(*[c.to_pylist() for c in stored.columns], strict=True))
+
+
+def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path: Path) -> None:
+    """What only comes is appended; PostgreSQL's rows are taken only where they are the applier's alone."""
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,))
+    to, delta_sink = sink(database), DeltaSink(str(tmp_path), database, merge_rows=5)
+    states: list[Bag] = [Counter(), *(Counter({(i, f"{i % n}"): 1 for i in range(10 * n)}) for n in (1, 2, 3, 4))]
+
+    def written(number: int) -> TableDelta:
+        change = delta(table, states[number - 1], states[number], (10 * number - 10, 10 * number))
+        to.apply(table, change, NOW, executed("changes"))
+        return change
+
+    def step(number: int) -> list[str]:
+        delta_sink.add(table, written(number))
+        assert delta_sink.flush() == []
+        assert in_delta(delta_sink, table) == states[number]
+        newest = DeltaTable(delta_sink.path(table)).history(1)[0]
+        assert newest["pgtrickle_lsn"] == str(Lsn(10 * number))
+        return [newest["operation"], newest.get("operationParameters", {}).get("mode", "")]
+
+    assert step(1) == ["WRITE", "Overwrite"]
+    states[2] = states[1] + Counter({(i, "more"): 1 for i in range(100, 120)})
+    assert step(2) == ["WRITE", "Append"]
+    assert step(3) == ["WRITE", "Overwrite"]
+    # A trigger of the user's may have made other rows of them.
+    db.execute("CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+    db.execute("CREATE TRIGGER see AFTER UPDATE ON st FOR EACH ROW EXECUTE FUNCTION see()")
+    assert step(4)[0] == "MERGE"
+    db.execute("DROP TRIGGER see ON st")
+    # PostgreSQL is further already, by a change that is handed on only after the table was written anew.
+    states += [Counter({(i, "a"): 1 for i in range(12)}), Counter({(i, "b"): 1 for i in range(12)})]
+    late = [written(5), written(6)]
+    for change in late:
+        delta_sink.add(table, change)
+        assert delta_sink.flush() == []
+        assert in_delta(delta_sink, table) == states[6] and delta_sink.frontier(table) == Lsn(60)
+        assert delta_sink.idle(table.id)
+
+
+def test_whole_contents_by_executors(db: Connection, database: str, spark: SparkSession) -> None:
+    """A full refresh whose rows never come to the driver: neither they nor the difference."""
+    for key in ((0,), None):
+        table = make(db, "st", COLUMNS, key)
+        first = FIRST if key else Counter({r: 1 + i % 3 for i, r in enumerate(FIRST)})
+        second = SECOND if key else Counter({r: 1 + i % 2 for i, r in enumerate(SECOND)})
+        to = sink(database, driver_rows=5)
+        to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
+        whole = staged(database, table, zframe(spark, table, second), (0, 20))
+        contents = TableContents(Window(Lsn(10), Lsn(20)), whole)
+        made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(10))
+        contents.release()
+        assert held(db, table) == second
+        assert isinstance(made, StagedDelta) and made.leaving
+        weights = Counter(second)
+        weights.subtract(first)
+        kept = to.owed(table, Lsn(10))
+        for one in (made, *kept):
+            assert Counter(dict(rows_of(one))) == Counter({r: n for r, n in weights.items() if n})
+        made.release()
+        assert left_behind(db) == 0
+        db.execute("SELECT pgtrickle.drop_stream_table('st')")
+
+
+def rows_of(change: Delta) -> list[tuple[tuple[object, ...], int]]:
+    return [(tuple(values), n) for *values, n in zip(*[c.to_pylist() for c in change.rows.columns], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("wholesale", "change", "expected"),
+    [
+        (False, "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", "a = 17 .*check violation, constraint small"),
+        (True, "CREATE UNIQUE INDEX once ON st (b)", "a = 17 .*unique violation, constraint once"),
+        # Found by the executors already.
+        (False, "ALTER TABLE st ALTER b TYPE smallint", "a = 17 .*numeric value out of range"),
+    ],
+    ids=["merged", "compared", "copied"],
+)
+def test_a_refused_row_of_a_staged_delta_is_named_by_its_key(
+    db: Connection, database: str, spark: SparkSession, wholesale: bool, change: str, expected: str
+) -> None:
+    table = make(db, "st", {"a": "int", "b": "int"}, (0,))
+    to = sink(database, 4, driver_rows=5)
+    first: Bag = Counter({(i, i): 1 for i in range(10)})
+    to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
+    db.execute(change.encode())
+    bad = 3 if "UNIQUE" in change else 70_000
+    second = first + Counter({(i, i): 1 for i in range(30, 50)}) + Counter({(17, bad): 1})
+    weights = Counter(second)
+    weights.subtract(Counter() if wholesale else first)
+    rows = staged(database, table, zframe(spark, table, weights), (0 if wholesale else 10, 20))
+    with pytest.raises(TargetError, match=expected) as refusal:
+        if wholesale:
+            to.replace(table, TableContents(Window(Lsn(10), Lsn(20)), rows), NOW, executed("full"))
+        else:
+            to.apply(table, rows, NOW, executed("changes"))
+    assert str(bad) not in refusal.value.problem.replace("a = 17", "")
+    rows.release(all_holders=True)
+
+
+def test_a_query_that_returns_more_than_it_reads_is_not_collected(spark: SparkSession) -> None:
+    query = "SELECT l.id, r.id AS other FROM range(100) l CROSS JOIN range(100) r"
+    found = at_most(spark, query, 10_000)
+    assert found is not None and found.num_rows == 10_000
+    assert at_most(spark, query, 9_999) is None
 
 
 @pytest.mark.parametrize("unique", [False, True])
@@ -132,7 +253,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     to.apply(table, change, NOW, executed("changes"))
     assert held(db, table) == second
     assert db.execute(state).fetchone() == ("0/14", None)
-    change.release(all_readers=True)
+    change.release(all_holders=True)
 
 
 def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database: str, spark: SparkSession) -> None:
@@ -144,8 +265,8 @@ def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database:
     with ThreadPoolExecutor(4) as readers:
         found = list(readers.map(lambda delta: Counter((a,) for a in delta.rows["c0"].to_pylist()), both * 2))
     assert found == rows * 2
-    for delta in both:
-        delta.release(all_readers=True)
+    for one in both:
+        one.release(all_holders=True)
     assert left_behind(db) == 0
 
 
@@ -170,36 +291,100 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     """2 000 000 rows with PG_TRICKLE_LONG_TESTS; progressive, watched from outside."""
     rows = 2_000_000 if LONG else 50_000
     table = make(db, "st", {"a": "int", "b": "text"}, (0,), visibility="progressive")
+
     # As from a source that was read already: what is measured is the way into PostgreSQL.
-    frame = spark.sql(f"SELECT CAST(id AS int) AS c0, repeat('x', 40) AS c1, 1L AS __w FROM range({rows})")
-    before, peak, first_seen = resident_mb(), 0.0, 0.0
+    def frame(rows: int) -> DataFrame:
+        return spark.sql(f"SELECT CAST(id AS int) AS c0, repeat('x', 40) AS c1, 1L AS __w FROM range({rows})")
+
+    # Nor that of a session that has done nothing before.
+    first = make(db, "first", {"a": "int", "b": "text"}, (0,))
+    sink(database).apply(first, staged(database, first, frame(100), (0, 10)), NOW, executed("fill"))
+    seen: list[float] = []
     stop = threading.Event()
 
     def watch() -> None:
-        nonlocal peak, first_seen
         with psycopg.connect(database, autocommit=True) as other:
-            while not stop.wait(0.02):
-                peak = max(peak, resident_mb())
-                if not first_seen and other.execute("SELECT EXISTS (SELECT FROM st)").fetchone() == (True,):
-                    first_seen = time.monotonic()
+            while not seen and not stop.wait(0.02):
+                if other.execute("SELECT EXISTS (SELECT FROM st)").fetchone() == (True,):
+                    seen.append(time.monotonic())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    began = time.monotonic()
-    fill = staged(database, table, frame, (0, 10), parts=max(4, rows // 20_000))
-    sink(database).apply(table, fill, NOW, executed("fill"))
-    took = time.monotonic() - began
+    with growth() as grown:
+        began = time.monotonic()
+        fill = staged(database, table, frame(rows), (0, 10), parts=max(4, rows // 20_000))
+        sink(database).apply(table, fill, NOW, executed("fill"))
+        took = time.monotonic() - began
     stop.set()
     watcher.join()
     assert db.execute("SELECT count(*) FROM st").fetchone() == (rows,)
-    assert peak - before < 300, f"the driver grew by {peak - before:.0f} MB"
-    share = (first_seen - began) / took
-    print(f"{rows} rows in {took:.1f} s, first seen after {share:.0%}, driver grew by {peak - before:.0f} MB")
+    assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
+    share = (seen[0] - began) / took
+    print(f"{rows} rows in {took:.1f} s, first seen after {share:.0%}, driver grew by {grown[0]:.0f} MB")
     # The short form is over before Spark's own start-up is out of the way.
     assert not LONG or share < 0.1
-    fill.release(all_readers=True)
+    fill.release(all_holders=True)
 
 
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+@pytest.mark.timeout(1200 if LONG else 120)
+def test_a_large_change_leaves_the_driver_alone(
+    db: Connection, database: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Every row is updated, as a change that executors stage and as contents that PostgreSQL compares; each of the
+    sinks takes it. 2 000 000 rows with PG_TRICKLE_LONG_TESTS."""
+    rows, room, parts = (2_000_000, 200_000, 16) if LONG else (3_000, 500, 2)
+    table = make(db, "st", {"a": "int", "b": "text"}, (0,))
+    to, delta_sink = sink(database, driver_rows=room), DeltaSink(str(tmp_path), database, merge_rows=room)
+
+    def frame(text: str, weight: int) -> DataFrame:
+        columns = f"CAST(id AS int) AS c0, concat(repeat('{text}', 40), id) AS c1, {weight}L AS __w"
+        return spark.sql(f"SELECT {columns} FROM range({rows})")
+
+    def handed_on(change: Difference, text: str) -> None:
+        """To the topic and to Delta."""
+        assert isinstance(change, StagedDelta)
+        told = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
+        assert told == (rows if change.is_fill else 2 * rows)
+        delta_sink.add(table, change)
+        assert delta_sink.flush() == [] and delta_sink.idle(table.id)
+        right = f"SELECT count(*), bool_and(b = repeat('{text}', 40) || a) FROM st"
+        assert db.execute(right.encode()).fetchone() == (rows, True)
+        stored = DeltaTable(delta_sink.path(table))
+        assert stored.count() == rows
+        assert stored.history(1)[0]["pgtrickle_lsn"] == str(change.window.new)
+
+    def measured(what: str, text: str, change: Callable[[], Difference]) -> None:
+        with growth() as grown:
+            began = time.monotonic()
+            made = change()
+            handed_on(made, text)
+            print(f"{what} of {rows} rows: {time.monotonic() - began:.1f} s, driver grew by {grown[0]:.0f} MB")
+        assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
+
+    def filled() -> Difference:
+        fill = staged(database, table, frame("x", 1), (0, 10), parts=parts)
+        to.apply(table, fill, NOW, executed("fill"))
+        return fill
+
+    def changed() -> Difference:
+        change = staged(database, table, frame("x", -1).union(frame("y", 1)), (10, 20), parts=parts)
+        to.apply(table, change, NOW, executed("changes"))
+        return change
+
+    def replaced() -> Difference:
+        contents = TableContents(
+            Window(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).awaited()
+        )
+        made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(20))
+        contents.release()
+        return made
+
+    measured("a fill", "x", filled)
+    measured("a change", "y", changed)
+    measured("a replacement", "z", replaced)
+    with growth() as grown:
+        # As after a crash: what was kept is read again, some rows at a time.
+        [kept] = to.owed(table, Lsn(20))
+        assert isinstance(kept, OwedDelta) is (2 * rows > PART_ROWS)
+        assert sum(1 for _ in change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
+    assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from applier.apply import progress
 from applier.errors import TargetError
 from applier.install import install
 from tests import oracle
@@ -63,6 +65,30 @@ def test_triggers_foreign_keys_indexes_and_grants(db: Connection, database: str)
     db.execute("CREATE TRIGGER no BEFORE DELETE ON st FOR EACH ROW WHEN (old.a = 3) EXECUTE FUNCTION no()")
     with pytest.raises(TargetError, match=r"a = 3.*not today"):
         to.apply(table, delta(table, SECOND, Counter(), (20, 30)), NOW, executed("changes"))
+
+
+def test_the_row_identity_is_a_unique_index(db: Connection, database: str) -> None:
+    for name, key, columns in (("one", (0,), "a"), ("both", (1, 0), "b, a"), ("none", None, None)):
+        table = make(db, name, {"a": "int", "b": "text"}, key)
+        sink(database).apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, executed("fill"))
+        made = db.execute("SELECT indexdef FROM pg_indexes WHERE tablename = %s", (name,)).fetchall()
+        assert [str(index[0]).startswith("CREATE UNIQUE INDEX") for index in made] == ([] if key is None else [True])
+        assert all(f"({columns}) NULLS NOT DISTINCT" in str(index[0]) for index in made)
+
+
+def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, rate and time left, seen by others while the transaction is open."""
+    monkeypatch.setattr(progress, "TELL_EVERY_S", 0.0)
+    table = make(db, "st", {"a": "int"}, (0,))
+    seen = (
+        "SELECT writing_rows_done, writing_rows_total, writing_rows_per_s > 0, writing_eta > '0 s'"
+        " FROM pgtrickle.pg_stat_stream_tables"
+    )
+    with progress.Progress(database, table) as told:
+        time.sleep(0.02)
+        told.tell(250, 1000)
+        assert db.execute(seen).fetchone() == (250, 1000, True, True)
+    assert db.execute(seen).fetchone() == (None, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from applier.apply.contents import difference
+from applier.apply.contents import TableContents, difference
 from applier.database import Connection, Database
 from applier.definer import Definer
 from applier.definition import Refused, define
@@ -19,6 +19,7 @@ from applier.plan.depth import Thresholds
 from applier.registry import Registered, Registry
 from applier.stream_table import RunByPostgres
 from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, Window
 from tests.applier.definition.queries import REFUSED
 from tests.applier.definition.shop import SCHEMA
 
@@ -59,7 +60,8 @@ def _taken(connection: Connection, definer: Definer, row: Registered) -> str:
         assert isinstance(table.plan, RunByPostgres)
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
             PostgresRunner._become_owner(connection, table)
-            difference(cursor, table, sql.SQL(table.plan.query.rstrip().rstrip(";")))
+            query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
+            difference(cursor, table, TableContents(Window(ORIGIN, Lsn(1)), query))
     except (psycopg.Error, TrickleError) as error:
         return "" if _NO_LIBRARY in str(error) else str(error)
     return ""
