@@ -20,7 +20,7 @@ from applier.expressions.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
-from applier.plan import nodes
+from applier.plan.reach import reach
 from applier.session import at_most
 from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
@@ -33,19 +33,6 @@ PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
 
 MAX_PARTS, UNFORESEEN_PARTS = 128, 8
 """At most; and where few rows are read and come to many."""
-
-
-_GROWING = (
-    nodes.Join,
-    nodes.OuterJoin,
-    nodes.SemiJoin,
-    nodes.Window,
-    nodes.Repeat,
-    nodes.Unfold,
-    nodes.Recursion,
-    nodes.TopK,
-)
-"""One row may change many of the result: all it meets, its whole partition, its copies, those that share its place."""
 
 
 def compute(
@@ -68,7 +55,7 @@ def compute(
         text = delta(table.root, known) if window.old else snapshot(table.root, Side.AFTER, known)
         if text is None:
             return None
-        rows = _few_or_staged(spark, text, _Asked(table, window, inputs.rows_read), staging)
+        rows = _few_or_staged(spark, text, _asked(table, window, inputs), staging)
         return rows if isinstance(rows, StagedDelta) else TableDelta(window, rows)
 
 
@@ -79,25 +66,30 @@ def whole(
     window = Window(ORIGIN, inputs.window.new)
     with _told(table):
         text = snapshot(table.root, Side.AFTER, inputs)
-        return _few_or_staged(spark, text, _Asked(table, window, inputs.rows_held), staging)
+        return _few_or_staged(spark, text, _asked(table, window, inputs), staging)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Whose rows, over which window, and how many are read for them."""
+    """Whose rows, over which window, how many are read for them, and how many there may be."""
 
     table: StreamTable
     window: Window
     read: int
-
-    @property
-    def may_grow(self) -> bool:
-        """Whether there may be many more rows in the result than are read."""
-        return any(isinstance(node, _GROWING) for node in nodes.walk(self.table.root))
+    most: float
 
     @property
     def parts(self) -> int:
         return min(MAX_PARTS, self.read // (PART_ROWS if self.window.old else FILL_PART_ROWS) + 1)
+
+
+def _asked(table: StreamTable, window: Window, inputs: WindowInputs) -> _Asked:
+    """From ORIGIN on everything is read and may come."""
+    read = [inputs.extent(source) for source in table.sources]
+    result = reach(table.root, lambda scan: inputs.extent(scan.table))
+    if window.old:
+        return _Asked(table, window, int(sum(extent.changed for extent in read)), result.changed)
+    return _Asked(table, window, int(sum(extent.held for extent in read)), result.held)
 
 
 def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Staging | None) -> pa.Table | StagedDelta:
@@ -106,7 +98,8 @@ def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Stagi
         return net(spark.sql(text).toArrow())
     parts = asked.parts
     if asked.read <= staging.above:
-        few = at_most(spark, text, staging.above) if asked.may_grow else spark.sql(text).toArrow()
+        bounded = asked.most <= staging.above
+        few = spark.sql(text).toArrow() if bounded else at_most(spark, text, staging.above)
         if few is not None:
             return net(few)
         parts = UNFORESEEN_PARTS

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from applier.errors import SourceChanged
 from applier.operators.inputs import Rule, Side, unchanged
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan
+from applier.plan.reach import Extent
 from applier.trace.arrangements import Arrangements
 from applier.trace.arrivals import Chunk, Run
 from applier.trace.columns import TraceColumn
@@ -162,19 +163,11 @@ class WindowInputs:
         with self._lock:
             return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
 
-    @property
-    def rows_read(self) -> int:
-        """How many rows a query over what was asked for so far goes through: from ORIGIN everything, else the delta."""
-        if not self.window.old:
-            return self.rows_held
-        with self._lock:
-            return sum(int(parts.delta.num_rows) for parts in self._parts.values())
-
-    @property
-    def rows_held(self) -> int:
-        """How many rows there are of what was asked for so far."""
-        with self._lock:
-            return sum(p.base.rows + p.rows_before + int(p.delta.num_rows) for p in self._parts.values())
+    def extent(self, table: TableId) -> Extent:
+        """How many change rows the relation has in the window, and how many rows at its end."""
+        parts = self._of(table)
+        changed = int(parts.delta.num_rows)
+        return Extent(changed, parts.base.rows + parts.rows_before + changed)
 
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.

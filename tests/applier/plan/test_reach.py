@@ -1,0 +1,51 @@
+"""How far a change reaches: never less far than it did, and no further than one row where a key says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import psycopg
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applier.definition.define import define
+from applier.plan.nodes import Node, Scan
+from applier.plan.reach import Extent, reach
+from tests.applier.operators.plans import TABLES, Bag, bags, evaluate, plans
+
+states = st.fixed_dictionaries({name: bags for name in TABLES})
+
+
+def changed(old: Bag, new: Bag) -> Counter[object]:
+    both: Counter[object] = Counter(new)
+    both.subtract(old)
+    return Counter({row: abs(n) for row, n in both.items() if n})
+
+
+@given(node=plans(), old=states, new=states)
+def test_it_is_a_bound(node: Node, old: dict[str, Bag], new: dict[str, Bag]) -> None:
+    def relation(scan: Scan) -> Extent:
+        rows = changed(old[scan.table.name], new[scan.table.name]).total()
+        return Extent(rows, old[scan.table.name].total() + rows)
+
+    found = reach(node, relation)
+    before, after = evaluate(node, old), evaluate(node, new)
+    assert len(changed(before, after)) <= found.changed
+    assert len(+after) <= found.held
+
+
+def test_a_key_has_one_partner(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE few (id int PRIMARY KEY, v int)")
+        connection.execute("CREATE TABLE many (id int PRIMARY KEY, few_id int, v int)")
+
+        def reached(query: str, few: int, many: int) -> float:
+            relations = {"few": Extent(few, 1_000), "many": Extent(many, 1_000_000)}
+            return reach(define(connection, query, "public").plan.root, lambda scan: relations[scan.table.name]).changed
+
+        joined = "SELECT m.id, f.v FROM many m JOIN few f ON f.id = m.few_id"
+        assert reached(joined, 0, 5) == 5
+        assert reached(joined, 1, 0) == 1_000_000
+        assert reached("SELECT f.v, count(*) FROM many m JOIN few f ON f.id = m.few_id GROUP BY 1", 0, 5) == 10
+        assert reached("SELECT m.id FROM many m JOIN few f ON f.v = m.v", 0, 5) == 5_000
+        assert reached("SELECT id, v FROM many WHERE v > 3", 0, 7) == 7
