@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from applier.plan.expr import Expr
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,6 +30,7 @@ from applier.plan.nodes import (
     Values,
     Window,
     Working,
+    row_key,
     tells_apart,
 )
 
@@ -73,8 +75,8 @@ def reach(node: Node, relation: Callable[[Scan], Extent]) -> Extent:
 
 
 def _joined(node: Join | OuterJoin | SemiJoin, left: Extent, right: Extent) -> Extent:
-    in_left = 1 if tells_apart(node.left, tuple(ours for ours, _ in node.equi)) else left.held
-    in_right = 1 if tells_apart(node.right, tuple(theirs for _, theirs in node.equi)) else right.held
+    in_left = _partners(node.left, left, tuple(ours for ours, _ in node.equi))
+    in_right = _partners(node.right, right, tuple(theirs for _, theirs in node.equi))
     changed = _times(left.changed, in_right) + _times(right.changed, in_left)
     held = min(_times(left.held, in_right), _times(right.held, in_left))
     match node:
@@ -87,5 +89,10 @@ def _joined(node: Join | OuterJoin | SemiJoin, left: Extent, right: Extent) -> E
             return Extent(left.changed + changed, left.held)
 
 
+def _partners(side: Node, extent: Extent, pairs: tuple[Expr, ...]) -> float:
+    """Without a key a row may be there any number of times, and each of them is met."""
+    return 1 if row_key(side) is not None and tells_apart(side, pairs) else extent.held
+
+
 def _times(rows: float, partners: float) -> float:
-    return rows * partners if rows else 0
+    return rows * partners if rows and partners else 0
