@@ -65,12 +65,14 @@ class Followed:
     states=st.lists(contents, min_size=3, max_size=3),
     repeated=st.booleans(),
     groups=st.sampled_from([0, 1000]),
+    shares=st.sampled_from([-1, 1000]),
 )
 def test_windows_after_windows(
-    spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int
+    spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int, shares: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MOST_GROUPS", groups)
+        patch.setattr(sums, "FEW_SHARES", shares)
         _follow(spark, node, states, repeated)
 
 
