@@ -137,7 +137,7 @@ def _row_by_row(query: query_tree.Query) -> bool:
 
 def always_some(query: query_tree.Query) -> bool:
     """Whether it has a row whatever it is asked with."""
-    if query.aggregates or query.limit is not None or query.where is not None or query.partners:
+    if query.aggregates or query.limit is not None or query.where is not None or query.partners or query.makes_rows:
         return False
     if query.union is not None:
         first = query.entries[next(query.union.entries()) - 1]

@@ -13,7 +13,7 @@ from applier.definition.rewriting import in_from
 def as_array_agg(subquery: tree.Subquery, catalog: Catalog) -> tree.Subquery:
     """The value of the aggregate; of no rows it is NULL, where the array is empty."""
     query = subquery.query
-    if query.limit is not None or query.distinct or query.union is not None or query.aggregates or query.windows:
+    if query.whole:
         query = in_from(query)
     (target,) = (t for t in query.targets if not t.hidden)
     by_reference = {t.group_reference: t.expression for t in query.targets}

@@ -14,7 +14,7 @@ from typing import Protocol
 from applier.definition import query_tree, tree, walk
 from applier.definition.answers import Around
 from applier.definition.built import Built, projected
-from applier.definition.catalog import Catalog, RelationInfo
+from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.dependent import connected_by_where, reads_outside
 from applier.definition.fields import unknown
@@ -28,26 +28,24 @@ from applier.definition.joins import (
     conditions,
     conjuncts,
     join,
-    nothing,
     outer_join,
     spread,
 )
-from applier.definition.lateral import Beside, Laterals
+from applier.definition.lateral import Laterals
+from applier.definition.members import Members
 from applier.definition.ordering import asked_for, first_rows
 from applier.definition.partners import Asked, as_expression, correlated, inward, keep, outer_part, own_columns
 from applier.definition.query_tree import leans_on
 from applier.definition.recursions import Recursions
 from applier.definition.refusal import Place, Reason, Refused
-from applier.definition.rowsets import alone, beside_each, is_true, leans, unfold, written
-from applier.definition.sources import Sources, check, inside_view, members
+from applier.definition.row_sets import RowSets
+from applier.definition.sources import Sources, members
 from applier.definition.subqueries import Answering
 from applier.definition.union import combine, meet
 from applier.definition.windows import over_windows, window_inputs
-from applier.plan.expr import Col, Expr, ValueType
-from applier.plan.nodes import Field, Filter, Node, Project, Scan, fields, row_key
-
-MOST_MEMBERS = 200
-"""A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
+from applier.definition.written_rows import leans
+from applier.plan.expr import Col, Expr
+from applier.plan.nodes import Filter, Node, RowSet, Unfold, fields, row_key
 
 Levels = tuple[query_tree.Query, ...]
 """A query and those around it, the outermost first."""
@@ -70,7 +68,7 @@ class _Lean(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Members:
+class _Making:
     """How the members of one FROM are made: those that stand by themselves, and those that look at others."""
 
     upright: Callable[[int], Member]
@@ -80,11 +78,9 @@ class _Members:
 class _Builder:
     def __init__(self, catalog: Catalog, sources: Sources) -> None:
         self._catalog = catalog
-        self._sources = sources
-        self._members = 0
         self._answering = Answering(catalog, self._rows, self.query)
-        self._laterals = Laterals(catalog, self._rows, self.query)
-        self._recursions = Recursions(catalog, self._branch)
+        laterals = Laterals(catalog, self._rows, self.query)
+        self._members = Members(catalog, sources, self.query, laterals, Recursions(catalog, self._combined))
 
     def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
@@ -138,7 +134,7 @@ class _Builder:
         return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in places))
 
     def _branch(self, levels: Levels, number: int, needed: Sequence[int]) -> Built:
-        self._count()
+        self._members.count()
         match levels[-1].entries[number - 1]:
             case query_tree.SubqueryEntry(query=query):
                 return self.query(query, needed, levels)
@@ -152,8 +148,17 @@ class _Builder:
         having = None if query.having is None else flat(query.having)
         where = [flat(c) for c in conjuncts(query.where)]
         windowed = [flat(query.targets[i].expression) for i in window_inputs(query, targets)]
-        wanted = [*targets, *windowed, *(key for key, _ in keys), *(() if having is None else (having,))]
+        # How many rows there are is decided by all that make rows, also by those that nobody reads.
+        making = list(dict.fromkeys(made for t in query.targets for made in walk.sets(flat(t.expression))))
+        grouped_sets = [made for key, _ in keys for made in walk.sets(key)]
+        wanted = [*targets, *windowed, *making, *(key for key, _ in keys), *(() if having is None else (having,))]
         frame = self._rows(levels, wanted, where)
+        if grouped_sets:
+            frame, making = self._made(frame, making), [made for made in making if made not in grouped_sets]
+        if making and (grouped_sets or query.windows):
+            hint = "make the rows in a subquery of FROM"
+            construct = "a set-returning function beside a window, or beside one that is grouped by"
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=making[0].at)
         if query.aggregates:
             above = [*targets, *windowed]
             calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates(e)]
@@ -172,8 +177,36 @@ class _Builder:
             below = self._above(frame, sets, above, having, levels=levels)
         else:
             frame = self._answered(frame, [*targets, *windowed], levels)
-            below = frame.node, self._scope(frame)
-        return over_windows(query, targets, below, flat, self._catalog)
+            below = frame.node, frame.scope
+        return over_windows(query, targets, self._with_rows_made(below, making), flat, self._catalog)
+
+    def _made(self, frame: Frame, making: Sequence[tree.SetOf]) -> Frame:
+        """The frame, gone through all members of these sets, side by side."""
+        node, scope = self._with_rows_made((frame.node, frame.scope), making)
+        made = {each: value for each in making if (value := scope(each)) is not None}
+        return replace(frame, node=node, made=made)
+
+    def _with_rows_made(self, below: tuple[Node, Scope], making: Sequence[tree.SetOf]) -> tuple[Node, Scope]:
+        """The same for what stands over groups, or nothing made."""
+        node, scope = below
+        if not making:
+            return below
+        sets: list[RowSet] = []
+        for call in making:
+            made = RowSets(self._catalog, Compiler(self._catalog, scope)).of_call(call)
+            if len(made) != 1:
+                construct = "a function of several columns in the select list"
+                raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
+            sets += made
+        unfolded, width = Unfold(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
+        output = fields(unfolded)
+        places = {call: width + i for i, call in enumerate(making)}
+
+        def find(expression: tree.Expression) -> Expr | None:
+            place = places.get(expression) if isinstance(expression, tree.SetOf) else None
+            return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
+
+        return unfolded, find
 
     def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         """FROM and WHERE of the innermost query."""
@@ -191,7 +224,7 @@ class _Builder:
         for subquery in asked:
             frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
         for condition in list(asking):
-            around = Around(frame.node, frame.node, self._scope(frame), levels)
+            around = Around(frame.node, frame.node, frame.scope, levels)
             if (kept := self._answering.kept(around, condition)) is not None:
                 frame = replace(frame, node=kept)
                 asking.remove(condition)
@@ -204,8 +237,7 @@ class _Builder:
         if not reads_outside(query):
             return True
         where = [Flattener(query.entries)(outer_part(c, outer)) for c in conjuncts(query.where)]
-        whole = query.aggregates or query.distinct or query.union or query.limit
-        return not whole and connected_by_where(query, [c for c in where if correlated(c)])
+        return not query.whole and connected_by_where(query, [c for c in where if correlated(c)])
 
     def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
@@ -253,26 +285,18 @@ class _Builder:
                 node = base = Filter(node, Compiler(self._catalog, scope).compile(having))
         return node, scope
 
-    def _scope(self, frame: Frame) -> Scope:
-        def find(expression: tree.Expression) -> Expr | None:
-            if isinstance(expression, tree.Subquery):
-                return frame.answers.get(expression.number)
-            return frame.column(expression) if isinstance(expression, tree.Var) else None
-
-        return find
-
     def _answered(self, frame: Frame, expressions: Sequence[tree.Expression], levels: Levels) -> Frame:
         """The frame with a column for the answer of each subquery in the expressions."""
         base = frame.node
         for subquery in (s for e in expressions for s in walk.subqueries(e)):
             if subquery.number not in frame.answers:
-                around = Around(frame.node, base, self._scope(frame), levels)
+                around = Around(frame.node, base, frame.scope, levels)
                 node, answer = self._answering.answer(around, subquery)
                 frame = replace(frame, node=node, answers=frame.answers | {subquery.number: answer})
         return frame
 
     def _compiler(self, frame: Frame) -> Compiler:
-        return Compiler(self._catalog, self._scope(frame))
+        return Compiler(self._catalog, frame.scope)
 
     def _from(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         query = levels[-1]
@@ -288,16 +312,16 @@ class _Builder:
                     reads.setdefault(base.entry, set()).add(base.number)
 
         def lean(number: int, *, on: Sequence[tree.Expression] | None) -> Leaning:
-            return lambda frame: self._leaning(frame, number, sorted(reads.get(number, ())), levels, on=on)
+            return lambda frame: self._members.leaning(frame, number, sorted(reads.get(number, ())), levels, on=on)
 
-        members_of = _Members(lambda n: self._member(n, sorted(reads.get(n, ())), levels), lean)
-        return self._joined(query.items, where, members_of, levels)
+        of = _Making(lambda n: self._members.upright(n, sorted(reads.get(n, ())), levels), lean)
+        return self._joined(query.items, where, of, levels)
 
     def _joined(
         self,
         items: Sequence[query_tree.FromItem],
         where: Sequence[tree.Expression],
-        of: _Members,
+        of: _Making,
         levels: Levels,
     ) -> Frame:
         """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
@@ -342,105 +366,6 @@ class _Builder:
                 raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=subquery.at)
         return left, right
 
-    def _leaning(
-        self,
-        frame: Frame,
-        number: int,
-        reads: Sequence[int],
-        levels: Levels,
-        *,
-        on: Sequence[tree.Expression] | None,
-    ) -> Frame:
-        """A member of FROM that looks at those before it, beside them."""
-        self._count()
-        entry = levels[-1].entries[number - 1]
-        conditions = () if on is None else [c for c in on if not is_true(c)]
-        match entry:
-            case query_tree.SubqueryEntry(query=query):
-                beside = Beside(number, query, reads, on is not None, tuple(conditions))
-                return self._laterals.put(frame, beside, levels)
-            case query_tree.FunctionEntry() if not conditions:
-                return self._unfolded(frame, number, levels[-1], outer=on is not None)
-            case query_tree.ValuesEntry() if on is None:
-                return self._written_beside(frame, number, entry, reads, levels)
-            case query_tree.FunctionEntry() | query_tree.ValuesEntry():
-                # As a subquery it may have a condition.
-                width = max(reads, default=1)
-                beside = Beside(number, alone(entry, width), reads, True, tuple(conditions))
-                return self._laterals.put(frame, beside, levels)
-            case _:
-                raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-
-    def _written_beside(
-        self, frame: Frame, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
-    ) -> Frame:
-        flat, compiler = Flattener(levels[-1].entries), self._compiler(frame)
-        rows = [[compiler.compile(flat(row[r - 1])) for r in reads] for row in entry.rows]
-        width = len(fields(frame.node))
-        node = beside_each(frame.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
-        places = frame.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
-        return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
-
-    def _unfolded(self, frame: Frame, number: int, query: query_tree.Query, *, outer: bool) -> Frame:
-        entry = query.entries[number - 1]
-        if not isinstance(entry, query_tree.FunctionEntry):
-            raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-        flat, compiler = Flattener(query.entries), self._compiler(frame)
-        node = unfold(
-            frame.node, entry, [compiler.compile(flat(arg)) for arg in entry.args], self._catalog, outer=outer
-        )
-        width = len(fields(frame.node))
-        places = frame.ordinals | {(number, 1): width, (number, 2): width + 1}
-        return Frame(node, places, frame.entries | {number})
-
-    def _member(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
-        self._count()
-        match levels[-1].entries[number - 1]:
-            case query_tree.TableEntry() as entry:
-                return self._relation(number, entry, reads)
-            case query_tree.SubqueryEntry(query=query):
-                return self._subquery(number, query, reads, levels)
-            case query_tree.ValuesEntry() as entry:
-                return Member(number, written(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
-            case query_tree.GivenEntry(node=node):
-                return Member(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
-            case query_tree.FunctionEntry():
-                frame = self._unfolded(nothing(), number, levels[-1], outer=False)
-                return Member(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
-            case query_tree.WithEntry(name=name, levels_up=up):
-                holders = levels[: len(levels) - up]
-                if not holders or name not in holders[-1].members:
-                    raise unknown("a name of no WITH")
-                if name in holders[-1].recursive:
-                    return self._recursions.member(number, name, reads, holders)
-                return self._subquery(number, holders[-1].members[name], reads, holders)
-            case _:
-                raise unknown("a member of FROM that is neither a relation nor a subquery")
-
-    def _count(self) -> None:
-        self._members += 1
-        if self._members > MOST_MEMBERS:
-            hint = "store a part of it as a stream table of its own"
-            construct = f"a query with more than {MOST_MEMBERS} members of FROM"
-            raise Refused(Reason.CONSTRUCT, construct, hint=hint, place=Place.start())
-
-    def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> Member:
-        relation = self._sources.relations.get(entry.relation)
-        if relation is None:
-            raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
-        check(relation, entry.with_children)
-        if relation.kind != "v":
-            return _scan(number, relation, reads)
-        with inside_view(relation):
-            return self._subquery(number, self._sources.views[relation.oid], reads, ())
-
-    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> Member:
-        built = self.query(query, [r - 1 for r in reads], outer)
-        if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
-            places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
-            return Member(number, built.node, places)
-        return Member(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
-
 
 def _grouped_by(query: query_tree.Query) -> Sequence[query_tree.GroupItem]:
     """The keys of GROUP BY; one group of all rows is one for each given row."""
@@ -471,24 +396,3 @@ def _check_variable(var: tree.Var) -> None:
         raise whole_row(var)
     if var.number < 0:
         raise Refused(Reason.COLUMN, "a system column", hint="use a column of your own", token=var.at)
-
-
-def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> Member:
-    columns = [relation.column(n) for n in reads]
-    found = [c for c in columns if c is not None]
-    if len(found) != len(columns):
-        raise Refused(Reason.COLUMN, f"a dropped column of {relation.table}", hint="define the view again")
-    for column in found:
-        if column.generated:
-            hint = "it does not travel; write its expression in the query"
-            raise Refused(Reason.COLUMN, f"the generated column {relation.table}.{column.name}", hint=hint)
-    place = {c.number: i for i, c in enumerate(found)}
-    has_key = bool(relation.key) and all(n in place for n in relation.key)
-    scan = Scan(
-        table=relation.table,
-        relid=relation.oid,
-        columns=tuple(c.name for c in found),
-        fields=tuple(Field(ValueType.of_column(c.type), not c.not_null) for c in found),
-        key=tuple(place[n] for n in relation.key) if has_key else None,
-    )
-    return Member(number, scan, place)

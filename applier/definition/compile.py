@@ -60,18 +60,8 @@ class Compiler:
         match expression:
             case tree.Var():
                 raise unknown("a column of no known source")
-            case tree.AggregateOf():
-                raise Refused(
-                    Reason.CONSTRUCT, "an aggregate here", hint="aggregate in a subquery", token=expression.at
-                )
-            case tree.WindowOf():
-                hint = "compute it in a subquery of FROM"
-                raise Refused(Reason.CONSTRUCT, "a window function here", hint=hint, token=expression.at)
-            case tree.GroupingOf():
-                raise Refused(Reason.CONSTRUCT, "GROUPING() here", hint="use it beside GROUP BY", token=expression.at)
-            case tree.Subquery():
-                hint = "put it into the select list, WHERE or HAVING, or join the subquery in FROM"
-                raise Refused(Reason.CONSTRUCT, "a subquery here", hint=hint, token=expression.at)
+            case tree.AggregateOf() | tree.WindowOf() | tree.GroupingOf() | tree.SetOf() | tree.Subquery():
+                raise _misplaced(expression)
             case tree.Constant():
                 return literal(expression, self._catalog)
             case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
@@ -307,6 +297,26 @@ class Compiler:
             return unify(args)
         except Unfit as error:
             raise Refused(Reason.CARRIER, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
+
+
+_MISPLACED: dict[type[tree.Expression], tuple[str, str]] = {
+    tree.AggregateOf: ("an aggregate here", "aggregate in a subquery"),
+    tree.WindowOf: ("a window function here", "compute it in a subquery of FROM"),
+    tree.GroupingOf: ("GROUPING() here", "use it beside GROUP BY"),
+    tree.SetOf: ("a set-returning function here", "use it in FROM, or in the select list without another around it"),
+    tree.Subquery: (
+        "a subquery here",
+        "put it into the select list, WHERE, ON or HAVING, or join the subquery in FROM",
+    ),
+}
+"""What has a value only where the node below computed it."""
+
+
+def _misplaced(
+    expression: tree.AggregateOf | tree.WindowOf | tree.GroupingOf | tree.SetOf | tree.Subquery,
+) -> Refused:
+    construct, hint = _MISPLACED[type(expression)]
+    return Refused(Reason.CONSTRUCT, construct, hint=hint, token=expression.at)
 
 
 def _calls_users(expression: tree.Expression) -> bool:

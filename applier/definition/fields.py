@@ -141,7 +141,7 @@ class Fields:
         if rule.values is None or value in rule.values:
             return
         if rule.construct:
-            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=self._position())
+            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=_first_position(self._node))
         raise unknown(f"the value of {name} in a {self._node.kind} node")
 
     def _malformed(self, name: str) -> Refused:

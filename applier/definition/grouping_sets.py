@@ -16,8 +16,8 @@ _EMPTY, _SIMPLE, _ROLLUP, _CUBE, _SETS = range(5)
 Set = tuple[int, ...]
 
 
-def grouping_sets(nodes: tuple[Node, ...], major: int) -> tuple[Set, ...]:
-    """All sets, in PostgreSQL's order; none where there is a plain GROUP BY."""
+def grouping_sets(nodes: tuple[Node, ...], major: int, *, distinct: bool) -> tuple[Set, ...]:
+    """All sets, in PostgreSQL's order, `distinct` each once; none where there is a plain GROUP BY."""
     if not nodes:
         return ()
     parts = [_sets(node, major) for node in nodes]
@@ -27,7 +27,8 @@ def grouping_sets(nodes: tuple[Node, ...], major: int) -> tuple[Set, ...]:
     if count > MOST_SETS:
         construct = f"GROUP BY with {count} grouping sets"
         raise Refused(Reason.CONSTRUCT, construct, hint=f"at most {MOST_SETS} are taken; make several stream tables")
-    return tuple(tuple(dict.fromkeys(key for part in parts for key in part)) for parts in product(*parts))
+    found = [tuple(dict.fromkeys(key for part in parts for key in part)) for parts in product(*parts)]
+    return tuple({frozenset(keys): keys for keys in reversed(found)}.values())[::-1] if distinct else tuple(found)
 
 
 def _sets(node: Node, major: int) -> list[Set]:

@@ -47,6 +47,8 @@ class Frame:
     entries: frozenset[int]
     answers: dict[int, Expr] = field(default_factory=dict)
     """What the subqueries of expressions stand for, by their numbers."""
+    made: dict[tree.SetOf, Expr] = field(default_factory=dict)
+    """What the functions that make rows stand for, where they were gone through."""
 
     @classmethod
     def of(cls, member: Member) -> Frame:
@@ -70,6 +72,18 @@ class Frame:
             return None
         found = fields(self.node)[ordinal]
         return Col(ordinal, found.type, found.nullable)
+
+    def scope(self, expression: tree.Expression) -> Expr | None:
+        """What an expression stands for: a column, the answer of a subquery, a member of a set."""
+        match expression:
+            case tree.Var():
+                return self.column(expression)
+            case tree.Subquery():
+                return self.answers.get(expression.number)
+            case tree.SetOf():
+                return self.made.get(expression)
+            case _:
+                return None
 
 
 Unjoined = query_tree.EntryRef | query_tree.OuterJoin
@@ -113,6 +127,17 @@ def total(expr: Expr) -> bool:
     return not (isinstance(expr, Call) and ENTRIES[expr.signature].raises) and all(total(c) for c in children(expr))
 
 
+def placeable(expr: Expr) -> bool:
+    """Whether it may be evaluated wherever its columns are.
+
+    That a sum or product has no place in its type is an error PostgreSQL meets in such places too; it depends on its
+    plan which. That an argument is wrong (a division by zero) may be just what another condition rules out.
+    """
+    entry = ENTRIES[expr.signature] if isinstance(expr, Call) else None
+    raises = entry is not None and entry.raises and not entry.only_out_of_range
+    return not raises and all(placeable(c) for c in children(expr))
+
+
 @dataclass(slots=True)
 class _Pending:
     """Conditions not yet placed, each with the members of FROM it reads."""
@@ -126,7 +151,7 @@ class _Pending:
         kept: list[tuple[tree.Expression, frozenset[int]]] = []
         for condition, reads in self.left:
             compiled = self.compile(condition, frame) if reads and reads <= entries else None
-            if compiled is not None and total(compiled):
+            if compiled is not None and placeable(compiled):
                 taken.append(compiled)
             else:
                 kept.append((condition, reads))
@@ -207,7 +232,7 @@ def outer_join(
             own.append(condition)
             continue
         compiled = compile_in(condition, product)
-        if not total(compiled):
+        if not placeable(compiled):
             hint = "compute the expression in a subquery of FROM"
             construct = "an outer join on a condition that may raise an error"
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.at(condition))

@@ -19,7 +19,7 @@ from applier.definition.dependent import connected_by_where
 from applier.definition.flatten import Flattener
 from applier.definition.group_key import GroupKey
 from applier.definition.grouping import Grouped, group, of_no_rows
-from applier.definition.joins import Frame, conjuncts, split, total
+from applier.definition.joins import Frame, conjuncts, placeable, split
 from applier.definition.null_safe import Pairs
 from applier.definition.ordering import first_rows
 from applier.definition.partners import correlated, outer_part, own_columns
@@ -93,7 +93,7 @@ class Laterals:
         )
         compiler = Compiler(self._catalog, _columns_of(joined))
         on = [compiler.compile(c) for c in lateral.on]
-        if not all(total(c) for c in on):
+        if not all(placeable(c) for c in on):
             raise Refused(
                 Reason.CONSTRUCT,
                 "LEFT JOIN LATERAL on a condition that may raise an error",
@@ -119,17 +119,13 @@ class Laterals:
         return residual is None and bool(pairs) and not any(correlated(t) for t in inside.targets)
 
     def _all_total(self, frame: Frame, inside: _Inside) -> bool:
-        return all(total(c) for c in self._connections(frame, inside))
+        return all(placeable(c) for c in self._connections(frame, inside))
 
     def _inside(self, lateral: Beside, levels: Levels) -> _Inside | None:
         """The subquery's own rows, where it reads the outside in its WHERE and select list only."""
         query = lateral.query
-        if (
-            query.union is not None
-            or query.windows
-            or query.grouping_sets
-            or (query.distinct and not query.distinct_on)
-        ):
+        grouped_otherwise = query.grouping_sets or (query.distinct and not query.distinct_on)
+        if query.union is not None or query.windows or query.makes_rows or grouped_otherwise:
             return None
         own, outer = Flattener(query.entries), Flattener(levels[-1].entries)
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]

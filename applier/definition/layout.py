@@ -70,7 +70,8 @@ SPARE: dict[str, dict[str, Spare]] = {
         "utilityStmt": _only("<>"),
         "resultRelation": _only("0"),
         "hasWindowFuncs": _any(),
-        "hasTargetSRFs": _only("false", means="a set-returning function in the select list", hint="unnest beforehand"),
+        # Each is met where it stands.
+        "hasTargetSRFs": _any(),
         # Those that are taken stand in WHERE; any other is met where it stands.
         "hasSubLinks": _any(),
         "hasRecursive": _any(),
@@ -88,7 +89,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         "returningOldAlias": _only("<>", since=18),
         "returningNewAlias": _only("<>", since=18),
         "returningList": _only("<>"),
-        "groupDistinct": _only("false", means="GROUP BY DISTINCT", hint="leave DISTINCT out"),
         "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
@@ -116,7 +116,6 @@ SPARE: dict[str, dict[str, Spare]] = {
         **_PERMISSIONS,
     },
     "RANGETBLFUNCTION": {
-        "funccolcount": _only("1", means="a function of several columns in FROM", hint="store its rows in a table"),
         "funccolnames": _only("<>", means="a function with a column list", hint="store its rows in a table"),
         "funccoltypes": _any(),
         "funccoltypmods": _any(),
@@ -128,8 +127,8 @@ SPARE: dict[str, dict[str, Spare]] = {
         "aliascolnames": _any(),
         # Whether PostgreSQL computes it apart is a matter of speed only.
         "ctematerialized": _any(),
-        "search_clause": _only("<>", means="SEARCH", hint="there is no other form yet"),
-        "cycle_clause": _only("<>", means="CYCLE", hint="there is no other form yet"),
+        "search_clause": _only("<>", means="SEARCH", hint="carry the path along in an array and order by it"),
+        "cycle_clause": _only("<>", means="CYCLE", hint="use UNION, or carry the path along and test <> ALL (path)"),
         "location": _any(),
         "cterefcount": _any(),
         "ctecolnames": _any(),
@@ -187,7 +186,6 @@ SPARE: dict[str, dict[str, Spare]] = {
     "DISTINCTEXPR": _OPERATOR,
     "NULLIFEXPR": _OPERATOR,
     "FUNCEXPR": {
-        "funcretset": _only("false", means="a set-returning function", hint="unnest beforehand"),
         "funcvariadic": _only("false", means="a VARIADIC call", hint="list the arguments one by one"),
         "funcformat": _any(),
     },

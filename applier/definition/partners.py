@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from applier.definition import query_tree, tree, walk
 from applier.definition.compile import Scope
-from applier.definition.joins import Frame, conjunction, split, total
+from applier.definition.joins import Frame, conjunction, placeable, split
 from applier.definition.refusal import Reason, Refused
 from applier.definition.tree import RESULT
 from applier.definition.truths import BOOL
@@ -104,7 +104,7 @@ def keep(frame: Frame, asked: Asked, compile_with: Callable[[tree.Expression, Sc
 
 
 def _total(condition: Expr, asked: Asked) -> Expr:
-    if total(condition):
+    if placeable(condition):
         return condition
     hint = "compute the expression in a subquery of FROM"
     construct = "a subquery asked by a condition that may raise an error"

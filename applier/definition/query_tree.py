@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import count
 
 from applier.definition.tree import RESULT, Expression, Subquery, Var
-from applier.definition.walk import subqueries, variables
+from applier.definition.walk import sets, subqueries, variables
 from applier.plan.nodes import Node
 
 
@@ -50,13 +50,11 @@ class ValuesEntry:
 
 @dataclass(frozen=True, slots=True)
 class FunctionEntry:
-    """A function in FROM; of unnest the elements of the array, one by one."""
+    """Functions in FROM, gone through side by side, and how many columns each has; one may be a plain value."""
 
-    function: int
-    type: int
-    args: tuple[Expression, ...]
+    calls: tuple[Expression, ...]
+    widths: tuple[int, ...]
     ordinality: bool
-    at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +246,17 @@ class Query:
     """The targets that say for which of the given rows a row is; none where the query is not asked for any."""
 
     @property
+    def whole(self) -> bool:
+        """Whether its rows are others than those of FROM that WHERE leaves, or know of one another."""
+        several = self.aggregates or self.distinct or self.union is not None or self.limit is not None
+        return bool(several or self.windows or self.makes_rows)
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether its select list has functions that make rows."""
+        return any(any(sets(target.expression)) for target in self.targets)
+
+    @property
     def aggregates(self) -> bool:
         """Whether rows are grouped: HAVING alone makes one group of all rows."""
         return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
@@ -263,8 +272,8 @@ def expressions(query: Query) -> Iterator[Expression]:
         match entry:
             case ValuesEntry(rows=rows):
                 yield from (value for row in rows for value in row)
-            case FunctionEntry(args=args):
-                yield from args
+            case FunctionEntry(calls=calls):
+                yield from calls
             case GroupEntry(columns=columns):
                 yield from columns
             case _:
@@ -299,9 +308,9 @@ def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
 def leans_on(entry: RangeEntry) -> Iterator[Var]:
     """The columns of other members of FROM that an entry looks at."""
     match entry:
-        case FunctionEntry(args=args):
-            for arg in args:
-                yield from (var for var in variables(arg) if var.levels_up == 0)
+        case FunctionEntry(calls=calls):
+            for call in calls:
+                yield from (var for var in variables(call) if var.levels_up == 0)
         case SubqueryEntry(query=query):
             yield from outer_columns(query)
         case ValuesEntry(rows=rows):

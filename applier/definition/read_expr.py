@@ -10,6 +10,7 @@ from applier.definition.layout import FIRST_WITH_NULLING, NO_MEMBERS
 from applier.definition.node_text import Node
 from applier.definition.query_tree import asking, next_number
 from applier.definition.read_calls import read_aggregate, read_json_aggregate, read_window_function
+from applier.definition.read_function import read_set
 from applier.definition.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
 
 _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
@@ -36,6 +37,8 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return tree.DistinctFrom(_operator(fields, major))
         case "NULLIFEXPR":
             return tree.NullIf(_operator(fields, major))
+        case "FUNCEXPR" if fields.flag("funcretset"):
+            return read_set(fields, major, read)
         case "FUNCEXPR":
             return _function(fields, major)
         case "RELABELTYPE":

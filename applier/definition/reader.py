@@ -44,14 +44,15 @@ def read_inner(node: Node, major: int) -> query_tree.Query:
     return _query(node, major)
 
 
-def _query(node: Node, major: int) -> query_tree.Query:
+def _query(node: Node, major: int, *, recursive: bool = False) -> query_tree.Query:
     if node.kind != "QUERY":
         raise unknown(f"a {node.kind} node for a query")
     fields = Fields(node, major)
     if fields.integer("commandType") != _SELECT:
         raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
     operations = fields.optional("setOperations")
-    union = None if operations is None else _union(operations, major)
+    # Where a query reads itself, which branch does so each round is told by how they are nested.
+    union = None if operations is None else _union(operations, major, spread=not recursive)
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     members = [_member(n, major) for n in fields.nodes("cteList")]
@@ -63,7 +64,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
         where=where,
         targets=tuple(_target(n, major) for n in fields.nodes("targetList")),
         groups=tuple(_group(n, major) for n in fields.nodes("groupClause")),
-        grouping_sets=grouping_sets(fields.nodes("groupingSets"), major),
+        grouping_sets=grouping_sets(fields.nodes("groupingSets"), major, distinct=fields.flag("groupDistinct")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
         members={name: member for name, member, _ in members},
@@ -81,7 +82,7 @@ def _query(node: Node, major: int) -> query_tree.Query:
     return query
 
 
-def _union(node: Node, major: int) -> query_tree.SetOperation:
+def _union(node: Node, major: int, *, spread: bool = True) -> query_tree.SetOperation:
     fields = Fields(node, major)
     code, keeps_duplicates = fields.integer("op"), fields.flag("all")
     if code not in {kind.value for kind in query_tree.SetKind}:
@@ -101,7 +102,7 @@ def _union(node: Node, major: int) -> query_tree.SetOperation:
         kind,
         keeps_duplicates,
         # What lies between branches of UNION ALL is cast to the types of the whole.
-        tuple(n for branch in branches for n in ((branch,) if counted else _spread(branch))),
+        tuple(n for branch in branches for n in (_spread(branch) if spread and not counted else (branch,))),
         columns,
     )
 
@@ -126,7 +127,7 @@ def _member(node: Node, major: int) -> tuple[str, query_tree.Query, bool]:
         raise unknown(f"a {node.kind} node in WITH")
     fields = Fields(node, major)
     recursive = fields.flag("cterecursive")
-    name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major)
+    name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major, recursive=recursive)
     fields.done()
     return name, query, recursive
 
@@ -254,7 +255,7 @@ def _entry_of_kind(
     if kind == _VALUES:
         return _values(fields, major)
     if kind == _FUNCTION:
-        return read_table_function(fields, major)
+        return read_table_function(fields, major, lambda n: read_expression(n, major))
     if kind == _JOIN:
         _join_kind(fields.integer("jointype"))
         return query_tree.JoinEntry(tuple(read_expression(n, major) for n in fields.nodes("joinaliasvars")))

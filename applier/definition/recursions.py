@@ -13,6 +13,7 @@ from itertools import count
 from applier.definition import query_tree
 from applier.definition.built import Built, projected
 from applier.definition.catalog import Catalog
+from applier.definition.fields import unknown
 from applier.definition.joins import Member
 from applier.definition.refusal import Reason, Refused
 from applier.definition.union import check_columns, meet
@@ -20,8 +21,8 @@ from applier.plan.expr import Expr, ValueType
 from applier.plan.nodes import Field, Node, Recursion, Working
 
 Levels = tuple[query_tree.Query, ...]
-Branch = Callable[[Levels, int, Sequence[int]], Built]
-"""A branch of a set operation by its entry, with the columns that are needed."""
+Branch = Callable[[int | query_tree.SetOperation, Sequence[int], Levels], Built]
+"""A branch of a set operation, with the columns that are needed."""
 _WIDENINGS = 3
 _HINT = "write base UNION [ALL] step, where only the step reads the member itself"
 
@@ -47,17 +48,21 @@ class Recursions:
         if union is None or union.kind is not query_tree.SetKind.UNION or query.limit is not None or query.order:
             raise Refused(Reason.CONSTRUCT, "WITH RECURSIVE of another form", hint=_HINT)
         match union.branches:
-            case (int() as first, int() as second):
+            case (first, second):
                 return self._fixpoint((id(holders[-1]), name), union, levels, (first, second))
             case _:
-                raise Refused(Reason.CONSTRUCT, "WITH RECURSIVE of several branches", hint=_HINT)
+                raise unknown("WITH RECURSIVE of several branches")
 
     def _fixpoint(
-        self, key: tuple[int, str], union: query_tree.SetOperation, levels: Levels, branches: tuple[int, int]
+        self,
+        key: tuple[int, str],
+        union: query_tree.SetOperation,
+        levels: Levels,
+        branches: tuple[int | query_tree.SetOperation, int | query_tree.SetOperation],
     ) -> Node:
         every, number = range(len(union.columns)), next(self._numbers)
         pg = [self._catalog.pg_type(column.type, column.typmod) for column in union.columns]
-        base = self._branch(levels, branches[0], every)
+        base = self._branch(branches[0], every, levels)
         types = [e.type for e in meet([base.exprs], pg)[0]]
         for _ in range(_WIDENINGS):
             step = self._step(key, Working(number, tuple(Field(t, True) for t in types)), levels, branches[1])
@@ -72,10 +77,12 @@ class Recursions:
         construct = "WITH RECURSIVE whose numerics grow with every round"
         raise Refused(Reason.CARRIER, construct, hint="cast the column to one numeric(p,s) in both branches")
 
-    def _step(self, key: tuple[int, str], working: Working, levels: Levels, branch: int) -> Built:
+    def _step(
+        self, key: tuple[int, str], working: Working, levels: Levels, branch: int | query_tree.SetOperation
+    ) -> Built:
         self._working[key] = working
         try:
-            return self._branch(levels, branch, range(len(working.fields)))
+            return self._branch(branch, range(len(working.fields)), levels)
         finally:
             del self._working[key]
 

@@ -57,8 +57,8 @@ class Rewriting:
                 return replace(entry, query=self._inside(query))
             case query_tree.ValuesEntry(rows=rows):
                 return replace(entry, rows=tuple(tuple(map(self.expression, row)) for row in rows))
-            case query_tree.FunctionEntry(args=args):
-                return replace(entry, args=tuple(map(self.expression, args)))
+            case query_tree.FunctionEntry(calls=calls):
+                return replace(entry, calls=tuple(map(self.expression, calls)))
             case query_tree.JoinEntry(columns=columns) | query_tree.GroupEntry(columns=columns):
                 return replace(entry, columns=tuple(map(self.expression, columns)))
             case query_tree.WithEntry():

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from applier.definition import query_tree, tree, walk
-from applier.definition.answers import Answers, Around, Dependents
+from applier.definition.answer_groups import Groups, asked_values, groups_of, joined, more_than, tested
+from applier.definition.answers import Around, Dependents
 from applier.definition.array_of_rows import as_array_agg
 from applier.definition.built import Built, columns, projected
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
 from applier.definition.dependent import connected_by_where, reads_outside
 from applier.definition.flatten import Flattener
-from applier.definition.grouping import Grouped, group, of_no_rows
-from applier.definition.joins import Frame, conjuncts, split, total
-from applier.definition.null_safe import same
+from applier.definition.grouping import Grouped, group
+from applier.definition.joins import Frame, conjuncts, placeable, split
 from applier.definition.ordering import literal_number, without_limit
 from applier.definition.partners import correlated, inward, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
@@ -34,7 +34,6 @@ from applier.expressions.aggregates import COUNT, ONLY_ROW
 from applier.plan.expr import (
     AggregateCall,
     BoolOp,
-    Call,
     Case,
     Coalesce,
     Col,
@@ -42,7 +41,6 @@ from applier.plan.expr import (
     Expr,
     Logic,
     NullTest,
-    columns_read,
     nullable,
     renumber,
     shift,
@@ -60,17 +58,6 @@ class _Inside:
     rows: Frame
     conditions: tuple[tree.Expression, ...]
     test: tree.Expression | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """What answers are grouped from: a node, its keys, and for each the expression the rows around it ask with."""
-
-    node: Node
-    keys: tuple[Expr, ...]
-    asked_with: tuple[Expr, ...]
-    width: int
-    """How many columns stand in front of those of the subquery's rows."""
 
 
 class Answering:
@@ -125,7 +112,12 @@ class Answering:
         (target,) = (flat(t.expression) for t in query.targets if not t.hidden)
         hidden = [flat(t.expression) for t in query.targets if t.hidden]
         whole = query.groups or query.having is not None or query.distinct or query.union is not None or query.windows
-        if whole or not self._by_where(around, query) or (query.aggregates and query.limit is not None):
+        if (
+            whole
+            or query.makes_rows
+            or not self._by_where(around, query)
+            or (query.aggregates and query.limit is not None)
+        ):
             node, (value,) = self._only_row(around, subquery, 1)
             return node, value
         if query.aggregates:
@@ -166,7 +158,7 @@ class Answering:
             node = OuterJoin(around.node, answers.node, answers.pairs, None, full=False)
             first = len(fields(around.node))
             return node, list(columns(node)[first : first + width])
-        return _joined(around.node, _groups_of(answers), _only_rows(answers.own))
+        return joined(around.node, groups_of(answers), _only_rows(answers.own))
 
     def _by_where(self, around: Around, query: query_tree.Query) -> bool:
         own, outer = Flattener(query.entries), Flattener(around.levels[-1].entries)
@@ -177,14 +169,14 @@ class Answering:
         return limit.offset is None and not limit.ties and literal_number(limit.count, "LIMIT", self._catalog) == 1
 
     def _aggregated(
-        self, around: Around, inside: _Inside, groups: _Groups, target: tree.Expression
+        self, around: Around, inside: _Inside, groups: Groups, target: tree.Expression
     ) -> tuple[Node, Expr]:
         below = Compiler(self._catalog, _shifted(inside.rows, groups.width))
         grouped = group([], [target], None, below, groups.node, catalog=self._catalog, within=groups.keys)
         if grouped.keys:
             raise Refused(Reason.CONSTRUCT, "a column of an outer query beside an aggregate", hint=_HINT)
         calls = tuple(dict.fromkeys(grouped.planned_calls))
-        node, found = _joined(around.node, groups, calls)
+        node, found = joined(around.node, groups, calls)
         scope = _empty_is_zero(grouped, calls, found)
         return node, Compiler(self._catalog, scope).compile(target)
 
@@ -201,10 +193,10 @@ class Answering:
             # Only rows that somebody asks for may be too many.
             asked = tuple(zip(groups.keys, groups.asked_with, strict=True))
             groups = replace(groups, node=SemiJoin(groups.node, around.base, asked, None, anti=False))
-        node, found = _joined(around.node, groups, (AggregateCall(ONLY_ROW, (value,), value.type),))
+        node, found = joined(around.node, groups, (AggregateCall(ONLY_ROW, (value,), value.type),))
         return node, found[0]
 
-    def _first(self, groups: _Groups, subquery: tree.Subquery, below: Compiler) -> _Groups:
+    def _first(self, groups: Groups, subquery: tree.Subquery, below: Compiler) -> Groups:
         query, flat = subquery.query, Flattener(subquery.query.entries)
         by_reference = {t.group_reference: flat(t.expression) for t in query.targets}
         order = tuple(
@@ -215,19 +207,18 @@ class Answering:
 
     def _truth(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
         query = subquery.query
-        whole = query.aggregates or query.distinct or query.union or query.limit
-        if reads_outside(query) and (whole or not self._by_where(around, query)):
+        if reads_outside(query) and (query.whole or not self._by_where(around, query)):
             return self._truth_of_all(around, subquery)
         inside = self._inside(around, subquery, [])
         if inside.test is None:
             groups = self._groups(around, inside, subquery)
-            node, (count,) = _joined(around.node, groups, (COUNT,))
-            return node, _more_than(count, 0)
+            node, (count,) = joined(around.node, groups, (COUNT,))
+            return node, more_than(count, 0)
         if subquery.kind is tree.Asked.ANY and (found := self._looked_up(around, inside)) is not None:
             return found
-        tested = self._groups(around, inside, subquery, test=inside.test)
-        test = Compiler(self._catalog, self._between(around, inside, tested)).compile(inside.test)
-        return _tested(around.node, tested, test, every=subquery.kind is tree.Asked.ALL)
+        groups = self._groups(around, inside, subquery, test=inside.test)
+        test = Compiler(self._catalog, self._between(around, inside, groups)).compile(inside.test)
+        return tested(around.node, groups, test, every=subquery.kind is tree.Asked.ALL)
 
     def _truth_of_all(self, around: Around, subquery: tree.Subquery) -> tuple[Node, Expr]:
         """The same where the subquery does more with what it reads outside than to compare it."""
@@ -235,32 +226,32 @@ class Answering:
         if test is None:
             # Which rows are left out makes no difference to how many are left.
             query, passed = without_limit(query, self._catalog)
-            groups = _groups_of(self._dependents.answers(around, query, ()))
-            node, (count,) = _joined(around.node, groups, (COUNT,))
-            return node, _more_than(count, passed)
+            groups = groups_of(self._dependents.answers(around, query, ()))
+            node, (count,) = joined(around.node, groups, (COUNT,))
+            return node, more_than(count, passed)
         compared = [var for var in walk.variables(test) if var.entry != tree.RESULT]
         width = sum(not t.hidden for t in query.targets)
         answers = self._dependents.answers(around, query, range(width), compared)
         compiled = Compiler(self._catalog, answers.scope).compile(test)
-        return _tested(around.node, _groups_of(answers), compiled, every=subquery.kind is tree.Asked.ALL)
+        return tested(around.node, groups_of(answers), compiled, every=subquery.kind is tree.Asked.ALL)
 
     def _looked_up(self, around: Around, inside: _Inside) -> tuple[Node, Expr] | None:
         """x IN (…) by the hash of x, where nothing but equalities connects it; None where something else does."""
         width = len(fields(around.base))
         compiler = Compiler(self._catalog, _both(around.scope, _shifted(inside.rows, width)))
         pairs, residual = split([compiler.compile(c) for c in inside.conditions], width)
-        tested, rest = split([compiler.compile(c) for c in conjuncts(inside.test)], width)
-        if residual is not None or rest is not None or len(tested) != 1:
+        compared, rest = split([compiler.compile(c) for c in conjuncts(inside.test)], width)
+        if residual is not None or rest is not None or len(compared) != 1:
             return None
-        (ours, theirs), rows = tested[0], inside.rows.node
+        (ours, theirs), rows = compared[0], inside.rows.node
         asked, keys = tuple(mine for mine, _ in pairs), tuple(key for _, key in pairs)
-        node, (equal,) = _joined(around.node, _Groups(rows, (*keys, theirs), (*asked, ours), 0), (COUNT,))
-        branches: list[tuple[Expr, Expr]] = [(_more_than(equal), Const(True, BOOL))]
+        node, (equal,) = joined(around.node, Groups(rows, (*keys, theirs), (*asked, ours), 0), (COUNT,))
+        branches: list[tuple[Expr, Expr]] = [(more_than(equal), Const(True, BOOL))]
         if nullable(ours) or nullable(theirs):
             calls = (COUNT, replace(COUNT, filter=NullTest(theirs, False, BOOL)))
-            node, (any_, nulls) = _joined(node, _Groups(rows, keys, asked, 0), calls)
-            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), _more_than(any_)), BOOL)
-            branches.append((BoolOp(Logic.OR, (unanswered, _more_than(nulls)), BOOL), Const(None, BOOL)))
+            node, (any_, nulls) = joined(node, Groups(rows, keys, asked, 0), calls)
+            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), more_than(any_)), BOOL)
+            branches.append((BoolOp(Logic.OR, (unanswered, more_than(nulls)), BOOL), Const(None, BOOL)))
         return node, Case(tuple(branches), Const(False, BOOL), BOOL)
 
     def _inside(self, around: Around, subquery: tree.Subquery, wanted: Sequence[tree.Expression]) -> _Inside:
@@ -270,8 +261,7 @@ class Answering:
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
-        whole = query.aggregates or query.distinct or query.union or query.limit
-        if subquery.kind is tree.Asked.VALUE or not whole:
+        if subquery.kind is tree.Asked.VALUE or not query.whole:
             test = None
             if subquery.test is not None:
                 test = own(outer_part(inward(subquery.test, lambda var: visible[var.number - 1]), outer))
@@ -287,21 +277,21 @@ class Answering:
 
     def _groups(
         self, around: Around, inside: _Inside, subquery: tree.Subquery, test: tree.Expression | None = None
-    ) -> _Groups:
+    ) -> Groups:
         width = len(fields(around.base))
         scope = _both(around.scope, _shifted(inside.rows, width))
         conditions = [Compiler(self._catalog, scope).compile(c) for c in inside.conditions]
-        if not all(total(c) for c in conditions):
+        if not all(placeable(c) for c in conditions):
             construct = "a subquery asked by a condition that may raise an error"
             raise Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=subquery.at)
         equi, residual = split(conditions, width)
         if residual is None and test is None:
             keys = tuple(theirs for _, theirs in equi)
-            return _Groups(inside.rows.node, keys, tuple(ours for ours, _ in equi), 0)
+            return Groups(inside.rows.node, keys, tuple(ours for ours, _ in equi), 0)
         asked = [*conditions, *(() if test is None else (Compiler(self._catalog, scope).compile(test),))]
-        return _asked_values(around.base, inside.rows.node, conditions, asked)
+        return asked_values(around.base, inside.rows.node, conditions, asked)
 
-    def _between(self, around: Around, inside: _Inside, groups: _Groups) -> Scope:
+    def _between(self, around: Around, inside: _Inside, groups: Groups) -> Scope:
         """What columns are over the rows of `groups`, where the values asked with stand in front."""
         place = {c.ordinal: i for i, c in enumerate(groups.asked_with) if isinstance(c, Col)}
 
@@ -320,19 +310,6 @@ def _flat_test(test: tree.Expression, flat: Flattener) -> tree.Expression:
 
 def _only_rows(values: Sequence[Expr]) -> tuple[AggregateCall, ...]:
     return tuple(AggregateCall(ONLY_ROW, (value,), value.type) for value in values)
-
-
-def _groups_of(answers: Answers) -> _Groups:
-    return _Groups(answers.node, answers.given, answers.asked_with, answers.width or 1)
-
-
-def _tested(node: Node, groups: _Groups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
-    """ANY, or with `every` ALL, of a test of each row of a group."""
-    decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
-    calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=NullTest(test, False, BOOL)))
-    node, (decided, unknown_) = _joined(node, groups, calls)
-    branches = ((_more_than(decided, 0), Const(not every, BOOL)), (_more_than(unknown_, 0), Const(None, BOOL)))
-    return node, Case(branches, Const(every, BOOL), BOOL)
 
 
 def _shifted(frame: Frame, by: int) -> Callable[[tree.Expression], Expr | None]:
@@ -359,20 +336,6 @@ def _both(outer: Callable[[tree.Var], Expr | None], inner: Scope) -> Scope:
     return find
 
 
-def _asked_values(node: Node, rows: Node, conditions: Sequence[Expr], asked: Sequence[Expr]) -> _Groups:
-    """The distinct values the rows around ask with, each beside the rows of the subquery it sees."""
-    width = len(fields(node))
-    ordinals = sorted({i for expr in asked for i in columns_read(expr) if i < width})
-    shown = columns(node)
-    keys = tuple(shown[i] for i in ordinals)
-    domain = Aggregate(node, keys, ())
-    place = {old: new for new, old in enumerate(ordinals)}
-    place |= {width + i: len(ordinals) + i for i in range(len(fields(rows)))}
-    equi, residual = split([renumber(c, place.__getitem__) for c in conditions], len(ordinals))
-    seen = Join(domain, rows, equi, residual)
-    return _Groups(seen, columns(seen)[: len(ordinals)], keys, len(ordinals))
-
-
 def _single(node: Node) -> Node:
     """The only row of a subquery, or NULL; an error where there are more."""
     if _one_row_always(node):
@@ -392,30 +355,9 @@ def _beside(node: Node, single: Node) -> tuple[Node, Expr]:
     return joined, columns(joined)[len(fields(node))]
 
 
-def _unique(groups: _Groups) -> bool:
+def _unique(groups: Groups) -> bool:
     key = row_key(groups.node)
     return key is not None and set(key) <= {k.ordinal for k in groups.keys if isinstance(k, Col)}
-
-
-def _joined(node: Node, groups: _Groups, calls: tuple[AggregateCall, ...]) -> tuple[Node, list[Expr]]:
-    """The rows around, each with the results of its group: NULL, or 0 for a count, where there is no group."""
-    width, answers = len(fields(node)), Aggregate(groups.node, groups.keys, calls)
-    joined: Node
-    if not groups.keys:
-        joined = Join(node, answers, (), None)
-        return joined, list(columns(joined)[width:])
-    shown = columns(answers)
-    pairs: list[tuple[Expr, Expr]] = []
-    for ours, theirs in zip(groups.asked_with, shown, strict=False):
-        # Values asked with are rows of the query around, and NULL is one of them; other keys are never NULL and equal.
-        pairs += same([(ours, theirs)]) if groups.width else [(ours, theirs)]
-    joined = OuterJoin(node, answers, tuple(pairs), None, full=False)
-    found = columns(joined)[width + len(groups.keys) :]
-    return joined, [of_no_rows(call, column) for call, column in zip(calls, found, strict=True)]
-
-
-def _more_than(count: Expr, number: int = 0) -> Expr:
-    return Call("int8gt(int8,int8)", (count, Const(number, count.type)), BOOL)
 
 
 def _empty_is_zero(grouped: Grouped, calls: Sequence[AggregateCall], found: Sequence[Expr]) -> Scope:

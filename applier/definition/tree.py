@@ -308,6 +308,18 @@ class WindowOf:
 
 
 @dataclass(frozen=True, slots=True)
+class SetOf:
+    """A function that makes rows; of unnest(ARRAY[…]) the arguments are the elements, one by one."""
+
+    function: int
+    type: int
+    collation: int
+    input_collation: int
+    args: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupingOf:
     """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
 
@@ -370,5 +382,6 @@ Expression = (
     | AggregateOf
     | GroupingOf
     | WindowOf
+    | SetOf
     | Subquery
 )

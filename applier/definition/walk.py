@@ -31,6 +31,7 @@ from applier.definition.tree import (
     Relabel,
     RowOf,
     RowOrder,
+    SetOf,
     Subquery,
     Subscript,
     Var,
@@ -46,7 +47,7 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Var() | Constant() | CaseSubject() | GroupingOf():
             return ()
-        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args):
+        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args) | SetOf(args=args):
             return args
         case Subquery(outer=outer):
             return outer
@@ -85,7 +86,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Var() | Constant() | CaseSubject() | GroupingOf():
             return expression
-        case Apply() | Connected() | FirstNotNull() | Extreme():
+        case Apply() | Connected() | FirstNotNull() | Extreme() | SetOf():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
         case Subquery():
             return replace(expression, outer=tuple(change(part) for part in expression.outer))
@@ -145,7 +146,7 @@ def collation(expression: Expression) -> int:
     match expression:
         case (
             Var() | Constant() | Apply() | Relabel() | ViaText() | ArrayCast() | CaseOf() | FirstNotNull() | Extreme()
-            | AggregateOf() | Subscript() | Collated() | Subquery()
+            | AggregateOf() | Subscript() | Collated() | SetOf() | Subquery()
         ):  # fmt: skip
             return expression.collation
         case WindowOf():
@@ -200,3 +201,12 @@ def subqueries(expression: Expression) -> Iterator[Subquery]:
         return
     for argument in arguments(expression):
         yield from subqueries(argument)
+
+
+def sets(expression: Expression) -> Iterator[SetOf]:
+    """Every function in the expression that makes rows, the outermost only."""
+    if isinstance(expression, SetOf):
+        yield expression
+        return
+    for argument in arguments(expression):
+        yield from sets(argument)

@@ -60,6 +60,8 @@ class Entry:
     sql: Callable[[Call, Sequence[str]], str]
     fuzz: tuple[tuple[FuzzArg, ...], ...]
     raises: bool = False
+    only_out_of_range: bool = False
+    """What it raises is only that its type has no such value."""
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
     key_equal: bool = False

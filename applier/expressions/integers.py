@@ -43,6 +43,7 @@ def _pairs() -> Iterator[Entry]:
                 sql=template(form.format(first, second)),
                 fuzz=((left, right),),
                 raises=True,
+                only_out_of_range=suffix != "div",
             )
         for suffix, sign in COMPARISONS.items():
             yield Entry(
@@ -71,6 +72,7 @@ def _single() -> Iterator[Entry]:
                 sql=template(form),
                 fuzz=((name,),),
                 raises=True,
+                only_out_of_range=True,
             )
         for function, form in ((f"{name}up", "{0}"), (f"{name}not", "(~ {0})")):
             yield Entry(
@@ -113,6 +115,7 @@ def _casts() -> Iterator[Entry]:
                 sql=template("CAST({0} AS {type})"),
                 fuzz=((source,),),
                 raises=_SIZE[target] < _SIZE[source],
+                only_out_of_range=True,
             )
 
 

@@ -94,6 +94,7 @@ def _arithmetic() -> Iterator[Entry]:
             template(f"pg_intervals_{java}({{0}}, {{1}})"),
             (("interval", "interval"),),
             raises=True,
+            only_out_of_range=True,
         )
     factors: tuple[FuzzArg, ...] = ("float8", "float8:small", Fixed("1.5"), Fixed("-2"))
     for function, java in (("interval_mul", "mul"), ("interval_div", "div")):

@@ -116,7 +116,8 @@ def describe(node: Node) -> str:
         case Unfold():
             kind = "UnfoldOuter" if node.outer else "Unfold"
             number = " with its number" if node.ordinality else ""
-            return f"{kind} {node.function.value}({', '.join(render(arg) for arg in node.args)}){number}"
+            made = (f"{s.function.value}({', '.join(render(arg) for arg in s.args)})" for s in node.sets)
+            return f"{kind} {' beside '.join(made)}{number}"
         case Filter():
             return f"Filter {render(node.predicate)}"
         case Project():

@@ -54,8 +54,8 @@ def lineage(node: Node) -> tuple[Origin, ...]:
             return tuple(_of([e], below) for e in node.exprs)
         case Unfold():
             below = lineage(node.input)
-            made = (_of(node.args, below), NOTHING)
-            return below + made[: 2 if node.ordinality else 1]
+            made = tuple(_of(each.args, below) for each in node.sets)
+            return below + made + ((NOTHING,) if node.ordinality else ())
         case Join() | OuterJoin():
             return lineage(node.left) + lineage(node.right)
         case SemiJoin():

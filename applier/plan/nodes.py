@@ -178,16 +178,24 @@ _RISING = frozenset({SetFunction.SERIES, SetFunction.MOMENTS, SetFunction.CALEND
 
 
 @dataclass(frozen=True, slots=True)
-class Unfold:
-    """Every input row once per member of its own set; then the member, with `ordinality` also its number from 1.
+class RowSet:
+    """A set made of one row: by which function, of what, and the type of its members."""
 
-    With `outer` a row whose set is empty stays, with NULLs.
-    """
-
-    input: Node
     function: SetFunction
     args: tuple[Expr, ...]
     type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Unfold:
+    """Every input row once per member of its own set; then the member, with `ordinality` also its number from 1.
+
+    Several sets are gone through side by side, NULL where one is shorter. With `outer` a row whose sets are empty
+    stays, with NULLs.
+    """
+
+    input: Node
+    sets: tuple[RowSet, ...]
     ordinality: bool
     outer: bool
 
@@ -381,18 +389,23 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
 
 
 def _unfolded(node: Unfold) -> tuple[Field, ...]:
-    listed = node.function is SetFunction.LISTED and any(nullable(arg) for arg in node.args)
-    value = Field(node.type, node.outer or listed or node.function is SetFunction.ELEMENTS)
+    members = tuple(Field(s.type, node.outer or len(node.sets) > 1 or _holds_null(s)) for s in node.sets)
     number = Field(ValueType(PgType(20, -1, "int8", "bigint"), "bigint"), node.outer)
-    return (value, number) if node.ordinality else (value,)
+    return (*members, number) if node.ordinality else members
+
+
+def _holds_null(made: RowSet) -> bool:
+    listed = made.function is SetFunction.LISTED and any(nullable(arg) for arg in made.args)
+    return listed or made.function is SetFunction.ELEMENTS
 
 
 def _unfolded_key(node: Unfold) -> tuple[int, ...] | None:
     """The input's key and the number of the member, or the member itself where none repeats."""
     key, width = row_key(node.input), len(fields(node.input))
-    if key is None or not (node.ordinality or node.function in _RISING):
-        return None
-    return (*key, width + 1 if node.ordinality else width)
+    if key is not None and node.ordinality:
+        return (*key, width + len(node.sets))
+    rising = len(node.sets) == 1 and node.sets[0].function in _RISING
+    return (*key, width) if key is not None and rising else None
 
 
 def _top_key(node: TopK) -> tuple[int, ...] | None:

@@ -28,8 +28,6 @@ def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[st
 
     working = found = _once(run(base)) if node.distinct else run(base)
     for _ in range(DEEPEST):
-        if not working.num_rows:
-            return create_view(spark.createDataFrame(found, schema))
         view = create_view(spark.createDataFrame(working, schema))
         try:
             produced = run(step(f"SELECT * FROM {view}"))
@@ -37,6 +35,9 @@ def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[st
             drop_view(spark, view)
         working = _unseen(_once(produced), found, names) if node.distinct else produced
         found = pa.concat_tables([found, working])
+        # After the first round, as in PostgreSQL: a step may make rows of other tables though there are none to go on.
+        if not working.num_rows:
+            return create_view(spark.createDataFrame(found, schema))
     raise CalculationError(
         f"a recursion does not end within {DEEPEST} rounds",
         hint="is there a cycle in the data? use UNION instead of UNION ALL, or bound the depth in WHERE",

@@ -25,10 +25,11 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `SELECT` of expressions | any column type passes through unchanged |
 | `FROM` tables, views, subqueries | views and subqueries are inlined; partitioned tables are one source |
 | `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
-| `LEFT`, `RIGHT`, `FULL JOIN` | any condition that cannot raise an error; equalities make it fast |
+| `LEFT`, `RIGHT`, `FULL JOIN` | any condition that raises no error but "out of range"; equalities make it fast |
 | `WHERE`, `HAVING` | three-valued, as in SQL |
-| `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY`, `op ALL (SELECT …)` | anywhere in `SELECT`, `WHERE` and `HAVING` |
-| `(SELECT …)` as a value | connected to the query around it by its own `WHERE`; more than one row is an error |
+| `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY`, `op ALL (SELECT …)` | anywhere in `SELECT`, `WHERE`, `ON`, `HAVING` |
+| `(SELECT …)` as a value, a row of them, `ARRAY(SELECT …)` | more than one row is an error; an array needs an order |
+| correlated subqueries, `LATERAL` | of any form and depth; equalities in their own `WHERE` make them fast |
 | `GROUPING SETS`, `ROLLUP`, `CUBE`, `GROUPING()` | up to 64 sets, each a grouping of its own |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
@@ -37,11 +38,18 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
 | window functions | every frame, with `EXCLUDE`; partitions a change touches are computed anew |
 | `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must decide; a tie at the border suspends |
-| `VALUES`, no `FROM`, `generate_series`, `unnest`, `LATERAL` | lateral subqueries that can be written as joins |
+| `VALUES`, no `FROM`, `ROWS FROM`, `WITH ORDINALITY` | `VALUES` may be `LATERAL` |
+| functions that make rows | in `FROM` and in the select list; which, see below |
 | `WITH`, also `RECURSIVE` | recursion is computed anew at both ends of a window |
 | stream tables in `FROM` | read as their queries, so that all stand at one frontier |
 
-`EXPLAIN` for stream tables is `pg-trickle-applier explain --query "…"`. Subqueries in `ON` are refused.
+`EXPLAIN` for stream tables is `pg-trickle-applier explain --query "…"`.
+
+A correlated subquery is computed once for all rows that ask it: its rows by themselves where equalities in its own
+`WHERE` connect them, else over the distinct values it is asked with. Functions that make rows are `generate_series` (of
+integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `regexp_split_to_table`,
+`json[b]_array_elements[_text]`, `json[b]_each[_text]` and `json[b]_object_keys`; any other function stands in `FROM`
+for its one value.
 
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`

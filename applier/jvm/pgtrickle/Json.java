@@ -141,6 +141,42 @@ public final class Json {
         throw new PgError("cannot get array length of " + (t instanceof TreeMap ? "a non-array" : "a scalar"));
     }
 
+    private static TreeMap members(UTF8String json) {
+        Object t = tree(json);
+        if (t instanceof TreeMap) return (TreeMap) t;
+        throw new PgError("cannot list the keys of " + (t instanceof ArrayList ? "an array" : "a scalar"));
+    }
+
+    private static UTF8String listed(java.util.Collection of, boolean plain) {
+        ArrayList out = new ArrayList();
+        for (java.util.Iterator i = of.iterator(); i.hasNext(); ) {
+            Object value = i.next();
+            UTF8String shown = plain ? plain(value) : text(value);
+            out.add(shown == null ? null : shown.toString());
+        }
+        return UTF8String.fromString(Arrays.print(out));
+    }
+
+    /** An array of the keys of an object, in jsonb's order. */
+    public static UTF8String keys(UTF8String json) {
+        return listed(members(json).keySet(), true);
+    }
+
+    public static UTF8String values(UTF8String json) {
+        return listed(members(json).values(), false);
+    }
+
+    public static UTF8String value_texts(UTF8String json) {
+        return listed(members(json).values(), true);
+    }
+
+    /** An array of the elements of a JSON array, each as ->> shows it. */
+    public static UTF8String element_texts(UTF8String json) {
+        Object t = tree(json);
+        if (t instanceof ArrayList) return listed((ArrayList) t, true);
+        throw new PgError("cannot extract elements from " + (t instanceof TreeMap ? "an object" : "a scalar"));
+    }
+
     public static UTF8String concat(UTF8String first, UTF8String second) {
         Object a = tree(first);
         Object b = tree(second);

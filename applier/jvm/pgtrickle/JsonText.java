@@ -11,6 +11,90 @@ import org.apache.spark.unsafe.types.UTF8String;
  * z one with a zone; with an a in front an array of such. `r`, the names and the kinds of fields: a composite value.
  */
 public final class JsonText {
+    private static UTF8String shown(String value) {
+        return value == null ? null : UTF8String.fromString(value);
+    }
+
+    /** ->>: a string without its quotes, SQL's NULL for JSON's null, anything else as it is written. */
+    private static String plain(String value) {
+        if (value == null || value.equals("null")) return null;
+        return value.charAt(0) == '"' ? (String) JsonTree.parse(value) : value;
+    }
+
+    /** The last of that name, as in PostgreSQL. */
+    private static String field(UTF8String json, UTF8String key) {
+        ArrayList members = JsonTree.written(json.toString(), true);
+        String found = null;
+        for (int i = 0; members != null && i < members.size(); i += 2) {
+            if (members.get(i).equals(key.toString())) found = (String) members.get(i + 1);
+        }
+        return found;
+    }
+
+    private static String element(UTF8String json, int index) {
+        ArrayList elements = JsonTree.written(json.toString(), false);
+        if (elements == null) return null;
+        long i = index < 0 ? (long) elements.size() + index : index;
+        return i < 0 || i >= elements.size() ? null : (String) elements.get((int) i);
+    }
+
+    public static UTF8String get(UTF8String json, UTF8String key) {
+        return shown(field(json, key));
+    }
+
+    public static UTF8String get_text(UTF8String json, UTF8String key) {
+        return shown(plain(field(json, key)));
+    }
+
+    public static UTF8String get(UTF8String json, int index) {
+        return shown(element(json, index));
+    }
+
+    public static UTF8String get_text(UTF8String json, int index) {
+        return shown(plain(element(json, index)));
+    }
+
+    private static ArrayList listed(UTF8String json, boolean object) {
+        ArrayList found = JsonTree.written(json.toString(), object);
+        if (found == null) {
+            throw new PgError(object ? "cannot list the keys of what is no object" : "cannot list what is no array");
+        }
+        return found;
+    }
+
+    public static int array_length(UTF8String json) {
+        return listed(json, false).size();
+    }
+
+    /** Every so manieth from `first`, as an array. */
+    private static UTF8String every(ArrayList of, int first, int step, boolean plain) {
+        ArrayList out = new ArrayList();
+        for (int i = first; i < of.size(); i += step) {
+            out.add(plain ? plain((String) of.get(i)) : (String) of.get(i));
+        }
+        return UTF8String.fromString(Arrays.print(out));
+    }
+
+    public static UTF8String keys(UTF8String json) {
+        return every(listed(json, true), 0, 2, false);
+    }
+
+    public static UTF8String values(UTF8String json) {
+        return every(listed(json, true), 1, 2, false);
+    }
+
+    public static UTF8String value_texts(UTF8String json) {
+        return every(listed(json, true), 1, 2, true);
+    }
+
+    public static UTF8String elements(UTF8String json) {
+        return every(listed(json, false), 0, 1, false);
+    }
+
+    public static UTF8String element_texts(UTF8String json) {
+        return every(listed(json, false), 0, 1, true);
+    }
+
     static String of(String kind, String text) {
         if (text == null) return "null";
         switch (kind.charAt(0)) {

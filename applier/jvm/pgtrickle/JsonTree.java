@@ -37,6 +37,29 @@ final class JsonTree {
         return found;
     }
 
+    /** Keys and values of an object, or the elements of an array, values as they are written; null for anything else. */
+    static ArrayList written(String text, boolean object) {
+        JsonTree reader = new JsonTree(text);
+        if (reader.peek() != (object ? '{' : '[')) return null;
+        ArrayList out = new ArrayList();
+        reader.at++;
+        if (reader.peek() == (object ? '}' : ']')) return out;
+        while (true) {
+            if (object) {
+                reader.peek();
+                out.add(reader.string());
+                reader.peek();
+                reader.at++;
+            }
+            reader.peek();
+            int start = reader.at;
+            reader.value();
+            out.add(text.substring(start, reader.at));
+            if (reader.peek() != ',') return out;
+            reader.at++;
+        }
+    }
+
     private PgError invalid() {
         return new PgError("invalid input syntax for type json");
     }

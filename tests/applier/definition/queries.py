@@ -18,6 +18,7 @@ TAKEN = (
     | _load("taken_subqueries.sql")
     | _load("taken_groups.sql")
     | _load("taken_dependent.sql")
+    | _load("taken_sets.sql")
     | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
 )
 REFUSED = _load("refused.sql")

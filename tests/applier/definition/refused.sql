@@ -31,16 +31,6 @@ SELECT id, count(*) OVER (ORDER BY id ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT R
 -- name: ntile_computed
 SELECT id, ntile(1 + 1) OVER (ORDER BY id) FROM customer;
 
-
-
--- name: exists_that_may_raise
-SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id + 1);
-
-
-
--- name: scalar_subquery_that_may_raise
-SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer_id = c.id + 1) AS n FROM customer c;
-
 -- name: no_columns
 SELECT FROM customer;
 
@@ -146,23 +136,11 @@ SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, name;
 -- name: order_by_jsonb_limit
 SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
 
--- name: rows_from
-SELECT a, b FROM ROWS FROM (generate_series(1, 2), generate_series(1, 3)) AS t(a, b);
-
--- name: scalar_function_in_from
-SELECT a FROM abs(1) a;
-
 -- name: json_path
 SELECT jsonb_path_query_first(notes, '$.a') AS a FROM customer;
 
 -- name: lateral_undecided
 SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE customer_id = c.id ORDER BY quantity LIMIT 1) o;
-
-
-
-
--- name: recursive_of_three
-WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL (SELECT n + 1 FROM r WHERE n < 5 UNION ALL SELECT 7 WHERE false)) SELECT n FROM r;
 
 -- name: recursive_growing
 WITH RECURSIVE r(n) AS (SELECT 1.5 UNION ALL SELECT n * 1.5 FROM r WHERE n < 5) SELECT n FROM r;
@@ -172,9 +150,6 @@ WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WH
 
 -- name: recursive_jsonb
 WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;
-
--- name: regexp_in_from
-SELECT c.id, m FROM customer c, regexp_split_to_table(c.name, 'a') m;
 
 -- name: json_agg
 SELECT json_agg(id) FROM customer;
@@ -277,3 +252,24 @@ SELECT c.id, o.n FROM customer c LEFT JOIN LATERAL (SELECT o.quantity AS n FROM 
 
 -- name: field_of_a_row
 SELECT (ROW(id, name)).f1 FROM customer;
+
+-- name: exists_that_may_raise
+SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = 10 / c.id);
+
+-- name: scalar_subquery_that_may_raise
+SELECT c.id, (SELECT count(*) FROM orders o WHERE o.customer_id = 10 / c.id) AS n FROM customer c;
+
+-- name: set_beside_a_window
+SELECT id, generate_series(1, 2) AS g, row_number() OVER (ORDER BY id) AS n FROM customer;
+
+-- name: set_of_sets
+SELECT generate_series(1, generate_series(1, 2)) AS g FROM customer;
+
+-- name: set_of_rows_selected
+SELECT jsonb_each(notes)::text AS e FROM customer;
+
+-- name: record_set
+SELECT r.a FROM customer c, jsonb_to_recordset(jsonb_build_array(c.notes)) AS r(a int);
+
+-- name: regexp_in_from
+SELECT c.id, m FROM customer c, regexp_matches(c.name, 'a', 'g') m;

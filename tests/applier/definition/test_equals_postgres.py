@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -19,11 +20,11 @@ from applier.definition import define
 from applier.operators.incrementalize import snapshot
 from applier.operators.inputs import Side
 from applier.plan.expr import ValueType
-from applier.plan.nodes import Scan, fields, row_key
+from applier.plan.nodes import Node, Scan, fields, row_key
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.definition.snapshots import LoadedInputs, weighted
-from tests.applier.expressions.frames import fetch, multiset
+from tests.applier.expressions.frames import Row, fetch, multiset
 
 SEEDS = range(1, 1 + int(os.environ.get("EQUALS_SEEDS", "2")))
 ONLY = re.compile(os.environ.get("EQUALS_ONLY", ""))
@@ -98,24 +99,33 @@ def _scanned(connection: psycopg.Connection[Any], scan: Scan) -> list[tuple[Any,
 def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
     spark = interpreted
     _load(shop, seed)
-    wrong = []
+    asked = []
     for name, query in ((n, q) for n, q in TAKEN.items() if ONLY.search(n)):
         definition = define(shop, query, "shop")
         root = definition.plan.root
-        inputs = LoadedInputs(spark, lambda scan: _scanned(shop, scan))
-        result = spark.sql(snapshot(root, Side.AFTER, inputs))
+        text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan)))
         typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))
         inner = definition.canonical.rstrip().removesuffix(";")
-        expected = fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)
-        ours = weighted(result)
-        if [f.dataType.simpleString() for f in result.schema.fields[:-1]] != [f.type.spark for f in fields(root)]:
-            wrong.append(f"{name}: carriers {result.schema.simpleString()}")
-        if name.endswith("of_equals"):
-            ours, expected = (_without_looks(rows, typed) for rows in (ours, expected))
-        if multiset(ours) != multiset(expected):
-            wrong.append(f"{name}: Spark {ours[:5]}, PostgreSQL {expected[:5]}")
-        wrong += _broken_promises(name, root, expected)
+        asked.append((name, root, text, typed, fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)))
+    # Most of the time Spark plans, which takes one core.
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda question: list(_differences(spark, *question)), asked)
+        wrong = [difference for differences in found for difference in differences]
     assert not wrong, "\n".join(wrong)
+
+
+def _differences(
+    spark: SparkSession, name: str, root: Node, text: str, typed: list[tuple[str, ValueType]], expected: list[Row]
+) -> Iterator[str]:
+    result = spark.sql(text)
+    ours = weighted(result)
+    if [f.dataType.simpleString() for f in result.schema.fields[:-1]] != [f.type.spark for f in fields(root)]:
+        yield f"{name}: carriers {result.schema.simpleString()}"
+    if name.endswith("of_equals"):
+        ours, expected = (_without_looks(rows, typed) for rows in (ours, expected))
+    if multiset(ours) != multiset(expected):
+        yield f"{name}: Spark {ours[:5]}, PostgreSQL {expected[:5]}"
+    yield from _broken_promises(name, root, expected)
 
 
 def _without_looks(rows: list[tuple[Any, ...]], typed: list[tuple[str, ValueType]]) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, assert_never
 
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from applier.plan.nodes import (
     Project,
     Recursion,
     Repeat,
+    RowSet,
     Scan,
     SemiJoin,
     SetFunction,
@@ -251,26 +253,31 @@ def _recursion(node: Recursion, tables: dict[str, Bag]) -> Bag:
     working = evaluate(node.base, tables)
     working = Counter(set(working)) if node.distinct else working
     found = Counter(working)
-    while working:
+    while True:
         produced = evaluate(node.step, tables | {f"working {node.number}": working})
         working = Counter(set(produced) - set(found)) if node.distinct else produced
         found += working
-    return found
+        if not working:
+            return found
 
 
 def _unfold(node: Unfold, bag: Bag) -> Bag:
     out: Bag = Counter()
     for row, n in bag.items():
-        args = [value(arg, row) for arg in node.args]
-        found: list[Any] = args
-        if node.function is SetFunction.SERIES:
-            first, last, step = [*args, 1][:3]
-            known = None not in (first, last, step)
-            found = list(range(first, last + (1 if step > 0 else -1), step)) if known else []
-        members: list[Row] = [(v, i + 1) if node.ordinality else (v,) for i, v in enumerate(found)]
-        for member in members or ([(None, None) if node.ordinality else (None,)] if node.outer else []):
+        found = list(zip_longest(*(_members(made, row) for made in node.sets)))
+        members: list[Row] = [(*m, i + 1) if node.ordinality else m for i, m in enumerate(found)]
+        nothing = (None,) * (len(node.sets) + node.ordinality)
+        for member in members or ([nothing] if node.outer else []):
             out[row + member] += n
     return out
+
+
+def _members(made: RowSet, row: Row) -> list[Any]:
+    args = [value(arg, row) for arg in made.args]
+    if made.function is not SetFunction.SERIES:
+        return args
+    first, last, step = [*args, 1][:3]
+    return list(range(first, last + (1 if step > 0 else -1), step)) if None not in (first, last, step) else []
 
 
 def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:

@@ -11,7 +11,7 @@ from applier.errors import CalculationError
 from applier.operators import incrementalize
 from applier.operators.inputs import Side
 from applier.plan.expr import Col, Const
-from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, Working
+from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, UnionAll, Working
 from applier.trace import fixpoint
 from tests.applier.operators.plans import INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
@@ -23,6 +23,7 @@ WORKING = Working(1, (Field(INT, True), Field(INT, True)))
 STEP = Project(Join(WORKING, scan("a"), ((Y, X),), None), (X, Z))
 REACHABLE = Recursion(1, scan("a"), STEP, distinct=True)
 PATHS = Recursion(1, scan("a"), STEP, distinct=False)
+EITHER = Recursion(1, Filter(scan("a"), less(X, Const(1, INT))), UnionAll((STEP, scan("b"))), distinct=True)
 FROM_ZERO = Recursion(1, Filter(scan("a"), less(X, Const(1, INT))), STEP, distinct=False)
 
 CASES: list[tuple[str, Node, list[Row], list[Row]]] = [
@@ -36,11 +37,13 @@ CASES: list[tuple[str, Node, list[Row], list[Row]]] = [
         [(1, 2), (1, 2), (2, 3), (3, None)],
     ),
     ("the root leaves and everything with it", FROM_ZERO, [(0, 1), (1, 2), (2, 3), (5, 6)], [(1, 2), (2, 3)]),
+    ("a step makes rows of another table though there is nothing to go on", EITHER, [(0, 1), (1, 2)], [(1, 2), (2, 3)]),
 ]
 
 
 def _inputs(spark: SparkSession, before: list[Row], after: list[Row]) -> BagInputs:
-    return BagInputs(spark, {"a": Counter(before), "b": Counter()}, {"a": Counter(after), "b": Counter()})
+    other = Counter([(7, 1)])
+    return BagInputs(spark, {"a": Counter(before), "b": other}, {"a": Counter(after), "b": other})
 
 
 @pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in CASES])

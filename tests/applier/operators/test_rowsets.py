@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from applier.operators import incrementalize
 from applier.operators.inputs import Side
 from applier.plan.expr import Col, Const
-from applier.plan.nodes import Field, Join, Node, SetFunction, Unfold, Values
+from applier.plan.nodes import Field, Join, Node, RowSet, SetFunction, Unfold, Values
 from tests.applier.operators.plans import INT, Row, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
@@ -21,21 +22,38 @@ ONE, NULL = Const(1, INT), Const(None, INT)
 ROWS = Values(((ONE, NULL), (ONE, NULL), (Const(2, INT), ONE)), (Field(INT, False), Field(INT, True)))
 SERIES, LISTED = SetFunction.SERIES, SetFunction.LISTED
 
+
+def _unfold(*sets: tuple[Any, ...], ordinality: bool = False, outer: bool = False) -> Unfold:
+    return Unfold(scan("a"), tuple(RowSet(made[0], made[1:], INT) for made in sets), ordinality, outer)
+
+
 CASES: list[tuple[str, Node, list[Row], list[Row]]] = [
     ("written rows meet what changes", Join(scan("a"), ROWS, ((X, X),), None), [(1, 1)], [(1, 1), (1, 1), (2, 5)]),
     (
         "a series per row",
-        Unfold(scan("a"), SERIES, (X, Y), INT, False, False),
+        _unfold((SERIES, X, Y)),
         [(1, 3)],
         [(1, 3), (3, 1), (0, 2), (0, 2)],
     ),
     (
         "a series downwards, numbered, and rows without one stay",
-        Unfold(scan("a"), SERIES, (X, Y, Const(-2, INT)), INT, True, True),
+        _unfold((SERIES, X, Y, Const(-2, INT)), ordinality=True, outer=True),
         [(3, 0), (1, 2), (None, 1)],
         [(3, 1), (1, 2), (None, 1), (None, None)],
     ),
-    ("listed values, NULL among them", Unfold(scan("a"), LISTED, (X, Y, X), INT, True, False), [(1, None)], [(2, 2)]),
+    ("listed values, NULL among them", _unfold((LISTED, X, Y, X), ordinality=True), [(1, None)], [(2, 2)]),
+    (
+        "two sets side by side, one of them longer",
+        _unfold((SERIES, X, Y), (LISTED, Y, X)),
+        [(1, 3), (3, 3)],
+        [(1, 5), (3, 1), (None, 2), (1, 5)],
+    ),
+    (
+        "several sets, numbered, and rows without any stay",
+        _unfold((SERIES, X, Y), (SERIES, ONE, X), ordinality=True, outer=True),
+        [(0, -1), (2, 3)],
+        [(None, None), (0, -1), (3, 3), (0, 2)],
+    ),
 ]
 
 

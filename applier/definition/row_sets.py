@@ -1,0 +1,141 @@
+"""Functions that make rows -> sets that Unfold goes through. Pure.
+
+Most are the elements of an array that another function makes: what is proven of that one is proven of its elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from applier.definition import query_tree, tree, walk
+from applier.definition.catalog import Catalog
+from applier.definition.compile import Compiler
+from applier.definition.refusal import Reason, Refused
+from applier.definition.spans import literal_micros
+from applier.definition.unify import unify
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import Unfit
+from applier.expressions.json_members import listing
+from applier.expressions.outputs import input_carrier
+from applier.plan.expr import Call, Const, Expr, ValueType
+from applier.plan.nodes import RowSet, SetFunction
+from shared_schema.pg_types import PgType
+
+_SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
+_MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
+_NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
+_BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
+_TEXT = PgType(25, -1, "text", "text")
+_ARRAYS = {
+    "text": PgType(1009, -1, "_text", "text[]"),
+    "json": PgType(199, -1, "_json", "json[]"),
+    "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
+}
+_HINT = "store its rows in a table; generate_series, unnest and those that list an array or a jsonb are taken"
+
+_LISTED_JSON = {
+    "object_keys": (("keys", _TEXT),),
+    "each": (("keys", _TEXT), ("values", None)),
+    "each_text": (("keys", _TEXT), ("value_texts", _TEXT)),
+    "array_elements": (("elements", None),),
+    "array_elements_text": (("element_texts", _TEXT),),
+}
+"""By function of json and jsonb, for each of its columns what lists them, and its type; None: the same as the whole."""
+
+_SPLIT = {
+    "regexp_split_to_table(text,text)": "regexp_split_to_array(text,text)",
+    "string_to_table(text,text)": "string_to_array(text,text)",
+    "string_to_table(text,text,text)": "string_to_array(text,text,text)",
+}
+"""By function, the one that makes an array of the same texts."""
+
+
+class RowSets:
+    """Makes sets of calls whose arguments `compiler` knows."""
+
+    def __init__(self, catalog: Catalog, compiler: Compiler) -> None:
+        self._catalog = catalog
+        self._compiler = compiler
+
+    def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[RowSet, ...]:
+        """The columns of functions in FROM."""
+        found: list[RowSet] = []
+        for call, width in zip(entry.calls, entry.widths, strict=True):
+            made = self.of_call(call)
+            if len(made) != width:
+                raise Refused(
+                    Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.at(call)
+                )
+            found += made
+        return tuple(found)
+
+    def of_call(self, call: tree.Expression) -> tuple[RowSet, ...]:
+        """A set for each column of what the call makes; a plain value is a set of one."""
+        if not isinstance(call, tree.SetOf):
+            value = self._compiler.compile(call)
+            return (RowSet(SetFunction.LISTED, (value,), value.type),)
+        signature = self._catalog.function(call.function).signature
+        pg = self._catalog.pg_type(call.type, -1)
+        kind, _, function = signature.partition("(")[0].partition("_")
+        if function in _LISTED_JSON and signature != "jsonb_array_elements(jsonb)":
+            (json,) = (self._compiler.compile(arg) for arg in call.args)
+            return tuple(_listed(kind, what, pg or json.type.pg, json) for what, pg in _LISTED_JSON[function])
+        if signature in _SPLIT:
+            array = tree.Apply(
+                self._catalog.built_in(_SPLIT[signature]),
+                0,
+                _ARRAYS["text"].oid,
+                0,
+                call.input_collation,
+                call.args,
+                call.at,
+            )
+            return (_elements(self._compiler.compile(array), pg),)
+        if signature == "generate_subscripts(anyarray,int4)":
+            bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
+            return (RowSet(SetFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
+        return (self._plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
+
+    def _bound(self, name: str, call: tree.SetOf) -> Expr:
+        function = self._catalog.built_in(f"{name}(anyarray,int4)")
+        return self._compiler.compile(tree.Apply(function, 0, call.type, 0, 0, call.args, call.at))
+
+    def _plain(self, call: tree.SetOf, signature: str, pg: PgType, args: Sequence[Expr]) -> RowSet:
+        if signature in _SERIES:
+            return RowSet(SetFunction.SERIES, tuple(args), ValueType.of_column(pg))
+        if signature in _MOMENTS:
+            # With a time zone days have 24 hours too: every definition is read in UTC.
+            function, step = _step(args[2], call)
+            return RowSet(function, (*args[:2], step), ValueType.of_column(pg))
+        if signature == "jsonb_array_elements(jsonb)":
+            return RowSet(SetFunction.MEMBERS, tuple(args), ValueType.of_column(pg))
+        if signature == "unnest(anyarray)" and len(args) == 1 and args[0].type.pg.name == f"_{pg.name}":
+            return _elements(args[0], pg)
+        if signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
+            try:
+                listed = unify(args)
+            except Unfit as error:
+                raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
+            return RowSet(SetFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
+        raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
+
+
+def _elements(array: Expr, pg: PgType) -> RowSet:
+    return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
+
+
+def _listed(kind: str, what: str, element: PgType, json: Expr) -> RowSet:
+    signature = listing(kind, what)
+    array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].carrier((json,))))
+    return _elements(array, element)
+
+
+def _step(step: Expr, call: tree.SetOf) -> tuple[SetFunction, Const]:
+    micros = literal_micros(step)
+    if micros is not None:
+        return SetFunction.MOMENTS, Const(micros, _BIGINT)
+    if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
+        return SetFunction.CALENDAR, step
+    hint = "write the step as a literal, all of it in one direction"
+    raise Refused(Reason.CONSTRUCT, "generate_series by a computed interval", hint=hint, token=call.at)
