@@ -32,6 +32,7 @@ from applier.plan.nodes import (
     UnionAll,
     fields,
     row_key,
+    tells_apart,
 )
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
@@ -75,6 +76,34 @@ def test_a_join_needs_both_keys_unless_a_side_is_looked_up() -> None:
     assert _joined(KEYED, KEYED, (_col(0), _col(1))) == (2,)
     assert _joined(KEYED, KEYED, (Widen(_col(1), LONG), Widen(_col(0), LONG))) == (0,)
     assert _joined(KEYED, KEYED, (_col(1), Call("int4um(int4)", (_col(0),), INT))) == (0, 2)
+
+
+def test_what_pairs_bind_is_no_part_of_the_key() -> None:
+    lines = _scan(True, True, False, key=(0, 1))
+    assert _joined(BAG, lines, (_col(0), _col(0))) is None
+    assert _joined(KEYED, lines, (_col(1), _col(0))) == (0, 3)
+    assert row_key(OuterJoin(KEYED, lines, ((_col(1), _col(0)),), None, False)) == (0, 3)
+    assert row_key(OuterJoin(KEYED, lines, ((_col(1), _col(0)),), None, True)) == (0, 2, 3)
+
+
+def test_rows_are_told_apart_by_what_an_inner_join_makes_equal() -> None:
+    lines = _scan(True, True, False, key=(0, 1))
+    joined = Join(KEYED, lines, ((_col(0), _col(0)),), None)
+    assert row_key(joined) == (2, 3)
+    assert tells_apart(joined, (_col(0), _col(3)))
+    assert tells_apart(Filter(joined, Const(True, BOOL)), (_col(0), _col(3)))
+    assert not tells_apart(joined, (_col(1), _col(3)))
+    assert not tells_apart(Join(KEYED, lines, (), None), (_col(0), _col(3)))
+    null = Const(0, INT)
+    pairs = (
+        (NullTest(_col(1), False, BOOL), NullTest(_col(0), False, BOOL)),
+        (Coalesce((_col(1), null), INT), Coalesce((_col(0), null), INT)),
+    )
+    assert tells_apart(Join(KEYED, lines, pairs, None), (_col(0), _col(1), _col(3)))
+    # Equal where there is a value says nothing of NULL.
+    assert not tells_apart(Join(BAG, lines, pairs[1:], None), (_col(0), _col(1), _col(3)))
+    floats = ValueType(PgType(701, -1, "float8", "double precision"), "double")
+    assert not tells_apart(Join(KEYED, lines, ((Col(0, floats), Col(0, floats)),), None), (_col(0), _col(3)))
 
 
 def test_an_outer_join_needs_both_keys_unless_the_right_is_looked_up() -> None:
