@@ -38,14 +38,14 @@ from applier.definition.partners import Asked, as_expression, correlated, inward
 from applier.definition.query_tree import leans_on
 from applier.definition.recursions import Recursions
 from applier.definition.refusal import Place, Reason, Refused
-from applier.definition.row_sets import RowSets
+from applier.definition.row_sets import rows_made
 from applier.definition.sources import Sources, members
 from applier.definition.subqueries import Answering
 from applier.definition.union import combine, meet
 from applier.definition.windows import over_windows, window_inputs
 from applier.definition.written_rows import leans
 from applier.plan.expr import Col, Expr
-from applier.plan.nodes import Filter, Node, RowSet, Unfold, fields, row_key
+from applier.plan.nodes import Filter, Node, fields, row_key
 
 Levels = tuple[query_tree.Query, ...]
 """A query and those around it, the outermost first."""
@@ -178,35 +178,13 @@ class _Builder:
         else:
             frame = self._answered(frame, [*targets, *windowed], levels)
             below = frame.node, frame.scope
-        return over_windows(query, targets, self._with_rows_made(below, making), flat, self._catalog)
+        return over_windows(query, targets, rows_made(below, making, self._catalog), flat, self._catalog)
 
     def _made(self, frame: Frame, making: Sequence[tree.SetOf]) -> Frame:
         """The frame, gone through all members of these sets, side by side."""
-        node, scope = self._with_rows_made((frame.node, frame.scope), making)
+        node, scope = rows_made((frame.node, frame.scope), making, self._catalog)
         made = {each: value for each in making if (value := scope(each)) is not None}
         return replace(frame, node=node, made=made)
-
-    def _with_rows_made(self, below: tuple[Node, Scope], making: Sequence[tree.SetOf]) -> tuple[Node, Scope]:
-        """The same for what stands over groups, or nothing made."""
-        node, scope = below
-        if not making:
-            return below
-        sets: list[RowSet] = []
-        for call in making:
-            made = RowSets(self._catalog, Compiler(self._catalog, scope)).of_call(call)
-            if len(made) != 1:
-                construct = "a function of several columns in the select list"
-                raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
-            sets += made
-        unfolded, width = Unfold(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
-        output = fields(unfolded)
-        places = {call: width + i for i, call in enumerate(making)}
-
-        def find(expression: tree.Expression) -> Expr | None:
-            place = places.get(expression) if isinstance(expression, tree.SetOf) else None
-            return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
-
-        return unfolded, find
 
     def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
         """FROM and WHERE of the innermost query."""

@@ -15,6 +15,7 @@ from applier.definition import tree, walk
 from applier.definition.bodies import read_body
 from applier.definition.casts import OTHER_TYPE, SAME_TEXT, array_cast, literal, relabelled, via_text
 from applier.definition.catalog import FIRST_USER_OID, Catalog
+from applier.definition.compile_rows import is_null, row_order, row_value
 from applier.definition.constants import decimal_carrier
 from applier.definition.fields import unknown
 from applier.definition.lookup import called, check_collation, listed, unlisted
@@ -26,11 +27,7 @@ from applier.expressions.arrays import COMPARED, is_own_comparison
 from applier.expressions.entry import Unfit, extreme, literal_text
 from applier.expressions.keys import joined_labels
 from applier.expressions.regex import from_similar
-from applier.expressions.rows import ROW_OF
-from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType, nullable
-from shared_schema.pg_types import PgType
-
-TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
+from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 
 Scope = Callable[[tree.Expression], Expr | None]
 """What an expression stands for in the node below, None when it has to be computed from its parts."""
@@ -90,9 +87,9 @@ class Compiler:
                 args = tuple(self.compile(arg) for arg in expression.args)
                 return BoolOp(_CONNECTIVES[expression.connective], args, BOOL)
             case tree.IsNull():
-                return self._is_null(expression)
+                return is_null(expression, self.compile)
             case tree.RowOf():
-                return self._row(expression)
+                return row_value(expression, self.compile, self._catalog)
             case tree.IsTruth():
                 return truth_test(self.compile(expression.arg), expression.test)
             case tree.CaseOf():
@@ -117,7 +114,7 @@ class Compiler:
                 arguments = walk.arguments(expression)
                 return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
             case tree.RowOrder():
-                return self._row_order(expression)
+                return row_order(expression, self.compile, self._catalog)
             case tree.Collated():
                 return self.compile(expression.arg)
             case _:
@@ -146,47 +143,6 @@ class Compiler:
         except Unfit as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
-
-    def _is_null(self, expression: tree.IsNull) -> Expr:
-        if not expression.of_row:
-            return NullTest(self.compile(expression.arg), expression.negated, BOOL)
-        if not isinstance(expression.arg, tree.RowOf):
-            raise unknown("a test for NULL of a row that is not written out")
-        tests = tuple(NullTest(self.compile(part), expression.negated, BOOL) for part in expression.arg.fields)
-        return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
-
-    def _row(self, row: tree.RowOf) -> Expr:
-        fields = tuple(self.compile(part) for part in row.fields)
-        if row.may_be_missing and all(nullable(part) for part in fields):
-            hint = "list the columns; which rows are missing is known where one of them is NOT NULL"
-            raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
-        args = (Const("\x00".join(row.names), TEXT), *fields)
-        try:
-            return Call(ROW_OF, args, ValueType(self._catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
-        except Unfit as error:
-            raise Refused(
-                Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
-            ) from error
-
-    def _row_order(self, expression: tree.RowOrder) -> Expr:
-        """The first pair that differs decides; NULL when a NULL is met before.
-
-        a < b  or  not b < a and the rest, and for <=: not b <= a  or  a <= b and the rest.
-        """
-        found: Expr | None = None
-        for pair in reversed(expression.pairs):
-            function = self._catalog.operator(pair.operator).function
-            applied = replace(pair, function=function)
-            ahead, behind = (self.compile(replace(applied, args=args)) for args in (pair.args, pair.args[::-1]))
-            if found is None:
-                found = ahead
-                continue
-            not_behind = BoolOp(Logic.NOT, (behind,), BOOL)
-            first, undecided = (ahead, not_behind) if expression.strict else (not_behind, ahead)
-            found = BoolOp(Logic.OR, (first, BoolOp(Logic.AND, (undecided, found), BOOL)), BOOL)
-        if found is None:
-            raise unknown("a comparison of empty rows")
-        return found
 
     def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
         info, entry = listed(origin, self._catalog)

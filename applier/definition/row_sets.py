@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from applier.definition import query_tree, tree, walk
 from applier.definition.catalog import Catalog
-from applier.definition.compile import Compiler
+from applier.definition.compile import Compiler, Scope
 from applier.definition.refusal import Reason, Refused
 from applier.definition.spans import literal_micros
 from applier.definition.unify import unify
@@ -18,8 +18,8 @@ from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.expressions.json_members import listing
 from applier.expressions.outputs import input_carrier
-from applier.plan.expr import Call, Const, Expr, ValueType
-from applier.plan.nodes import RowSet, SetFunction
+from applier.plan.expr import Call, Col, Const, Expr, ValueType
+from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
 from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
@@ -119,6 +119,29 @@ class RowSets:
                 raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
             return RowSet(SetFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
+
+
+def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: Catalog) -> tuple[Node, Scope]:
+    """The node, gone through all members of these sets side by side, and what expressions over it stand for."""
+    node, scope = below
+    if not making:
+        return below
+    sets: list[RowSet] = []
+    for call in making:
+        made = RowSets(catalog, Compiler(catalog, scope)).of_call(call)
+        if len(made) != 1:
+            construct = "a function of several columns in the select list"
+            raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
+        sets += made
+    unfolded, width = Unfold(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
+    output = fields(unfolded)
+    places = {call: width + i for i, call in enumerate(making)}
+
+    def find(expression: tree.Expression) -> Expr | None:
+        place = places.get(expression) if isinstance(expression, tree.SetOf) else None
+        return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
+
+    return unfolded, find
 
 
 def _elements(array: Expr, pg: PgType) -> RowSet:

@@ -1,0 +1,67 @@
+"""Rows -> plan expressions: as one value, tested for NULL, compared by order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from applier.definition import tree
+from applier.definition.casts import OTHER_TYPE
+from applier.definition.catalog import Catalog
+from applier.definition.fields import unknown
+from applier.definition.refusal import Reason, Refused
+from applier.definition.truths import BOOL
+from applier.expressions.allow_list import ENTRIES
+from applier.expressions.entry import Unfit
+from applier.expressions.rows import ROW_OF
+from applier.plan.expr import BoolOp, Call, Const, Expr, Logic, NullTest, ValueType, nullable
+from shared_schema.pg_types import PgType
+
+Compile = Callable[[tree.Expression], Expr]
+_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
+
+
+def is_null(expression: tree.IsNull, compile_: Compile) -> Expr:
+    """`IS [NOT] NULL` of a value, or of all fields of a row."""
+    if not expression.of_row:
+        return NullTest(compile_(expression.arg), expression.negated, BOOL)
+    if not isinstance(expression.arg, tree.RowOf):
+        raise unknown("a test for NULL of a row that is not written out")
+    tests = tuple(NullTest(compile_(part), expression.negated, BOOL) for part in expression.arg.fields)
+    return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
+
+
+def row_value(row: tree.RowOf, compile_: Compile, catalog: Catalog) -> Expr:
+    """A row as one value."""
+    fields = tuple(compile_(part) for part in row.fields)
+    if row.may_be_missing and all(nullable(part) for part in fields):
+        hint = "list the columns; which rows are missing is known where one of them is NOT NULL"
+        raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
+    args = (Const("\x00".join(row.names), _TEXT), *fields)
+    try:
+        return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
+    except Unfit as error:
+        raise Refused(
+            Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
+        ) from error
+
+
+def row_order(expression: tree.RowOrder, compile_: Compile, catalog: Catalog) -> Expr:
+    """The first pair that differs decides; NULL when a NULL is met before.
+
+    a < b  or  not b < a and the rest, and for <=: not b <= a  or  a <= b and the rest.
+    """
+    found: Expr | None = None
+    for pair in reversed(expression.pairs):
+        function = catalog.operator(pair.operator).function
+        applied = replace(pair, function=function)
+        ahead, behind = (compile_(replace(applied, args=args)) for args in (pair.args, pair.args[::-1]))
+        if found is None:
+            found = ahead
+            continue
+        not_behind = BoolOp(Logic.NOT, (behind,), BOOL)
+        first, undecided = (ahead, not_behind) if expression.strict else (not_behind, ahead)
+        found = BoolOp(Logic.OR, (first, BoolOp(Logic.AND, (undecided, found), BOOL)), BOOL)
+    if found is None:
+        raise unknown("a comparison of empty rows")
+    return found
