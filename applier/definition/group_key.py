@@ -41,6 +41,8 @@ _EQUALITY = {
     "timestamptz": "timestamptz_eq(timestamptz,timestamptz)",
     "interval": "interval_eq(interval,interval)",
     "jsonb": "jsonb_eq(jsonb,jsonb)",
+    "inet": "network_eq(inet,inet)",
+    "macaddr": "macaddr_eq(macaddr,macaddr)",
 }
 """The default equality of the types that may be grouped."""
 

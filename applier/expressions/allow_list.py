@@ -20,6 +20,7 @@ from applier.expressions import (
     numerics,
     plain,
     rows,
+    same_texts,
     spans,
     strings,
     text,
@@ -48,6 +49,7 @@ for _family in (
     formats,
     keys,
     rows,
+    same_texts,
 ):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:
