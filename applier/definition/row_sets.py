@@ -29,19 +29,17 @@ _BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
 _TEXT = PgType(25, -1, "text", "text")
 _ARRAYS = {
     "text": PgType(1009, -1, "_text", "text[]"),
-    "json": PgType(199, -1, "_json", "json[]"),
     "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
 }
 _HINT = "store its rows in a table; generate_series, unnest and those that list an array or a jsonb are taken"
 
-_LISTED_JSON = {
-    "object_keys": (("keys", _TEXT),),
-    "each": (("keys", _TEXT), ("values", None)),
-    "each_text": (("keys", _TEXT), ("value_texts", _TEXT)),
-    "array_elements": (("elements", None),),
-    "array_elements_text": (("element_texts", _TEXT),),
+_LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
+    "jsonb_object_keys(jsonb)": (("keys", _TEXT),),
+    "jsonb_each(jsonb)": (("keys", _TEXT), ("values", None)),
+    "jsonb_each_text(jsonb)": (("keys", _TEXT), ("value_texts", _TEXT)),
+    "jsonb_array_elements_text(jsonb)": (("element_texts", _TEXT),),
 }
-"""By function of json and jsonb, for each of its columns what lists them, and its type; None: the same as the whole."""
+"""By function, for each of its columns what lists them, and its type; None: the same as the whole."""
 
 _SPLIT = {
     "regexp_split_to_table(text,text)": "regexp_split_to_array(text,text)",
@@ -77,10 +75,9 @@ class RowSets:
             return (RowSet(SetFunction.LISTED, (value,), value.type),)
         signature = self._catalog.function(call.function).signature
         pg = self._catalog.pg_type(call.type, -1)
-        kind, _, function = signature.partition("(")[0].partition("_")
-        if function in _LISTED_JSON and signature != "jsonb_array_elements(jsonb)":
+        if signature in _LISTED_JSON:
             (json,) = (self._compiler.compile(arg) for arg in call.args)
-            return tuple(_listed(kind, what, pg or json.type.pg, json) for what, pg in _LISTED_JSON[function])
+            return tuple(_listed(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
         if signature in _SPLIT:
             array = tree.Apply(
                 self._catalog.built_in(_SPLIT[signature]),
@@ -148,8 +145,8 @@ def _elements(array: Expr, pg: PgType) -> RowSet:
     return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
 
 
-def _listed(kind: str, what: str, element: PgType, json: Expr) -> RowSet:
-    signature = listing(kind, what)
+def _listed(what: str, json: Expr, element: PgType) -> RowSet:
+    signature = listing(what)
     array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].carrier((json,))))
     return _elements(array, element)
 

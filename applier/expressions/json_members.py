@@ -1,4 +1,4 @@
-"""Members of json and jsonb: one of a json, which keeps the text it was written with, and all of either as an array."""
+"""Members of a json, which keeps the text it was written with; all members of a jsonb as an array."""
 
 from __future__ import annotations
 
@@ -10,30 +10,18 @@ from applier.expressions.entry import Entry, Fixed, FuzzArg, simple
 _TEXT = "string"
 _KEYS: tuple[FuzzArg, ...] = (Fixed("'a'"), Fixed("'b'"), "text")
 _PLACES: tuple[FuzzArg, ...] = (Fixed("0"), Fixed("-1"), "int2:small")
-_JAVA = {"json": "pg_jsontext", "jsonb": "pg_json"}
-_LISTED = {
-    "keys": ("object_keys", "k", "k"),
-    "values": ("each", "k, v", "v"),
-    "value_texts": ("each_text", "k, v", "v"),
-    "elements": ("array_elements", "v", "v"),
-    "element_texts": ("array_elements_text", "v", "v"),
-}
-"""What is listed: by which of PostgreSQL's functions, under which names, and which of them it is."""
+_LISTED = ("keys", "values", "value_texts", "element_texts")
 
 
-def listing(kind: str, what: str) -> str:
-    """The name under which the array of such members of a json or jsonb stands in the allow-list."""
-    return f"{kind}_{what}({kind})"
+def listing(what: str) -> str:
+    """The name under which the array of such members of a jsonb stands in the allow-list."""
+    return f"jsonb_{what}(jsonb)"
 
 
 def _lists() -> Iterator[Entry]:
-    for kind, java in _JAVA.items():
-        for what, (function, names, shown) in _LISTED.items():
-            if (kind, what) == ("jsonb", "elements"):
-                continue
-            rows = f"SELECT {shown} FROM {kind}_{function}({{0}}) WITH ORDINALITY AS f({names}, n) ORDER BY n"
-            entry = simple(listing(kind, what), _TEXT, _TEXT, f"{java}_{what}({{0}})", (kind,), raises=True)
-            yield replace(entry, spelling=f"(CASE WHEN {{0}} IS NOT NULL THEN ARRAY({rows}) END)")
+    for what in _LISTED:
+        entry = simple(listing(what), _TEXT, _TEXT, f"pg_json_{what}({{0}})", raises=True)
+        yield replace(entry, internal=True)
 
 
 def _members() -> Iterator[Entry]:

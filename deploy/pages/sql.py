@@ -48,7 +48,7 @@ the query and a hint. This page is generated from the code (`make docs`).
 A correlated subquery is computed once for all rows that ask it: its rows by themselves where equalities in its own
 `WHERE` connect them, else over the distinct values it is asked with. Functions that make rows are `generate_series` (of
 integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `regexp_split_to_table`,
-`json[b]_array_elements[_text]`, `json[b]_each[_text]` and `json[b]_object_keys`; any other function stands in `FROM`
+`jsonb_array_elements[_text]`, `jsonb_each[_text]` and `jsonb_object_keys`; any other function stands in `FROM`
 for its one value.
 
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it

@@ -54,45 +54,10 @@ public final class JsonText {
         return shown(plain(element(json, index)));
     }
 
-    private static ArrayList listed(UTF8String json, boolean object) {
-        ArrayList found = JsonTree.written(json.toString(), object);
-        if (found == null) {
-            throw new PgError(object ? "cannot list the keys of what is no object" : "cannot list what is no array");
-        }
-        return found;
-    }
-
     public static int array_length(UTF8String json) {
-        return listed(json, false).size();
-    }
-
-    /** Every so manieth from `first`, as an array. */
-    private static UTF8String every(ArrayList of, int first, int step, boolean plain) {
-        ArrayList out = new ArrayList();
-        for (int i = first; i < of.size(); i += step) {
-            out.add(plain ? plain((String) of.get(i)) : (String) of.get(i));
-        }
-        return UTF8String.fromString(Arrays.print(out));
-    }
-
-    public static UTF8String keys(UTF8String json) {
-        return every(listed(json, true), 0, 2, false);
-    }
-
-    public static UTF8String values(UTF8String json) {
-        return every(listed(json, true), 1, 2, false);
-    }
-
-    public static UTF8String value_texts(UTF8String json) {
-        return every(listed(json, true), 1, 2, true);
-    }
-
-    public static UTF8String elements(UTF8String json) {
-        return every(listed(json, false), 0, 1, false);
-    }
-
-    public static UTF8String element_texts(UTF8String json) {
-        return every(listed(json, false), 0, 1, true);
+        ArrayList found = JsonTree.written(json.toString(), false);
+        if (found == null) throw new PgError("cannot get array length of what is no array");
+        return found.size();
     }
 
     static String of(String kind, String text) {
