@@ -13,6 +13,7 @@ from applier.definition.analyse import analyse, rolled_back
 from applier.definition.define import Written, define
 from applier.definition.refusal import Reason, Refused
 from applier.errors import SourceChanged
+from applier.operators.keeping import kept_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.facts import facts, without_plan
 from applier.plan.nodes import StreamPlan
@@ -74,7 +75,7 @@ class Definer:
 
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
-        found = facts(plan, self.thresholds)
+        found = facts(plan, self.thresholds, kept_nodes(plan.root))
         self.registry.save_plan(pgt_id, found)
         for one in found["crossed"]:
             log.warning("a query is beyond a threshold", extra={"table": str(table), **one})

@@ -16,7 +16,7 @@ from applier.operators.inputs import Inputs, Shares, Side
 from applier.operators.leaf import leaf, linear
 from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
-from applier.operators.recursion import delta_recursion, given
+from applier.operators.recursion import delta_recursion, of_round
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.size import size_of
@@ -67,9 +67,11 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
                 raise AssertionError("the rows of a round outside its recursion")
             return node.text
         case Recursion():
+            if (kept := inputs.kept(node)) is not None:
+                return _shares(kept, side)
 
             def step(working: str) -> str:
-                return snapshot(given(node.step, node.number, working), side, inputs)
+                return snapshot(of_round(node, working), side, inputs)
 
             return inputs.fixpoint(node, snapshot(node.base, side, inputs), step)
         case Unfold():
@@ -89,7 +91,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
         case UnionAll():
             return add([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
-            return snapshot_top_k(node, snapshot(node.input, side, inputs))
+            kept = inputs.kept(node)
+            return snapshot_top_k(node, snapshot(node.input, side, inputs) if kept is None else _shares(kept, side))
         case Window():
             return snapshot_window(node, snapshot(node.input, side, inputs))
         case _:
@@ -102,9 +105,13 @@ def delta(node: Node, inputs: Inputs) -> str | None:
     match node:
         case Scan():
             return delta_scan(node, inputs)
-        case Values() | Working():
+        case Values():
             return None
+        case Working():
+            return node.changed
         case Recursion():
+            if (kept := inputs.kept(node)) is not None:
+                return kept.delta
             if all(inputs.delta(scan) is None for scan in scans(node)):
                 return None
             return delta_recursion(node, *(snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER)))
@@ -125,6 +132,9 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             if kept.both is not None:
                 return delta_summed(node, kept.both)
             return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
+        case TopK() if (kept := inputs.kept(node)) is not None:
+            first = kept.before
+            return None if kept.delta is None else delta_top_k(node, lambda _: first(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
             below = _settled(node.input, delta(node.input, inputs), inputs, again=True)
             if below is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from applier.plan.nodes import Aggregate, Field, Recursion, Scan
+from applier.plan.nodes import Aggregate, Field, Recursion, Scan, TopK
 
 
 class Side(Enum):
@@ -19,7 +19,10 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The shares of an aggregate's input, as SELECTs: what is kept since the last window, and what this one adds."""
+    """What is kept of a node since the last window, and what this one adds, as SELECTs of what can be added up.
+
+    Of an aggregate the shares of its input, of a recursion the rows it derived, of a LIMIT the first rows of its input.
+    """
 
     before: Callable[[], str]
     delta: str | None
@@ -27,6 +30,9 @@ class Shares:
     both: str | None = None
     """The touched groups with their sums at both ends, where somebody has added them up already."""
 
+
+Keeper = Aggregate | Recursion | TopK
+"""The nodes of which something may be kept between windows."""
 
 Rule = Callable[[str], str]
 """A Z-set -> what is made of each of its rows alone: f(A + B) = f(A) + f(B)."""
@@ -62,5 +68,5 @@ class Inputs(Protocol):
     def shared(self, zset: str, columns: Sequence[Field]) -> str:
         """The same Z-set, of any size, to be read several times and computed once."""
 
-    def kept(self, node: Aggregate) -> Shares | None:
+    def kept(self, node: Keeper) -> Shares | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

@@ -26,8 +26,8 @@ _FLOATS = ("float", "double")
 
 def rows_once(columns: Sequence[Field], zset: str) -> str:
     """Every row of the Z-set as often as it is there, columns and SIDE 1."""
-    counted = _counted(columns, f"SELECT * FROM ({zset})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
-    return _copied(len(columns), counted)
+    once = counted(columns, f"SELECT * FROM ({zset})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
+    return _copied(len(columns), once)
 
 
 def touched_rows(
@@ -41,12 +41,12 @@ def touched_rows(
         f"SELECT {', '.join(names)}, 0L AS __new FROM ({touched})"
         f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta})"
     )
-    counted = _counted(columns, both, f"sum(if(__new = 0, {WEIGHT}, 0L)) AS old, sum({WEIGHT}) AS new")
+    netted = counted(columns, both, f"sum(if(__new = 0, {WEIGHT}, 0L)) AS old, sum({WEIGHT}) AS new")
     sides = ", ".join([*column_names(len(columns)), f"stack(2, -1L, old, 1L, new) AS ({SIDE}, n)"])
-    return _copied(len(columns), f"SELECT {sides} FROM ({counted})")
+    return _copied(len(columns), f"SELECT {sides} FROM ({netted})")
 
 
-def _counted(columns: Sequence[Field], rows: str, sums: str) -> str:
+def counted(columns: Sequence[Field], rows: str, sums: str) -> str:
     """One row per distinct row; floats by their text, for -0 and 0 are one key to Spark and two values."""
     keys = [
         f"CAST({column_name(i)} AS string)" if field.type.spark in _FLOATS else column_name(i)
@@ -69,8 +69,8 @@ def _copied(width: int, counted: str) -> str:
 
 def changes_only(columns: Sequence[Field], signed: str) -> str:
     """Rows with their weights summed, without those that cancel out."""
-    counted = _counted(columns, signed, f"sum({WEIGHT}) AS {WEIGHT}")
-    return f"SELECT * FROM ({counted}) WHERE {WEIGHT} <> 0"
+    netted = counted(columns, signed, f"sum({WEIGHT}) AS {WEIGHT}")
+    return f"SELECT * FROM ({netted}) WHERE {WEIGHT} <> 0"
 
 
 def over(keys: Sequence[str], order: Sequence[str], frame: str = "") -> str:

@@ -1,9 +1,7 @@
-"""Δ(μ(base, step)) = μ(base', step') − μ(base, step): the recursion anew at both ends of the window.
+"""Δ(μ(base, step)), where μ is the least fixpoint: working₀ = base, workingₙ₊₁ = step(workingₙ), and R their sum.
 
-μ is the least fixpoint: working₀ = base, workingₙ₊₁ = step(workingₙ), the result is their sum; with `distinct` a row
-counts once and only rows not seen before go on. One row that leaves can take any part of the result with it, and which
-part shows only by deriving the rest again; without a state of its own that is the whole recursion. Reads the traces of
-all inputs at both ends, keeps no state.
+Followed from R where every row of a step comes from one row of the last round (`plan.recursions`), see
+`state.derivation`. The rest is computed anew: Δ = μ(base', step') − μ(base, step), from the traces of all inputs.
 """
 
 from __future__ import annotations
@@ -15,18 +13,28 @@ from applier.plan.nodes import Node, Recursion, Working, fields
 from applier.zset import WEIGHT, column_names
 
 
-def given(node: Node, number: int, text: str) -> Node:
+def given(node: Node, working: Working) -> Node:
     """The step with the rows of its last round in place."""
     if isinstance(node, Working):
-        return replace(node, text=text) if node.number == number else node
+        return working if node.number == working.number else node
     changed: dict[str, object] = {
-        name: given(getattr(node, name), number, text)
+        name: given(getattr(node, name), working)
         for name in ("input", "left", "right", "base", "step")
         if hasattr(node, name)
     }
     if hasattr(node, "branches"):
-        changed["branches"] = tuple(given(branch, number, text) for branch in node.branches)
+        changed["branches"] = tuple(given(branch, working) for branch in node.branches)
     return replace(node, **changed) if changed else node  # type: ignore[arg-type]
+
+
+def of_round(node: Recursion, text: str) -> Node:
+    """The step over these rows."""
+    return given(node.step, Working(node.number, fields(node), text=text))
+
+
+def of_change(node: Recursion, text: str) -> Node:
+    """The step when these rows come."""
+    return given(node.step, Working(node.number, fields(node), changed=text))
 
 
 def delta_recursion(node: Recursion, before: str, after: str) -> str:

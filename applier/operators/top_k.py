@@ -2,7 +2,7 @@
 
 A row at place p (from 1) among those of its partition is taken when offset < p ≤ offset + limit; with ties also when
 its rank, the first place of the rows equal to it in order, is not beyond offset + limit. Reads the input's trace
-before the window, restricted to K; keeps no state.
+before the window, restricted to K; without partitions the first rows are kept, see `state.first_rows`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,20 @@ def snapshot_top_k(node: TopK, zset: str) -> str:
 def delta_top_k(node: TopK, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
     """τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
     return _taken(node, touched_rows(fields(node), node.keys, before, delta, small=small))
+
+
+def last_place(node: TopK) -> int:
+    """The last place that is taken."""
+    if node.limit is None:
+        raise AssertionError("no row is the last without LIMIT")
+    return node.offset + node.limit
+
+
+def first_rows(node: TopK, zset: str, places: int) -> str:
+    """Every row of a whole Z-set up to some place, and those equal in order to the last."""
+    ranked = f"SELECT *, rank() {over([], [sort_text(key) for key in node.order])} AS rank"
+    rows = f"({ranked} FROM ({rows_once(fields(node), zset)})) WHERE rank <= {places}"
+    return select(list(column_names(len(fields(node)))), SIDE, rows)
 
 
 def _taken(node: TopK, rows: str) -> str:

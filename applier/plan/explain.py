@@ -5,7 +5,7 @@ Columns are written as in the plan, c0.. from the left; the outermost names come
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from applier.plan.expr import (
@@ -46,6 +46,7 @@ from applier.plan.nodes import (
     walk,
 )
 from applier.plan.order import SortKey
+from applier.plan.recursions import followable
 from applier.plan.window import Bound, Exclude, Frame, WindowCall
 
 _INDENT = "  "
@@ -58,7 +59,7 @@ def explain(plan: StreamPlan) -> str:
     return "\n".join([f"StreamTable ({head})", *_lines(plan.root, 1)]) + "\n"
 
 
-def summary(plan: StreamPlan) -> str:
+def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
     """What following it takes, in a few lines: what is read, what is kept, and what is computed anew in full."""
     key = row_key(plan.root)
     named = "none: equal rows are counted" if key is None else ", ".join(plan.names[i] for i in key) or "one row"
@@ -67,19 +68,22 @@ def summary(plan: StreamPlan) -> str:
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
     lines = ["", f"row key: {named}"]
     lines += [f"reads: {table} ({', '.join(columns) or 'only how many rows'})" for table, columns in read.items()]
-    lines.append("state: the traces of what is read, shared with every other stream table; nothing of its own")
-    in_full = [(node, reason) for node in walk(plan.root) if (reason := computed_in_full(node)) is not None]
+    lines.append("state: the traces of what is read, shared with every other stream table")
+    lines += [f"keeps of its own: {describe(node)}" for node in kept]
+    in_full = [(node, reason) for node in walk(plan.root) if (reason := computed_in_full(node, kept)) is not None]
     lines += [f"in full: {describe(node)}: {reason}" for node, reason in in_full]
     if not in_full:
         lines.append("in full: nothing; every node follows the changes")
     return "\n".join(lines) + "\n"
 
 
-def computed_in_full(node: Node) -> str | None:
+def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
     """Why a change makes the node look at its whole input, with a code; None where it does not."""
+    if node in kept:
+        return None
     match node:
         case Recursion():
-            return "any row may derive any other [recursion_recomputed]; every change derives all of them again"
+            return "a step is more than a join [recursion_recomputed]; every change derives all rows again"
         case TopK(keys=()):
             return (
                 "which rows are first shows only among all of them [whole_input]; what is above follows the difference"
@@ -179,8 +183,11 @@ def delta_strategy(node: Node) -> str:
             return "none, it never changes"
         case Working():
             return "none, within its recursion"
+        case Recursion() if not followable(node):
+            return "derived anew before and after [recursion_recomputed]"
         case Recursion():
-            return "computed anew before and after [recursion_recomputed]"
+            lost = "what lost a derivation leaves and is derived again; " if node.distinct else ""
+            return f"{lost}rounds over what changes"
         case Unfold():
             return "linear"
         case Filter() | Project() | UnionAll() | Repeat():
@@ -194,7 +201,7 @@ def delta_strategy(node: Node) -> str:
         case Aggregate():
             return "touched groups"
         case TopK():
-            scope = "of touched partitions" if node.keys else "of the whole input"
+            scope = "of touched partitions" if node.keys else "of the first rows kept, or of the whole input"
             open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
             return f"first rows {scope} before and after{open_end}"
         case Window():

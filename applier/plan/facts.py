@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -32,9 +33,9 @@ all rows that share a key with what changed; as much as there is."""
 _ORDER = (CHANGES, MATCHES, TOUCHED, WHOLE)
 
 
-def complexity(node: Node) -> str:
+def complexity(node: Node, kept: Sequence[Node]) -> str:
     """What one node's share of a refresh grows with."""
-    if computed_in_full(node) is not None:
+    if computed_in_full(node, kept) is not None:
         return WHOLE
     match node:
         case Join():
@@ -45,7 +46,7 @@ def complexity(node: Node) -> str:
             return CHANGES
 
 
-def facts(plan: StreamPlan, thresholds: Thresholds) -> dict[str, Any]:
+def facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dict[str, Any]:
     """Everything the text says, and the lineage of the columns."""
     beyond = crossed(plan, thresholds)
     key = row_key(plan.root)
@@ -54,7 +55,8 @@ def facts(plan: StreamPlan, thresholds: Thresholds) -> dict[str, Any]:
     read: dict[str, dict[str, None]] = {}
     for scan in scans(plan.root):
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
-    in_full = [_in_full(node) for node in walk(plan.root) if computed_in_full(node) is not None]
+    reasons = [(node, computed_in_full(node, kept)) for node in walk(plan.root)]
+    in_full = [_in_full(node, reason) for node, reason in reasons if reason is not None]
     return {
         "columns": [
             {
@@ -66,12 +68,13 @@ def facts(plan: StreamPlan, thresholds: Thresholds) -> dict[str, Any]:
         ],
         "row_key": None if key is None else [plan.names[i] for i in key],
         "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
-        "complexity": max((complexity(node) for node in walk(plan.root)), key=_ORDER.index),
+        "complexity": max((complexity(node, kept) for node in walk(plan.root)), key=_ORDER.index),
         "in_full": in_full,
         "crossed": [asdict(one) for one in beyond],
         "suggestions": _suggestions(plan, in_full, beyond),
-        "plan": _tree(plan.root),
-        "text": explain(plan) + summary(plan),
+        "keeps": [describe(node) for node in kept],
+        "plan": _tree(plan.root, kept),
+        "text": explain(plan) + summary(plan, kept),
     }
 
 
@@ -85,8 +88,7 @@ def without_plan(refusal: str) -> dict[str, Any]:
     }
 
 
-def _in_full(node: Node) -> dict[str, str]:
-    reason = computed_in_full(node) or ""
+def _in_full(node: Node, reason: str) -> dict[str, str]:
     code = re.search(r"\[(\w+)\]", reason)
     return {"node": describe(node), "reason": reason, "code": code[1] if code else ""}
 
@@ -99,12 +101,12 @@ def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[C
     return list(dict.fromkeys(found))
 
 
-def _tree(node: Node) -> dict[str, Any]:
+def _tree(node: Node, kept: Sequence[Node]) -> dict[str, Any]:
     return {
         "operator": type(node).__name__,
         "describe": describe(node),
         "delta": delta_strategy(node),
-        "complexity": complexity(node),
+        "complexity": complexity(node, kept),
         "row_key": row_key(node),
-        "inputs": [_tree(child) for child in inputs(node)],
+        "inputs": [_tree(child, kept) for child in inputs(node)],
     }

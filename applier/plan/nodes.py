@@ -202,11 +202,15 @@ class Unfold:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """Inside a step: the rows of the round before, of the Recursion of that number. `text` while it is computed."""
+    """Inside a step: the rows of the round before, of the Recursion of that number.
+
+    While it is computed `text` are those rows, or `changed` the ones that come to them.
+    """
 
     number: int
     fields: tuple[Field, ...]
     text: str | None = None
+    changed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,32 +21,23 @@ from applier import metrics
 from applier.operators.aggregate import shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Inputs, Rule, Shares, Side, unchanged
-from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, derived, inputs
+from applier.operators.inputs import Inputs, Keeper, Rule, Shares, Side, unchanged
+from applier.operators.keeping import kept_nodes
+from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, TopK
+from applier.state.derivation import derived_change
+from applier.state.first_rows import FirstRows, leaving
+from applier.state.rows import MOST_DERIVED, DerivedRows
 from applier.state.shares import SharesInSpark
 from applier.state.sums import MOST_GROUPS, SumsOnDriver
 from applier.stream_table import StreamTable
 from applier.trace.views import drop_view
+from applier.zset import net
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
 
-
-def kept_nodes(root: Node) -> list[Aggregate]:
-    """The aggregates whose shares are worth keeping, inner ones first.
-
-    Sums always are. A multiset of values is only where its rows are not those of a relation, which is kept anyway.
-    What a recursion computes is computed in whole.
-    """
-    found = [node for node in _within(root) if isinstance(node, Aggregate) and (additive(node) or derived(node.input))]
-    return list(dict.fromkeys(found))
-
-
-def _within(node: Node) -> Iterator[Node]:
-    if not isinstance(node, Recursion):
-        for child in inputs(node):
-            yield from _within(child)
-    yield node
+Held = SharesInSpark | SumsOnDriver | DerivedRows | FirstRows
+"""What is kept of one node."""
 
 
 @dataclass
@@ -53,7 +45,7 @@ class KeptInputs:
     """The inputs of one window with what is kept for one stream table."""
 
     inputs: Inputs
-    known: dict[Aggregate, Shares] = field(default_factory=dict)
+    known: dict[Keeper, Shares] = field(default_factory=dict)
 
     @property
     def small(self) -> bool:
@@ -84,7 +76,7 @@ class KeptInputs:
         """As the window's."""
         return self.inputs.shared(zset, columns)
 
-    def kept(self, node: Aggregate) -> Shares | None:
+    def kept(self, node: Keeper) -> Shares | None:
         """What is known of the node."""
         return self.known.get(node)
 
@@ -94,11 +86,13 @@ class TableState:
     """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
 
     root: Node
-    shares: dict[Aggregate, SharesInSpark | SumsOnDriver]
+    shares: dict[Keeper, Held]
     since: Lsn
     until: Lsn
-    pending: tuple[Lsn, dict[Aggregate, pa.Table]] | None = None
+    pending: tuple[Lsn, dict[Keeper, pa.Table]] | None = None
     """What the last window adds, and where it ended."""
+    too_large: set[Keeper] = field(default_factory=set)
+    """What is not kept after all."""
 
     def brought_to(self, frontier: Lsn) -> bool:
         """Whether it could be made the state at a frontier: there the last window counts, or it is forgotten."""
@@ -106,7 +100,7 @@ class TableState:
             for node, rows in self.pending[1].items():
                 shares = self.shares[node]
                 shares.add(rows)
-                if isinstance(shares, SumsOnDriver) and (moved := shares.moved()):
+                if isinstance(shares, SumsOnDriver | FirstRows) and (moved := shares.moved()):
                     self.shares[node] = moved
                     shares.release()
             self.since = self.until = frontier
@@ -139,10 +133,15 @@ class States:
             state = self._computed(table, nodes, kept, side, window.old or window.new)
         try:
             if window.old:
-                added: dict[Aggregate, pa.Table] = {}
+                added: dict[Keeper, pa.Table] = {}
                 for node in nodes:
-                    shares = state.shares[node]
-                    rows = self._added(node, kept)
+                    if (shares := self._before(node, state, kept)) is None:
+                        continue
+                    rows = self._added(shares, kept)
+                    if isinstance(shares, FirstRows) and rows is not None and not shares.stands(rows):
+                        whole = snapshot(shares.node.input, Side.BEFORE, kept)
+                        shares.release()
+                        shares = state.shares[node] = FirstRows.of(self._spark, shares.node, whole, leaving(rows))
                     kept.known[node] = Shares(shares.before, None)
                     if rows is not None:
                         added[node] = rows
@@ -154,12 +153,33 @@ class States:
             for view in views:
                 drop_view(self._spark, view)
 
-    def _added(self, node: Aggregate, kept: KeptInputs) -> pa.Table | None:
-        text = delta(node.input, kept)
-        if text is None:
+    def _before(self, node: Keeper, state: TableState, kept: KeptInputs) -> Held | None:
+        """What is kept of the node at the beginning of a window."""
+        if isinstance(node, TopK) and not kept.small:
+            # So many changes are not worth bringing to the driver; what is first now is found out in the next window.
+            if (shares := state.shares.pop(node, None)) is not None:
+                shares.release()
             return None
-        rows = self._spark.sql(shares_of(node, text)).toArrow()
-        return rows if rows.num_rows else None
+        if node not in state.shares and node not in state.too_large:
+            self._hold(node, state, Side.BEFORE, kept)
+        return state.shares.get(node)
+
+    def _added(self, shares: Held, kept: KeptInputs) -> pa.Table | None:
+        match shares:
+            case FirstRows():
+                text = delta(shares.node.input, kept)
+                rows = None if text is None else net(self._spark.sql(text).toArrow())
+                return rows if rows is not None and rows.num_rows else None
+            case DerivedRows():
+                return derived_change(self._spark, shares, kept)
+            case SharesInSpark() | SumsOnDriver():
+                text = delta(shares.node.input, kept)
+                if text is None:
+                    return None
+                rows = self._spark.sql(shares_of(shares.node, text)).toArrow()
+                return rows if rows.num_rows else None
+            case _:
+                assert_never(shares)
 
     def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
         state = self._tables.get(table.id)
@@ -173,29 +193,48 @@ class States:
         self.forget(table.id)
         return None
 
-    def _computed(
-        self, table: StreamTable, nodes: list[Aggregate], kept: KeptInputs, side: Side, at: Lsn
-    ) -> TableState:
+    def _computed(self, table: StreamTable, nodes: list[Keeper], kept: KeptInputs, side: Side, at: Lsn) -> TableState:
         began = time.monotonic()
         state = self._tables[table.id] = TableState(table.root, {}, at, at)
         try:
             for node in nodes:
-                text = shares_of(node, snapshot(node.input, side, kept))
-                shares = state.shares[node] = self._held(node, self._spark.sql(text))
-                kept.known[node] = Shares(shares.before, None)
+                self._hold(node, state, side, kept)
+                if node in state.shares:
+                    kept.known[node] = Shares(state.shares[node].before, None)
         except BaseException:
             self.forget(table.id)
             raise
         rows = sum(shares.rows for shares in state.shares.values())
         extra = {"table": str(table), "frontier": str(at), "rows": rows, "seconds": round(time.monotonic() - began, 3)}
-        log.info("state of aggregates computed", extra=extra)
+        log.info("state computed", extra=extra)
         metrics.STATES_COMPUTED.inc()
         kept.known.clear()
         if side is Side.AFTER:
             kept.known |= {node: Shares(shares.before, None) for node, shares in state.shares.items()}
         return state
 
-    def _held(self, node: Aggregate, frame: DataFrame) -> SharesInSpark | SumsOnDriver:
+    def _hold(self, node: Keeper, state: TableState, side: Side, kept: KeptInputs) -> None:
+        held = self._held(node, side, kept)
+        if held is None:
+            state.too_large.add(node)
+        else:
+            state.shares[node] = held
+
+    def _held(self, node: Keeper, side: Side, kept: KeptInputs) -> Held | None:
+        match node:
+            case TopK():
+                return FirstRows.of(self._spark, node, snapshot(node.input, side, kept))
+            case Aggregate():
+                return self._shares(node, self._spark.sql(shares_of(node, snapshot(node.input, side, kept))))
+            case Recursion():
+                frame = self._spark.sql(snapshot(node, side, kept))
+                rows = frame.toArrow()
+                few = rows.num_rows <= MOST_DERIVED
+                return DerivedRows(self._spark, node, frame.schema, net(rows)) if few else None
+            case _:
+                assert_never(node)
+
+    def _shares(self, node: Aggregate, frame: DataFrame) -> SharesInSpark | SumsOnDriver:
         held = SharesInSpark(self._spark, node, frame)
         if held.rows > MOST_GROUPS or not additive(node):
             return held

@@ -17,15 +17,13 @@ from applier.operators.aggregate import NEW, OLD
 from applier.operators.calls import key_names, sum_types
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
+from applier.state.sent import SentRows
 from applier.state.shares import SharesInSpark
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
 MOST_GROUPS = 50_000
 """Some 25 MB for a few sums; beyond, Spark's memory is the better place."""
-
-FEW_SHARES = 1_000
-"""More than so many, and than a tenth of the groups, make all groups be sent to Spark anew."""
 
 _EXACT = Context(prec=100)
 
@@ -41,11 +39,7 @@ class SumsOnDriver:
         self._keys = len(key_names(node))
         self._zero = tuple(_zero(rows.schema.field(name).type) for name in sum_types(node))
         self._groups: dict[Row, tuple[Row, Row]] = {}
-        self._view: str | None = None
-        """All groups as of some window, where somebody asked for them."""
-        self._since: list[pa.Table] = []
-        """The shares that were added after it."""
-        self._since_view: str | None = None
+        self._sent = SentRows(spark, schema)
         self.add(rows)
 
     @property
@@ -54,14 +48,8 @@ class SumsOnDriver:
         return len(self._groups)
 
     def before(self) -> str:
-        """A SELECT of all of them; shares add up, so most of them are sent to Spark once and not in every window."""
-        if self._view is None:
-            self._view = create_view(self._spark.createDataFrame(self._table(), self._schema))
-        if self._since and self._since_view is None:
-            rows = pa.concat_tables(self._since)
-            self._since_view = create_view(self._spark.createDataFrame(rows, self._schema))
-        views = [self._view, *([self._since_view] if self._since_view else [])]
-        return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
+        """A SELECT of all of them."""
+        return self._sent.select(self._table)
 
     def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
         """What a window's shares make of the touched groups; and the views to drop when it is over."""
@@ -90,18 +78,7 @@ class SumsOnDriver:
                 self._groups[name] = key, new
             else:
                 self._groups.pop(name, None)
-        drop_view(self._spark, self._since_view)
-        self._since_view = None
-        if self._view is not None:
-            self._since.append(rows)
-            if sum(table.num_rows for table in self._since) > max(FEW_SHARES, self.rows // 10):
-                self._forget_view()
-
-    def _forget_view(self) -> None:
-        drop_view(self._spark, self._view)
-        drop_view(self._spark, self._since_view)
-        self._view = self._since_view = None
-        self._since = []
+        self._sent.added(rows, self.rows)
 
     def moved(self) -> SharesInSpark | None:
         """The same in Spark's memory, once there are too many for the driver."""
@@ -115,7 +92,7 @@ class SumsOnDriver:
 
     def release(self) -> None:
         """Give the memory back."""
-        self._forget_view()
+        self._sent.forget()
         self._groups.clear()
 
     def _rows_of(self, rows: pa.Table) -> list[tuple[Row, Row]]:

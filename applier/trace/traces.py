@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
-from applier.operators.inputs import Rule, Side, unchanged
-from applier.plan.nodes import Aggregate, Field, Recursion, Scan
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.plan.nodes import Field, Recursion, Scan
 from applier.plan.reach import Extent
 from applier.trace.arrangements import Arrangements
 from applier.trace.arrivals import Chunk, Run
@@ -241,7 +241,7 @@ class WindowInputs:
         """The same for what may be larger than the change."""
         return self._computed.shared(zset, columns) if self.small else zset
 
-    def kept(self, node: Aggregate) -> None:
+    def kept(self, node: Keeper) -> None:
         """Nothing: the traces are all there is."""
         return
 

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Rule, Side, unchanged
-from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
@@ -100,7 +100,7 @@ class Ends:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return self._computed.settled(zset, columns)
 
-    def kept(self, node: Aggregate) -> None:
+    def kept(self, node: Keeper) -> None:
         return None
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators.inputs import Rule, Side, unchanged
-from applier.plan.nodes import Aggregate, Field, Recursion, Scan
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.plan.nodes import Field, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
 from applier.zset import WEIGHT
@@ -46,7 +46,7 @@ class LoadedInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 
-    def kept(self, node: Aggregate) -> None:
+    def kept(self, node: Keeper) -> None:
         return None
 
 

@@ -26,8 +26,8 @@ from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Rule, Side, unchanged
-from applier.plan.nodes import Aggregate, Field, Recursion, Scan, fields
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
 from applier.zset import WEIGHT
@@ -145,7 +145,7 @@ class _NoisyInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 
-    def kept(self, node: Aggregate) -> None:
+    def kept(self, node: Keeper) -> None:
         return None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.operators import aggregate, incrementalize, inner_join, leaf, matching, project, union_all
-from applier.operators.inputs import Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
 from applier.plan.nodes import (
     Aggregate,
@@ -88,7 +88,7 @@ class BagInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return self._computed.settled(zset, columns)
 
-    def kept(self, node: Aggregate) -> None:
+    def kept(self, node: Keeper) -> None:
         return None
 
     def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:

@@ -20,6 +20,6 @@ def test_a_deep_join_is_named_with_its_depth(database: str) -> None:
     (one,) = crossed(deep, Thresholds())
     assert (one.threshold, one.limit, one.value) == ("deep_join_l0_scan_threshold", 4, 5)
     assert [found.threshold for found in crossed(wide, Thresholds(5, 5))] == ["part3_max_scan_count"]
-    told = facts(wide, Thresholds(5, 5))
+    told = facts(wide, Thresholds(5, 5), ())
     assert told["crossed"][0]["value"] == 6
     assert "part3_max_scan_count is 5, here it is 6" in told["suggestions"][0]

@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from applier.operators import incrementalize
 from applier.operators.inputs import Side
+from applier.operators.keeping import kept_nodes
 from applier.plan.expr import AggregateCall, Col, NullTest
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
-from applier.state import shares, sums
+from applier.state import sent, shares, sums
 from applier.state import states as states_module
 from applier.state.shares import total_of
-from applier.state.states import States, kept_nodes
+from applier.state.states import States
 from applier.stream_table import StreamTable
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
@@ -65,14 +66,14 @@ class Followed:
     states=st.lists(contents, min_size=3, max_size=3),
     repeated=st.booleans(),
     groups=st.sampled_from([0, 1000]),
-    shares=st.sampled_from([-1, 1000]),
+    few=st.sampled_from([-1, 1000]),
 )
 def test_windows_after_windows(
-    spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int, shares: int
+    spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int, few: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MOST_GROUPS", groups)
-        patch.setattr(sums, "FEW_SHARES", shares)
+        patch.setattr(sent, "FEW_ROWS", few)
         _follow(spark, node, states, repeated)
 
 

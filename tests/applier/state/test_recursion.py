@@ -1,0 +1,97 @@
+"""A recursion followed from what it derived before: the same differences as deriving everything at both ends."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from applier.operators.keeping import kept_nodes
+from applier.operators.partitions import counted
+from applier.plan.expr import Const
+from applier.plan.nodes import Field, Filter, Node, Recursion, UnionAll
+from applier.plan.recursions import followable
+from applier.state import derivation
+from shared_schema.lsn import Lsn, Window
+from tests.applier.operators.plans import INT, less, scan
+from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
+from tests.applier.state.test_states import Followed
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+FROM_ZERO = replace(REACHABLE, base=Filter(scan("a"), less(X, Const(1, INT))))
+BESIDE = Recursion(1, scan("b"), UnionAll((STEP, Filter(STEP, less(X, Const(3, INT))))), distinct=True)
+
+EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8)
+DOWNWARDS = EDGES.map(lambda edges: [(min(edge), max(edge)) for edge in edges if edge[0] != edge[1]])
+Graph = list[tuple[int, int]]
+
+
+@pytest.fixture
+def never_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deriving everything anew would be right too, and prove nothing."""
+
+    def forbidden(*_: object) -> str:
+        raise AssertionError("derived anew")
+
+    monkeypatch.setattr(derivation, "delta_recursion", forbidden)
+
+
+def _follow(spark: SparkSession, node: Node, graphs: list[Graph]) -> None:
+    contents = [{"a": Counter(graph), "b": Counter(graph[:2])} for graph in graphs]
+    followed = Followed(spark, node)
+    followed.fill(contents[0], 1)
+    for i in range(1, len(contents)):
+        followed.go(contents[i - 1], contents[i], Window(Lsn(i), Lsn(i + 1)))
+
+
+@pytest.mark.usefixtures("never_anew")
+@settings(max_examples=int(os.environ.get("RECURSIONS", "2")), deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), distinct=st.booleans())
+def test_random_graphs(spark: SparkSession, data: st.DataObject, distinct: bool) -> None:
+    """With cycles where a row counts once, without where it counts as often as there are ways to it."""
+    node = replace(data.draw(st.sampled_from([REACHABLE, FROM_ZERO, BESIDE])), distinct=distinct)
+    edges = EDGES if distinct else DOWNWARDS
+    _follow(spark, node, data.draw(st.lists(edges, min_size=3, max_size=3)))
+
+
+CASES = {
+    "a cycle that only derives itself goes": [[(0, 1), (1, 2), (2, 1)], [(1, 2), (2, 1)]],
+    "another derivation comes for the one that is lost": [[(0, 1), (1, 2)], [(0, 3), (3, 2), (2, 1), (1, 2)]],
+    "two that would derive each other": [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]],
+    "everything goes and comes back": [[(0, 1), (1, 2)], [], [(0, 1), (1, 2)]],
+}
+
+
+@pytest.mark.usefixtures("never_anew")
+@pytest.mark.parametrize("graphs", [pytest.param(graphs, id=name) for name, graphs in CASES.items()])
+def test_surprising_windows(spark: SparkSession, graphs: list[Graph]) -> None:
+    _follow(spark, FROM_ZERO, graphs)
+
+
+def test_a_lost_derivation_is_seen_beside_a_new_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deliberately wrong rule: as if a row with as many derivations as before had lost none."""
+
+    def netted(columns: Sequence[Field], rows: str, sums: str) -> str:
+        return counted(columns, rows, sums.replace("sum(if(__w < 0, __w, 0L))", "least(sum(__w), 0L)"))
+
+    monkeypatch.setattr(derivation, "counted", netted)
+    with pytest.raises(AssertionError):
+        _follow(spark, FROM_ZERO, [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]])
+
+
+def test_a_change_that_goes_deep_is_derived_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derivation, "MOST_ROUNDS", 1)
+    _follow(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
+
+
+def test_a_step_that_makes_rows_of_nothing_is_not_followed(spark: SparkSession) -> None:
+    assert followable(REACHABLE) and kept_nodes(REACHABLE) == [REACHABLE]
+    assert not followable(EITHER) and not kept_nodes(EITHER)
+    _follow(spark, EITHER, [[(0, 1), (1, 2)], [(1, 2), (2, 3)]])
