@@ -11,19 +11,20 @@ from applier.definition.collations import collation_of
 from applier.definition.compile import Compiler
 from applier.definition.group_key import default_equality
 from applier.definition.joins import total
+from applier.definition.own_aggregates import as_texts, fold_of
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import CollationNeed, Entry, Unfit
+from applier.expressions.folds import entry_of_fold
 from applier.expressions.keys import PLACE_OF, joined_labels, key_of
 from applier.expressions.rows import ROW_OF, fields_of
-from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, SortKey, ValueType
+from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
 from applier.plan.nodes import Node, tells_apart
 
 _DISTINCT_HINT = "group in a subquery first"
-_OWN_HINT = "what its functions do is not known here; write it with built-in aggregates, or let FULL mode compute it"
 _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
 
 
@@ -36,13 +37,20 @@ def plan_aggregate(
     """
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
-    if entry is None:
-        own = call.function >= FIRST_USER_OID
-        hint = _OWN_HINT if own else "it is not yet proven equal in Spark; count, sum, avg, min and max are"
-        kind = "user-defined aggregate" if own else "aggregate"
-        raise Refused(Reason.FUNCTION, f"the {kind} {info.signature}", hint=hint, token=call.at)
+    if entry is None and call.function < FIRST_USER_OID:
+        hint = "it is not yet proven equal in Spark; count, sum, avg, min and max are"
+        raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
     args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
+    fold: Fold | None = None
+    if entry is None:
+        try:
+            args = as_texts(args)
+        except Unfit as error:
+            construct = f"the user-defined aggregate {info.signature} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+        fold = fold_of(call, args, catalog, window=node is None)
+        entry = entry_of_fold(info.signature, fold)
     if entry.ordered_labels:
         args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
     direct = tuple(below.compile(arg) for arg in call.direct)
@@ -86,6 +94,7 @@ def plan_aggregate(
         order=order,
         direct=direct,
         distinct_by=distinct_by,
+        fold=fold,
     )
 
 

@@ -20,13 +20,20 @@ from applier.definition.lexical import has_moving_words
 from applier.definition.node_text import Node, Token, parse
 from applier.definition.read_expr import read_expression
 
-_DIGEST: LiteralString = "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang))"
-_DIGESTS: LiteralString = "SELECT p.oid::int8, " + _DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
+_STEPS: LiteralString = (
+    "(SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval) "
+    "FROM pg_aggregate a WHERE a.aggfnoid = p.oid)"
+)
+DIGEST: LiteralString = (
+    "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang, " + _STEPS + "))"
+)
+"""Of what the function p does; that of an aggregate names its own functions, which have theirs."""
+_DIGESTS: LiteralString = "SELECT p.oid::int8, " + DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
 _FIND: LiteralString = (
     "SELECT l.lanname = 'sql' AND p.prokind = 'f' AND NOT p.prosecdef AND NOT p.proretset AND p.proconfig IS NULL "
     "AND p.provolatile = 'i' AND p.provariadic = 0, p.proisstrict, p.prorettype::int8, p.prosrc, p.prosqlbody::text, "
     "pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), "
-    + _DIGEST
+    + DIGEST
     + " FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.oid = %s::int8::oid"
 )
 _ANALYSED: LiteralString = (

@@ -18,13 +18,16 @@ from applier.definition.catalog import FIRST_USER_OID, Catalog
 from applier.definition.compile_rows import is_null, row_order, row_value
 from applier.definition.constants import decimal_carrier
 from applier.definition.fields import unknown
-from applier.definition.lookup import called, check_collation, listed, unlisted
+from applier.definition.json_paths import json_path
+from applier.definition.json_words import is_json, json_answer, json_made
+from applier.definition.lookup import called, check_collation, check_unchanged, listed, unlisted
 from applier.definition.refusal import Reason, Refused
 from applier.definition.truths import BOOL, truth_test
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.arrays import COMPARED, is_own_comparison
 from applier.expressions.entry import Unfit, extreme, literal_text
+from applier.expressions.json_paths import takes_path
 from applier.expressions.keys import joined_labels
 from applier.expressions.regex import from_similar
 from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
@@ -67,8 +70,11 @@ class Compiler:
                 return self._inlined(expression)
             case tree.Apply():
                 # The function first: where it is not listed, its arguments do not matter.
-                listed(expression, self._catalog)
-                args = tuple(self.compile(arg) for arg in expression.args)
+                info, _ = listed(expression, self._catalog)
+                path = 1 if takes_path(info.signature) else -1
+                args = tuple(
+                    json_path(arg) if i == path else self.compile(arg) for i, arg in enumerate(expression.args)
+                )
                 return self._call(args, expression)
             case tree.Relabel():
                 return relabelled(self.compile(expression.arg), expression, self._catalog)
@@ -117,6 +123,12 @@ class Compiler:
                 return row_order(expression, self.compile, self._catalog)
             case tree.Collated():
                 return self.compile(expression.arg)
+            case tree.JsonOf():
+                return json_answer(expression, self.compile, self._catalog)
+            case tree.JsonMade():
+                return json_made(expression, self.compile, self._catalog)
+            case tree.IsJson():
+                return is_json(expression, self.compile)
             case _:
                 assert_never(expression)
 
@@ -167,14 +179,7 @@ class Compiler:
         body = read_body(self._catalog.open(), call.function, self._catalog.major)
         if body is None or _calls_users(body.expression):
             raise unlisted(info, call, self._catalog)
-        known = self._catalog.declared
-        if known is not None and known.get(call.function) != body.digest:
-            construct = f"{called(info, call, self._catalog)}, which is not the one the stream table was created with,"
-            hint = (
-                "drop the stream table and create it again, or put the old function back and resume it; where"
-                " PostgreSQL runs the query meanwhile, alter_stream_table with the same query takes the new one over"
-            )
-            raise Refused(Reason.FUNCTION, construct, hint=hint, token=call.at)
+        check_unchanged(info, called(info, call, self._catalog), body.digest, call.at, self._catalog)
         value = self.compile(walk.substituted(body.expression, call.args))
         if value.type.pg.oid != body.result:
             raise unlisted(info, call, self._catalog)

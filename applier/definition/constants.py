@@ -49,25 +49,25 @@ def _decode(name: str, datum: bytes) -> Value:
         case "float8":
             return float(struct.unpack_from("<d", datum)[0])
         case "text" | "varchar":
-            return _body(datum).decode()
+            return body_of(datum).decode()
         case "unknown":
             return datum.rstrip(b"\x00").decode()
         case "bpchar":
-            return _body(datum).decode().rstrip(" ")
+            return body_of(datum).decode().rstrip(" ")
         case "bytea":
-            return _body(datum)
+            return body_of(datum)
         case "interval":
             return interval_text(datum)
         case "time":
             return time_text(datum)
         case "jsonb":
-            return jsonb_text(_body(datum))
+            return jsonb_text(body_of(datum))
         case _ if name.startswith("_"):
-            return array_text(name[1:], _body(datum), _decode)
+            return array_text(name[1:], body_of(datum), _decode)
         case "uuid" if len(datum) == 16:
             return str(uuid.UUID(bytes=datum))
         case "numeric":
-            return numeric(_body(datum))
+            return numeric(body_of(datum))
         case "date":
             return _EPOCH_DATE + datetime.timedelta(days=struct.unpack_from("<i", datum)[0])
         case "timestamp":
@@ -79,7 +79,8 @@ def _decode(name: str, datum: bytes) -> Value:
             raise NotImplementedError(name)
 
 
-def _body(datum: bytes) -> bytes:
+def body_of(datum: bytes) -> bytes:
+    """What follows the header of a variable-length value."""
     header = struct.unpack_from("<I", datum)[0]
     if header & 3 or header >> 2 != len(datum):
         raise ValueError("not a plain variable-length value")

@@ -157,6 +157,9 @@ class GroupedByGiven:
 
 def of_no_rows(call: AggregateCall, result: Expr) -> Expr:
     """The result of an aggregate where there is a group, else what it is of no rows."""
+    if call.fold is not None and not call.fold.null_of_none:
+        construct = f"the aggregate {call.signature} of a subquery that may find no rows"
+        raise Refused(Reason.CONSTRUCT, construct, hint="group in FROM, and join the groups there are")
     return Coalesce((result, Const(on_empty(call), call.type)), call.type) if not call.nullable else result
 
 

@@ -193,12 +193,38 @@ SPARE: dict[str, dict[str, Spare]] = {
     "COERCEVIAIO": {"coerceformat": _any()},
     "ARRAYCOERCEEXPR": {"coerceformat": _any()},
     "JSONCONSTRUCTOREXPR": {
-        "args": _only("<>", since=16),
-        # What they ask for is in the aggregate: which function it is, and what it returns.
+        # What an aggregate asks for is in it: which function it is, and what it returns.
         "returning": _any(since=16),
         "absent_on_null": _any(since=16),
         "unique": _any(since=16),
     },
+    "JSONEXPR": {
+        "column_name": _any(since=17),
+        "format": _any(since=17),
+        # How PostgreSQL casts the item follows from the type.
+        "use_io_coercion": _any(since=17),
+        "use_json_coercion": _any(since=17),
+    },
+    "JSONVALUEEXPR": {"raw_expr": _any(since=16), "format": _any(since=16)},
+    "JSONISPREDICATE": {},
+    "JSONRETURNING": {},
+    "JSONFORMAT": {"format_type": _any(), "encoding": _any(), "location": _any()},
+    "JSONBEHAVIOR": {},
+    "TABLEFUNC": {
+        "ns_uris": _only("<>"),
+        "ns_names": _only("<>"),
+        "rowexpr": _only("<>"),
+        "colexprs": _only("<>"),
+        "coldefexprs": _only("<>"),
+        # The document says the same.
+        "passingvalexprs": _any(since=17),
+        "notnulls": _only("(b)"),
+        "colcollations": _any(),
+        "colnames": _any(),
+        "location": _any(),
+    },
+    "JSONTABLEPATHSCAN": {"colMin": _any(since=17), "colMax": _any(since=17)},
+    "JSONTABLEPATH": {"name": _any(since=17)},
     "BOOLEXPR": {},
     "NULLTEST": {},
     "BOOLEANTEST": {},
@@ -249,8 +275,6 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
     "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
     "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
-    "JSONEXPR": ("JSON_VALUE, JSON_QUERY or JSON_EXISTS", "use the operators -> and ->>"),
-    "JSONISPREDICATE": ("IS JSON", "store the value as jsonb"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),
     "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
     "NEXTVALUEEXPR": ("nextval", "number the rows when reading the stream table"),
@@ -258,7 +282,6 @@ UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
 """Node kinds we know and do not take, with the words a user knows them by; any other kind is an unknown tree."""
 
 RANGE_KINDS: dict[int, tuple[str, str]] = {
-    4: ("XMLTABLE or JSON_TABLE", "store its rows in a table"),
     7: ("a transition table", "read a table"),
     8: ("an empty FROM", "read a table"),
 }

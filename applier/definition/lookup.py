@@ -48,6 +48,17 @@ def unlisted(info: FunctionInfo, origin: Called, catalog: Catalog) -> Refused:
             assert_never(info.volatility)
 
 
+def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, catalog: Catalog) -> None:
+    """Refuse a function that is not the one a stored query was created with."""
+    if catalog.declared is not None and catalog.declared.get(info.oid) != digest:
+        construct = f"{what}, which is not the one the stream table was created with,"
+        hint = (
+            "drop the stream table and create it again, or put the old function back and resume it; where"
+            " PostgreSQL runs the query meanwhile, alter_stream_table with the same query takes the new one over"
+        )
+        raise Refused(Reason.FUNCTION, construct, hint=hint, token=at)
+
+
 def called(info: FunctionInfo, origin: Called, catalog: Catalog) -> str:
     """What the user wrote: a function or an operator."""
     if not origin.operator:

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from applier.definition import tree
 from applier.definition.fields import Fields, unknown
 from applier.definition.node_text import Node
-from applier.definition.refusal import Reason, Refused
 
 Read = Callable[[Node], tree.Expression]
-_JSON_AGGREGATES = frozenset({3, 4})
-"""JSON_OBJECTAGG and JSON_ARRAYAGG, by the numbers of the kinds of JSON constructors."""
 
 
 def read_aggregate(fields: Fields, major: int, read: Read) -> tree.AggregateOf:
@@ -57,18 +54,6 @@ def read_window_function(fields: Fields, read: Read) -> tree.WindowOf:
         filter=None if kept is None else read(kept),
         at=fields.location(),
     )
-
-
-def read_json_aggregate(fields: Fields, read: Read) -> tree.Expression:
-    """JSON_ARRAYAGG or JSON_OBJECTAGG, by the aggregate it is defined with; what else makes JSON is refused."""
-    at, code, call = fields.location(), fields.integer("type"), fields.optional("func")
-    if code not in _JSON_AGGREGATES or call is None:
-        construct, hint = "JSON_ARRAY, JSON_OBJECT and their like", "use jsonb_build_array or jsonb_build_object"
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=at)
-    if fields.optional("coercion") is not None:
-        hint = "leave RETURNING out, or write RETURNING jsonb; cast the result"
-        raise Refused(Reason.CONSTRUCT, "this RETURNING of a JSON aggregate", hint=hint, token=at)
-    return read(call)
 
 
 @dataclass(frozen=True, slots=True)

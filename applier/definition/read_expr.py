@@ -9,8 +9,9 @@ from applier.definition.fields import Fields, unknown
 from applier.definition.layout import FIRST_WITH_NULLING, NO_MEMBERS
 from applier.definition.node_text import Node
 from applier.definition.query_tree import asking, next_number
-from applier.definition.read_calls import read_aggregate, read_json_aggregate, read_window_function
+from applier.definition.read_calls import read_aggregate, read_window_function
 from applier.definition.read_function import read_set
+from applier.definition.read_json import read_is_json, read_json_constructor, read_json_path
 from applier.definition.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
 
 _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
@@ -53,7 +54,13 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "ARRAYCOERCEEXPR":
             return read_array_cast(fields, read)
         case "JSONCONSTRUCTOREXPR":
-            return read_json_aggregate(fields, read)
+            return read_json_constructor(fields, major, read)
+        case "JSONEXPR":
+            return read_json_path(fields, major, read)
+        case "JSONVALUEEXPR":
+            return read(fields.node("formatted_expr"))
+        case "JSONISPREDICATE":
+            return read_is_json(fields, major, read)
         case "BOOLEXPR":
             return _connected(fields, major)
         case "NULLTEST":

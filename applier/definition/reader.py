@@ -11,11 +11,12 @@ from applier.definition.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
 from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.read_function import read_table_function
+from applier.definition.read_json_table import read_json_table
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
 _EXISTS, _ANY = 0, 2
-_RELATION, _SUBQUERY, _JOIN, _FUNCTION, _VALUES, _WITH, _GROUP = 0, 1, 2, 3, 5, 6, 9
+_RELATION, _SUBQUERY, _JOIN, _FUNCTION, _TABLE_FUNCTION, _VALUES, _WITH, _GROUP = 0, 1, 2, 3, 4, 5, 6, 9
 _LIMIT_COUNT, _LIMIT_TIES = 0, 1
 _GROUP_ENTRY_SINCE = 18
 _PERMISSIONS_APART_SINCE = 16
@@ -254,6 +255,9 @@ def _entry_of_kind(
         return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"), columns)
     if kind == _VALUES:
         return _values(fields, major)
+    if kind == _TABLE_FUNCTION:
+        query = read_json_table(fields.node("tablefunc"), major, lambda n: read_expression(n, major))
+        return query_tree.SubqueryEntry(name, query, columns)
     if kind == _FUNCTION:
         return read_table_function(fields, major, lambda n: read_expression(n, major))
     if kind == _JOIN:

@@ -17,6 +17,7 @@ from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.expressions.json_members import listing
+from applier.expressions.json_paths import ARRAY_OF_ITEMS, SET_OF_ITEMS
 from applier.expressions.outputs import input_carrier
 from applier.plan.expr import Call, Col, Const, Expr, ValueType
 from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
@@ -89,6 +90,10 @@ class RowSets:
                 call.at,
             )
             return (_elements(self._compiler.compile(array), pg),)
+        if signature == SET_OF_ITEMS:
+            function = self._catalog.built_in(ARRAY_OF_ITEMS)
+            array = tree.Apply(function, 0, call.type, 0, 0, call.args, call.at)
+            return (RowSet(SetFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),)
         if signature == "generate_subscripts(anyarray,int4)":
             bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
             return (RowSet(SetFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)

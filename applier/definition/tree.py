@@ -319,6 +319,76 @@ class SetOf:
     at: int | None = field(compare=False)
 
 
+class Answered(Enum):
+    """What is asked of a path in a document; the values are JsonExprOp's."""
+
+    EXISTS = 0
+    QUERY = 1
+    VALUE = 2
+    ROWS = 3
+    """The rows of JSON_TABLE, as an array."""
+
+
+class Wrapped(Enum):
+    """The values are JsonWrapper's."""
+
+    UNSPECIFIED = 0
+    NEVER = 1
+    SEVERAL = 2
+    ALWAYS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOf:
+    """JSON_EXISTS, JSON_QUERY or JSON_VALUE; what it is where nothing is found, or on an error: None raises one."""
+
+    answer: Answered
+    json: Expression
+    path: Expression
+    names: tuple[str, ...]
+    passing: tuple[Expression, ...]
+    on_empty: Expression | None
+    on_error: Expression | None
+    wrapped: Wrapped
+    omits_quotes: bool
+    type: int
+    typmod: int
+    collation: int
+    at: int | None = field(compare=False)
+    of_row: bool = False
+    """A column of JSON_TABLE, which is not asked of a row that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMade:
+    """JSON_ARRAY, or JSON_OBJECT of keys and values in turn; `skips_null` leaves NULL values out."""
+
+    is_object: bool
+    args: tuple[Expression, ...]
+    skips_null: bool
+    type: int
+    at: int | None = field(compare=False)
+
+
+class JsonShape(Enum):
+    """The values are JsonValueType's."""
+
+    ANY = 0
+    OBJECT = 1
+    ARRAY = 2
+    SCALAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IsJson:
+    """`arg IS JSON [OBJECT | ARRAY | SCALAR] [WITH UNIQUE KEYS]`."""
+
+    arg: Expression
+    shape: JsonShape
+    unique: bool
+    at: int | None = field(compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupingOf:
     """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
@@ -380,6 +450,9 @@ Expression = (
     | RowOrder
     | Collated
     | AggregateOf
+    | JsonOf
+    | JsonMade
+    | IsJson
     | GroupingOf
     | WindowOf
     | SetOf

@@ -25,8 +25,11 @@ from applier.definition.tree import (
     Extreme,
     FirstNotNull,
     GroupingOf,
+    IsJson,
     IsNull,
     IsTruth,
+    JsonMade,
+    JsonOf,
     NullIf,
     Relabel,
     RowOf,
@@ -49,6 +52,10 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return ()
         case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args) | SetOf(args=args):
             return args
+        case JsonMade(args=args):
+            return args
+        case JsonOf(json=json, path=path, passing=passing, on_empty=on_empty, on_error=on_error):
+            return (json, path, *passing, *(e for e in (on_empty, on_error) if e is not None))
         case Subquery(outer=outer):
             return outer
         case AggregateOf(args=args, direct=direct, order=order, filter=condition):
@@ -57,6 +64,8 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
         case DistinctFrom(equality=equality) | NullIf(equality=equality):
             return equality.args
         case Relabel(arg=arg) | ViaText(arg=arg) | ArrayCast(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
+            return (arg,)
+        case IsJson(arg=arg):
             return (arg,)
         case CaseOf(subject=subject, branches=branches, default=default):
             whens = tuple(part for branch in branches for part in branch)
@@ -86,8 +95,17 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Var() | Constant() | CaseSubject() | GroupingOf():
             return expression
-        case Apply() | Connected() | FirstNotNull() | Extreme() | SetOf():
+        case Apply() | Connected() | FirstNotNull() | Extreme() | SetOf() | JsonMade():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
+        case JsonOf():
+            return replace(
+                expression,
+                json=change(expression.json),
+                path=change(expression.path),
+                passing=tuple(change(arg) for arg in expression.passing),
+                on_empty=None if expression.on_empty is None else change(expression.on_empty),
+                on_error=None if expression.on_error is None else change(expression.on_error),
+            )
         case Subquery():
             return replace(expression, outer=tuple(change(part) for part in expression.outer))
         case AggregateOf():
@@ -101,7 +119,7 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
         case DistinctFrom() | NullIf():
             args = tuple(change(arg) for arg in expression.equality.args)
             return replace(expression, equality=replace(expression.equality, args=args))
-        case Relabel() | ViaText() | ArrayCast() | IsNull() | IsTruth():
+        case Relabel() | ViaText() | ArrayCast() | IsNull() | IsTruth() | IsJson():
             return replace(expression, arg=change(expression.arg))
         case CaseOf():
             return replace(
@@ -146,7 +164,7 @@ def collation(expression: Expression) -> int:
     match expression:
         case (
             Var() | Constant() | Apply() | Relabel() | ViaText() | ArrayCast() | CaseOf() | FirstNotNull() | Extreme()
-            | AggregateOf() | Subscript() | Collated() | SetOf() | Subquery()
+            | AggregateOf() | Subscript() | Collated() | SetOf() | Subquery() | JsonOf()
         ):  # fmt: skip
             return expression.collation
         case WindowOf():
@@ -162,7 +180,7 @@ def collation(expression: Expression) -> int:
 def type_of(expression: Expression) -> int:
     """The type of the value; 0 for ARRAY of a subquery, which does not say."""
     match expression:
-        case DistinctFrom() | Connected() | IsNull() | IsTruth() | AnyOf() | AnyOfArray() | RowOrder():
+        case DistinctFrom() | Connected() | IsNull() | IsTruth() | AnyOf() | AnyOfArray() | RowOrder() | IsJson():
             return _BOOL
         case NullIf():
             return type_of(expression.equality.args[0])

@@ -24,7 +24,7 @@ from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
 from applier.definition.unify import unify
 from applier.expressions.aggregate_entry import OfList
-from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.aggregates import form_of
 from applier.expressions.entry import Unfit
 from applier.operators.framed import computable
 from applier.plan.expr import Col, Const, Expr, ValueType, columns_read, renumber
@@ -166,7 +166,7 @@ def _decided(node: Node, call: WindowCall) -> bool:
     args = call.args
     if call.aggregate is not None:
         args = call.aggregate.args
-        form = AGGREGATES[call.aggregate.signature].form_of(args)
+        form = form_of(call.aggregate)
         if not isinstance(form, OfList) or form.default_order:
             return by_peers
     if call.function in OF_FRAME_ROWS or call.aggregate is not None:

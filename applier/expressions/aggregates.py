@@ -6,8 +6,19 @@ from collections.abc import Iterator
 from functools import partial
 
 from applier.expressions import lists, ordered_sets, smallest_largest
-from applier.expressions.aggregate_entry import LIMBS, Additive, AggregateEntry, OfList, OfSet, Sum, over_values, plain
+from applier.expressions.aggregate_entry import (
+    LIMBS,
+    Additive,
+    AggregateEntry,
+    Form,
+    OfList,
+    OfSet,
+    Sum,
+    over_values,
+    plain,
+)
 from applier.expressions.entry import Fixed, Unfit, decimal, decimal_of, fixed_carrier
+from applier.expressions.folds import entry_of_fold
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
 from applier.expressions.numtext import check_numeric, digits, has_known_scale, is_text, scale_known
@@ -331,6 +342,16 @@ for _family in _FAMILIES:
         if _entry.signature in AGGREGATES:
             raise AssertionError(f"{_entry.signature} is listed twice")
         AGGREGATES[_entry.signature] = _entry
+
+
+def entry_of(call: AggregateCall) -> AggregateEntry:
+    """What is known of the aggregate of a call."""
+    return AGGREGATES[call.signature] if call.fold is None else entry_of_fold(call.signature, call.fold)
+
+
+def form_of(call: AggregateCall) -> Form:
+    """How a call is computed."""
+    return entry_of(call).form_of(call.args)
 
 
 def on_empty(call: AggregateCall) -> int | float:

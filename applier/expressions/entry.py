@@ -76,6 +76,10 @@ class Entry:
     """STABLE in PostgreSQL: it looks at TimeZone, DateStyle and their like, which every definition pins."""
     internal: bool = False
     """No query can ask for it, and no call of PostgreSQL is its equal: its own tests say what it is."""
+    since: int = 14
+    """The major version of PostgreSQL that brought it."""
+    runs_in: str = ""
+    """The Java function, where the calls of the tests are not written with its arguments."""
     spelling: str = ""
     """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
 

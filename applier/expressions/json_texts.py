@@ -26,12 +26,14 @@ def _row(args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def _array(call: Call, args: Sequence[str]) -> str:
+def array(call: Call, args: Sequence[str]) -> str:
+    """An array of these values."""
     values = ", ".join(as_json(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_jsontext_array(CAST(array({values}) AS array<string>), ', ')"
 
 
-def _object(call: Call, args: Sequence[str]) -> str:
+def object_(call: Call, args: Sequence[str]) -> str:
+    """An object of these keys and values in turn."""
     pairs = list(zip(call.args, args, strict=True))
     keys = ", ".join(as_key(arg, sql) for arg, sql in pairs[::2])
     values = ", ".join(as_json(arg, sql) for arg, sql in pairs[1::2])
@@ -49,11 +51,11 @@ ENTRIES: tuple[Entry, ...] = (
         session=True, variadic=True, spelling="row_to_json(ROW({all}))",
     ),
     Entry(
-        "json_build_array(any)", _jsonable, _array, (("int4", "text", "bool"), ("jsonb", "int4[]")),
+        "json_build_array(any)", _jsonable, array, (("int4", "text", "bool"), ("jsonb", "int4[]")),
         session=True, strict=False, variadic=True,
     ),
     Entry(
-        "json_build_object(any)", _pairs, _object,
+        "json_build_object(any)", _pairs, object_,
         ((Fixed("'k'"), "int4", Fixed("'k'"), "text"), (Fixed("1"), "numeric", Fixed("'a\"b'"), "timestamp")),
         session=True, strict=False, variadic=True,
     ),

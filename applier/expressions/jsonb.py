@@ -85,7 +85,8 @@ def _jsonable(args: tuple[Expr, ...]) -> str:
     return _TEXT
 
 
-def _object(call: Call, args: Sequence[str]) -> str:
+def object_(call: Call, args: Sequence[str]) -> str:
+    """An object of these keys and values in turn."""
     parts = [
         as_jsonb(arg, sql) if i % 2 else as_key(arg, sql)
         for i, (arg, sql) in enumerate(zip(call.args, args, strict=True))
@@ -98,7 +99,8 @@ def _pairs(args: tuple[Expr, ...]) -> str:
     return _jsonable(args)
 
 
-def _array(call: Call, args: Sequence[str]) -> str:
+def array(call: Call, args: Sequence[str]) -> str:
+    """An array of these values."""
     parts = ", ".join(as_jsonb(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_json_array(CAST(array({parts}) AS array<string>))"
 
@@ -108,14 +110,14 @@ def _building() -> Iterator[Entry]:
         "to_jsonb(anyelement)", _jsonable, lambda call, args: as_jsonb(call.args[0], args[0]), KINDS_TRIED, session=True
     )
     yield Entry(
-        "jsonb_build_object(any)", _pairs, _object,
+        "jsonb_build_object(any)", _pairs, object_,
         ((Fixed("'k'"), "int4", Fixed("'kk'"), "text"), (Fixed("'b'"), "jsonb"),
          (Fixed("'t'"), "timestamp", Fixed("'z'"), "timestamptz"),
          (Fixed("'a'"), "numeric", Fixed("'a'"), "bool")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
     yield Entry(
-        "jsonb_build_array(any)", _jsonable, _array, (("int4", "text", "bool"), ("jsonb",)),
+        "jsonb_build_array(any)", _jsonable, array, (("int4", "text", "bool"), ("jsonb",)),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
 

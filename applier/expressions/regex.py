@@ -39,9 +39,9 @@ class Regex:
     plain: bool
 
 
-def translate(pattern: str, *, c_collation: bool, ignore_case: bool = False) -> Regex:
-    """The same pattern for java.util.regex with DOTALL."""
-    reader = _Reader(pattern, c_collation)
+def translate(pattern: str, *, c_collation: bool, ignore_case: bool = False, newline_apart: bool = False) -> Regex:
+    """The same pattern for java.util.regex with DOTALL; `newline_apart`: only a newline itself matches a newline."""
+    reader = _Reader(pattern, c_collation, newline_apart)
     java = reader.alternatives()
     if reader.at < len(pattern):
         raise Unfit("this regular expression", hint=_HINT)
@@ -51,8 +51,9 @@ def translate(pattern: str, *, c_collation: bool, ignore_case: bool = False) -> 
 
 
 class _Reader:
-    def __init__(self, pattern: str, c_collation: bool) -> None:
+    def __init__(self, pattern: str, c_collation: bool, newline_apart: bool) -> None:
         self.pattern = pattern
+        self.newline_apart = newline_apart
         self.c_collation = c_collation
         self.at = 0
         self.groups = 0
@@ -108,7 +109,7 @@ class _Reader:
         character = self._take()
         match character:
             case ".":
-                return "."
+                return "[^\\n]" if self.newline_apart else "."
             case "(":
                 return self._group()
             case "[":
@@ -138,6 +139,8 @@ class _Reader:
 
     def _escape(self) -> str:
         character = self._take()
+        if self.newline_apart and character in "DWS":
+            raise self._unfit()
         if character in _CLASSES:
             return _CLASSES[character]
         if character in _C_CLASSES and self.c_collation:
@@ -153,7 +156,7 @@ class _Reader:
         out = "["
         if self._next() == "^":
             self.at += 1
-            out += "^"
+            out += "^\\n" if self.newline_apart else "^"
         first = True
         while first or self._next() != "]":
             first = False

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from applier.expressions.aggregate_entry import Additive, Form, OfList, OfSet, Sum
-from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.aggregate_entry import Additive, OfList, OfSet, Sum
+from applier.expressions.aggregates import entry_of, form_of
 from applier.expressions.emit import spark_sql
 from applier.plan.expr import AggregateCall, Const, Expr, SortKey
 from applier.plan.nodes import Aggregate
@@ -20,11 +20,6 @@ from applier.zset import WEIGHT
 
 COUNT = "w"
 """The weight of a share."""
-
-
-def form_of(call: AggregateCall) -> Form:
-    """How a call is computed."""
-    return AGGREGATES[call.signature].form_of(call.args)
 
 
 def additive(node: Aggregate) -> bool:
@@ -144,7 +139,7 @@ def _looked_at(call: AggregateCall) -> list[Expr]:
 def _counted(call: AggregateCall, values: _Values) -> str:
     """Whether a row counts for a call."""
     conditions = [] if call.filter is None else [f"coalesce({values.name(call.filter)}, false)"]
-    if AGGREGATES[call.signature].skips_null:
+    if entry_of(call).skips_null:
         conditions += [f"{values.name(arg)} IS NOT NULL" for arg in call.args]
     return " AND ".join(conditions) or "true"
 
@@ -209,7 +204,7 @@ def _listed(call: AggregateCall, values: _Values, weight: str, counted: str) -> 
     rows = f"{collect}(if({weight} > 0 AND {counted}, struct({', '.join(fields)}), NULL))"
     if call.distinct_by:
         return f"array_sort({rows})"
-    ties = len(call.args) if AGGREGATES[call.signature].any_of_equals else 0
+    ties = len(call.args) if entry_of(call).any_of_equals else 0
     return f"array_sort({rows}{_comparator(call.order, ties)})"
 
 

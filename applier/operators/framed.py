@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from applier.expressions.aggregate_entry import Additive, Form, OfList, OfSet
-from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.aggregates import entry_of, form_of
 from applier.expressions.emit import spark_sql
 from applier.operators.calls import of_rows
 from applier.plan.expr import AggregateCall, Call, Expr, SortKey, ValueType
@@ -49,13 +49,13 @@ def computable(call: WindowCall) -> bool:
 
 
 def _form(call: WindowCall) -> Form | None:
-    return None if call.aggregate is None else AGGREGATES[call.aggregate.signature].form_of(call.aggregate.args)
+    return None if call.aggregate is None else form_of(call.aggregate)
 
 
 def counted(call: AggregateCall) -> str:
     """Whether a row counts for an aggregate."""
     conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
-    if AGGREGATES[call.signature].skips_null:
+    if entry_of(call).skips_null:
         conditions += [f"{spark_sql(arg)} IS NOT NULL" for arg in call.args]
     return " AND ".join(conditions) or "true"
 
@@ -137,7 +137,7 @@ def asked(call: WindowCall, rows: str) -> str:
 
 
 def _aggregate(call: AggregateCall, rows: str) -> str:
-    form = AGGREGATES[call.signature].form_of(call.args)
+    form = form_of(call)
     match form:
         case Additive():
             return of_rows(form, call, rows)

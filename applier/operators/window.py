@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from applier.expressions.aggregate_entry import Additive, OfSet
-from applier.expressions.aggregates import AGGREGATES
+from applier.expressions.aggregates import form_of
 from applier.expressions.emit import spark_sql
 from applier.expressions.literals import literal
 from applier.operators.framed import asked, counted, is_listed, listed
@@ -89,7 +89,7 @@ class _Call:
     def _aggregate(self, call: AggregateCall, parts: list[str]) -> str:
         """The aggregate over what lies in all parts of the frame together."""
         args, there = [spark_sql(arg) for arg in call.args], counted(call)
-        form = AGGREGATES[call.signature].form_of(call.args)
+        form = form_of(call)
         match form:
             case Additive():
                 n = _summed([f"count(if({there}, 1, NULL)) {part}" for part in parts], "bigint")

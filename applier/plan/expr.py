@@ -163,12 +163,34 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """What a user's aggregate does with the rows, one by one: `step` makes a new state of the old one and a row.
+
+    Column 0 is the state, columns 1 … are the arguments. `initial` is the state before the first row, as the text of
+    its type; with `seeded` it is the first argument of the first row. With `strict` rows with a NULL do not count, and
+    a state that is NULL stays it. `any_order`: the order of the rows makes no difference. `final` is over the last
+    state.
+    """
+
+    state: ValueType
+    initial: str | None
+    seeded: bool
+    strict: bool
+    any_order: bool
+    step: Expr
+    final: Expr
+    null_of_none: bool
+    """Whether it is NULL where no row counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateCall:
     """One aggregate of an Aggregate node by its exact pg_proc signature, e.g. `sum(int4)`.
 
     Only rows for which `filter` is true take part, with `distinct` equal arguments once; `order` is the order they come
     in, for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP. `distinct_by` is what
-    tells arguments apart where equal ones may look different; of those the one that sorts first takes part.
+    tells arguments apart where equal ones may look different; of those the one that sorts first takes part. `fold` is
+    what an aggregate of a user does.
     """
 
     signature: str
@@ -180,6 +202,7 @@ class AggregateCall:
     order: tuple[SortKey, ...] = ()
     direct: tuple[Expr, ...] = ()
     distinct_by: tuple[Expr, ...] = ()
+    fold: Fold | None = None
 
 
 def shift(expr: Expr, by: int) -> Expr:

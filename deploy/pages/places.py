@@ -23,6 +23,8 @@ _NAMES = {"char": "bpchar", "fuzz_mood": "mood"}
 
 def where(entry: Entry | AggregateEntry) -> tuple[str, ...]:
     """`Spark`, the Java functions by name, or both where that depends on how the values are held."""
+    if isinstance(entry, Entry) and entry.runs_in:
+        return (entry.runs_in,)
     found: dict[str, None] = {}
     for text in _texts(entry):
         for name in _JAVA.findall(text) or ["Spark"]:

@@ -33,6 +33,7 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `GROUPING SETS`, `ROLLUP`, `CUBE`, `GROUPING()` | up to 64 sets, each a grouping of its own |
 | `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
 | aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
+| aggregates of users | of functions that are listed or simple SQL; with `ORDER BY` where the order counts |
 | `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
 | `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
@@ -41,6 +42,8 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `VALUES`, no `FROM`, `ROWS FROM`, `WITH ORDINALITY` | `VALUES` may be `LATERAL` |
 | functions that make rows | in `FROM` and in the select list; which, see below |
 | `WITH`, also `RECURSIVE` | recursion is computed anew at both ends of a window |
+| `jsonpath`, `JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS`, `JSON_TABLE` | of literal paths without dates and floats |
+| `JSON_ARRAY[AGG]`, `JSON_OBJECT[AGG]`, `IS JSON` | as `json` or `jsonb` |
 | stream tables in `FROM` | read as their queries, so that all stand at one frontier |
 
 `EXPLAIN` for stream tables is `pg-trickle-applier explain --query "…"`.
@@ -48,8 +51,8 @@ the query and a hint. This page is generated from the code (`make docs`).
 A correlated subquery is computed once for all rows that ask it: its rows by themselves where equalities in its own
 `WHERE` connect them, else over the distinct values it is asked with. Functions that make rows are `generate_series` (of
 integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `regexp_split_to_table`,
-`jsonb_array_elements[_text]`, `jsonb_each[_text]` and `jsonb_object_keys`; any other function stands in `FROM`
-for its one value.
+`jsonb_array_elements[_text]`, `jsonb_each[_text]`, `jsonb_object_keys` and `jsonb_path_query`; any other function
+stands in `FROM` for its one value.
 
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`

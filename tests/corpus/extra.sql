@@ -215,3 +215,11 @@ SELECT upper(kind) AS kind, count(*) AS n FROM ev GROUP BY kind;
 SELECT lower(kind) AS kind2, sum(amt) FROM ev GROUP BY kind2 ORDER BY kind2;
 -- name: volatile_now
 SELECT id, ts < now() AS past, random() < 2 AS r FROM ev;
+-- name: own_aggregates
+SELECT dept_id, product(salary) AS p, product(DISTINCT bonus) FILTER (WHERE active AND bonus <> 'NaN') AS b, dashed(name ORDER BY id DESC) AS n FROM emp GROUP BY dept_id;
+-- name: json_paths
+SELECT id, jsonb_path_query_array(attrs, '$.**.city') AS c, attrs @? '$.skills[*] ? (@ starts with "s")' AS s, attrs @@ '$.lvl > 2' AS l, jsonb_path_query_first(attrs, 'strict $.addr.zip', '{}', true) AS z FROM emp;
+-- name: json_path_rows
+SELECT k, count(*) AS n FROM emp, jsonb_path_query(attrs, '$.skills[*]') k GROUP BY k;
+-- name: json_words
+SELECT id, JSON_ARRAY(id, note) AS a, JSON_OBJECT('n': name, 'c': note ABSENT ON NULL RETURNING jsonb) AS o, note IS JSON AS j FROM emp;

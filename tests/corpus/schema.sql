@@ -17,3 +17,7 @@ CREATE TABLE a    (k int, v int, s text);          -- no key, duplicates and NUL
 CREATE TABLE b    (k int, w int, s text);
 CREATE TABLE edge (src int, dst int, cost int);
 CREATE VIEW  emp_v AS SELECT e.*, d.name AS dept_name, d.loc FROM emp e LEFT JOIN dept d ON d.id = e.dept_id WHERE e.active IS NOT FALSE;
+
+CREATE AGGREGATE product(numeric) (SFUNC = numeric_mul, STYPE = numeric, INITCOND = '1');
+CREATE FUNCTION joined_by_dash(text, text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$SELECT $1 || '-' || $2$$;
+CREATE AGGREGATE dashed(text) (SFUNC = joined_by_dash, STYPE = text, FINALFUNC = reverse);

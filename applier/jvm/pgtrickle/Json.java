@@ -129,10 +129,12 @@ public final class Json {
     }
 
     public static UTF8String type(UTF8String json) {
-        Object t = tree(json);
-        String name = t instanceof TreeMap ? "object" : t instanceof ArrayList ? "array" : t instanceof String ? "string"
+        return UTF8String.fromString(typeName(tree(json)));
+    }
+
+    static String typeName(Object t) {
+        return t instanceof TreeMap ? "object" : t instanceof ArrayList ? "array" : t instanceof String ? "string"
             : t instanceof Num ? "number" : t instanceof Boolean ? "boolean" : "null";
-        return UTF8String.fromString(name);
     }
 
     public static int array_length(UTF8String json) {

@@ -60,6 +60,11 @@ public final class JsonText {
         return found.size();
     }
 
+    /** IS JSON: of any, or of one shape, and with `unique` without a key that comes twice. */
+    public static boolean is_json(UTF8String text, UTF8String shape, boolean unique) {
+        return JsonSyntax.valid(text.toString(), shape.toString(), unique);
+    }
+
     static String of(String kind, String text) {
         if (text == null) return "null";
         switch (kind.charAt(0)) {

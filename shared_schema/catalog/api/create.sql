@@ -146,14 +146,23 @@ $$;
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
 SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
-    -- The functions of users that it calls, with digests of what they do: the applier notices when one is replaced.
+    -- The functions of users that it calls, also through aggregates, with digests of what they do: the applier notices
+    -- when one is replaced.
+    WITH called AS (
+        SELECT d.refobjid AS oid FROM pg_rewrite r
+        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                        AND d.refclassid = 'pg_proc'::regclass
+        WHERE r.ev_class = view_oid
+    )
     SELECT coalesce((
         SELECT format('/* functions: %s */', string_agg(format('%s=%s', p.oid, md5(concat_ws(' ',
-            p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang))), ' ' ORDER BY p.oid))
-        FROM (SELECT DISTINCT d.refobjid FROM pg_rewrite r
-              JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-                              AND d.refclassid = 'pg_proc'::regclass
-              WHERE r.ev_class = view_oid) f JOIN pg_proc p ON p.oid = f.refobjid
+            p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang,
+            (SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval)
+             FROM pg_aggregate a WHERE a.aggfnoid = p.oid)))), ' ' ORDER BY p.oid))
+        FROM (SELECT oid FROM called
+              UNION SELECT a.aggtransfn FROM called c JOIN pg_aggregate a ON a.aggfnoid = c.oid
+              UNION SELECT a.aggfinalfn FROM called c JOIN pg_aggregate a ON a.aggfnoid = c.oid) f
+        JOIN pg_proc p ON p.oid = f.oid
         WHERE p.oid >= 16384 HAVING count(*) > 0), '') || pg_get_viewdef(view_oid)
 $$;
 

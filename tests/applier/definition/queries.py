@@ -19,6 +19,8 @@ TAKEN = (
     | _load("taken_groups.sql")
     | _load("taken_dependent.sql")
     | _load("taken_sets.sql")
+    | _load("taken_own.sql")
+    | _load("taken_json.sql")
     | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
 )
 REFUSED = _load("refused.sql")

@@ -137,7 +137,10 @@ SELECT DISTINCT ON (region) region, id FROM customer ORDER BY region, name;
 SELECT id, notes FROM customer ORDER BY notes, id LIMIT 3;
 
 -- name: json_path
-SELECT jsonb_path_query_first(notes, '$.a') AS a FROM customer;
+SELECT jsonb_path_query_first(notes, '$.a.double()') AS a FROM customer;
+
+-- name: json_path_computed
+SELECT notes @? name::jsonpath AS a FROM customer;
 
 -- name: lateral_undecided
 SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE customer_id = c.id ORDER BY quantity LIMIT 1) o;
@@ -205,8 +208,17 @@ SELECT id, count(*) OVER (ORDER BY born - '2020-01-01'::timestamp RANGE BETWEEN 
 -- name: distinct_rows_of_json
 SELECT array_agg(DISTINCT notes) FROM customer;
 
--- name: own_aggregate
-SELECT total(id) FROM customer;
+-- name: own_aggregate_in_no_order
+SELECT never_five(id) FROM customer;
+
+-- name: own_aggregate_of_floats
+SELECT own_float(score ORDER BY id) FROM customer;
+
+-- name: own_aggregate_of_a_procedure
+SELECT own_procedure(id) FROM customer;
+
+-- name: own_aggregate_of_no_rows
+SELECT c.id, (SELECT squares(o.quantity) FROM orders o WHERE o.customer_id = c.id) AS s FROM customer c;
 
 -- name: xml_aggregate_of_column
 SELECT xmlagg(name::xml ORDER BY id) FROM customer;
@@ -218,13 +230,19 @@ SELECT range_agg(int4range(id, id + 1)) FROM customer;
 SELECT min('10.0.0.1'::inet) FROM customer;
 
 -- name: json_constructor
-SELECT JSON_ARRAY(id, name) AS j FROM customer;
+SELECT JSON_OBJECT('a': id WITH UNIQUE KEYS) AS j FROM customer;
 
 -- name: json_aggregate_as_text
 SELECT JSON_ARRAYAGG(name ORDER BY id RETURNING text) AS j FROM customer;
 
 -- name: json_path_function
-SELECT JSON_VALUE(notes, '$.a') AS v FROM customer;
+SELECT JSON_VALUE(notes, '$.a' RETURNING date) AS v FROM customer;
+
+-- name: json_value_of_null
+SELECT JSON_VALUE(notes, '$.a' DEFAULT 'none' ON EMPTY) AS v FROM customer;
+
+-- name: json_table_beside
+SELECT t.* FROM customer c, JSON_TABLE(c.notes, '$' COLUMNS (NESTED PATH '$.a[*]' COLUMNS (a int PATH '$'), NESTED PATH '$.b[*]' COLUMNS (b int PATH '$'))) t;
 
 -- name: array_cast_that_changes
 SELECT regexp_split_to_array(name, 'b')::int[] AS a FROM customer;

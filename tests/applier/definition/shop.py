@@ -36,6 +36,30 @@ CREATE VIEW barrier WITH (security_barrier) AS SELECT id FROM customer;
 CREATE VIEW drawn AS SELECT id, random() AS luck FROM customer;
 CREATE TABLE computed (a int, b int GENERATED ALWAYS AS (a * 2) STORED);
 CREATE FUNCTION int4pl(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1';
-CREATE AGGREGATE total(int) (SFUNC = pg_catalog.int4pl, STYPE = int, INITCOND = '0');
 CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2';
+CREATE AGGREGATE total(int) (SFUNC = pg_catalog.int4pl, STYPE = int, INITCOND = '0');
+CREATE AGGREGATE product(numeric) (SFUNC = numeric_mul, STYPE = numeric);
+CREATE FUNCTION with_square(bigint, int) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT
+    AS 'SELECT $1 + $2::bigint * $2';
+CREATE AGGREGATE squares(int) (SFUNC = with_square, STYPE = bigint, INITCOND = '0');
+CREATE AGGREGATE squares_of_some(int) (SFUNC = with_square, STYPE = bigint, INITCOND = '-7', FINALFUNC = int8abs);
+CREATE FUNCTION behind(text, text, int) RETURNS text LANGUAGE sql IMMUTABLE
+    AS $$SELECT coalesce($1 || ',', '') || coalesce($2, '-') || coalesce($3, 0)$$;
+CREATE AGGREGATE listed(text, int) (SFUNC = behind, STYPE = text);
+CREATE FUNCTION counted(bigint[], int) RETURNS bigint[] LANGUAGE sql IMMUTABLE STRICT
+    AS 'SELECT ARRAY[$1[1] + $2, $1[2] + 1]';
+CREATE FUNCTION divided(bigint[]) RETURNS numeric LANGUAGE sql IMMUTABLE
+    AS 'SELECT CASE WHEN $1[2] > 0 THEN $1[1]::numeric / $1[2] ELSE -1 END';
+CREATE AGGREGATE mean(int) (SFUNC = counted, STYPE = bigint[], FINALFUNC = divided, INITCOND = '{0,0}');
+CREATE AGGREGATE gathered(anycompatible)
+    (SFUNC = array_append, STYPE = anycompatiblearray, INITCOND = '{}');
+CREATE FUNCTION unless_five(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT nullif($1 + $2, 5)';
+CREATE AGGREGATE never_five(int) (SFUNC = unless_five, STYPE = int);
+CREATE FUNCTION larger(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT greatest($1, $2)';
+CREATE AGGREGATE largest(text) (SFUNC = larger, STYPE = text);
+CREATE FUNCTION or_none(int, int) RETURNS text LANGUAGE sql IMMUTABLE AS $$SELECT coalesce($1::text, 'none')$$;
+CREATE AGGREGATE total_or_none(int) (SFUNC = pg_catalog.int4pl, STYPE = int, FINALFUNC = or_none, FINALFUNC_EXTRA);
+CREATE AGGREGATE own_float(float8) (SFUNC = float8mul, STYPE = float8);
+CREATE FUNCTION procedural(int, int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 + $2; END';
+CREATE AGGREGATE own_procedure(int) (SFUNC = procedural, STYPE = int);
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from applier.definition import Refused, define
 from applier.definition.define import Written
+from applier.install import install
 from applier.plan.nodes import Project, fields
 from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 
@@ -73,3 +74,27 @@ def test_a_replaced_function_is_noticed(connection: psycopg.Connection[Any]) -> 
         define(connection, stored, "pg_catalog", written)
     with pytest.raises(Refused, match="created with"):
         define(connection, "SELECT public.twice(a) AS c FROM public.t", "pg_catalog", written)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE OR REPLACE FUNCTION plus(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1 + $2 + 1'",
+        "CREATE OR REPLACE AGGREGATE added(int) (SFUNC = plus, STYPE = int, INITCOND = '1', FINALFUNC = twice)",
+        "CREATE OR REPLACE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 3'",
+    ],
+)
+def test_a_replaced_aggregate_is_noticed(connection: psycopg.Connection[Any], change: LiteralString) -> None:
+    connection.execute(
+        "CREATE FUNCTION plus(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1 + $2';"
+        "CREATE AGGREGATE added(int) (SFUNC = plus, STYPE = int, INITCOND = '0', FINALFUNC = twice);"
+        "CREATE VIEW v AS SELECT added(a) AS c FROM t"
+    )
+    install(connection)
+    row = connection.execute("SELECT pgtrickle._canonical('v'::regclass)").fetchone()
+    assert row is not None
+    written = Written("SELECT added(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
+    define(connection, row[0], "public", written)
+    connection.execute(change)
+    with pytest.raises(Refused, match="created with"):
+        define(connection, row[0], "public", written)

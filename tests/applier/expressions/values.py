@@ -134,6 +134,16 @@ def _edges(type_name: str) -> list[str]:
             return ["hello wORLD-foo_bar", "ÀÉ straße", "1a2B", "x'y", "", "ALL", "é1é", "a\tb", "O'R", "İi", "z9Z"]
         case "jsonb" | "json" | "text:json":
             return _JSON
+        case "text:syntax":
+            return [
+                '{"a":1, "a":2}', "[1,]", '{"a"}', "01", '"\\u00g0"', '"\\ud800"', '{"\\u0000": 1}', " true ", "tru",
+                '{"a": [1, {"b": 2, "\\u0062": 3}]} ', '"a\tb"',
+            ]  # fmt: skip
+        case "jsonb:values":
+            return [
+                '{"a": "12"}', '{"a": " 7 "}', '{"a": 99.95}', '{"a": "x"}', '{"a": true}', '"t"', "32768", '"-1.25"',
+                '{"a": null}', "[1]", '{"a": {"b": 1}}',
+            ]  # fmt: skip
         case "int4[]":
             return [
                 "{}",

@@ -1,0 +1,131 @@
+package pgtrickle;
+
+import java.util.ArrayList;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Functions of jsonb and a jsonpath; the path as PathItem reads it. */
+public final class JsonPath {
+    private static final ConcurrentHashMap PATHS = new ConcurrentHashMap();
+
+    private final boolean lax;
+    private final PathItem path;
+
+    private JsonPath(TreeMap from) {
+        lax = from.get("lax") == Boolean.TRUE;
+        path = PathItem.of(from.get("path"));
+    }
+
+    private static JsonPath of(UTF8String text) {
+        String written = text.toString();
+        JsonPath found = (JsonPath) PATHS.get(written);
+        if (found == null) {
+            found = new JsonPath((TreeMap) JsonTree.parse(written));
+            if (PATHS.size() < 1000) PATHS.put(written, found);
+        }
+        return found;
+    }
+
+    private static TreeMap variables(UTF8String given) {
+        Object found = JsonTree.parse(given.toString());
+        if (found instanceof TreeMap) return (TreeMap) found;
+        throw new PgError("\"vars\" argument is not an object");
+    }
+
+    private static int run(UTF8String json, UTF8String path, UTF8String vars, boolean silent, ArrayList found) {
+        JsonPath own = of(path);
+        return PathRun.run(own.lax, own.path, JsonTree.parse(json.toString()), variables(vars), silent, found);
+    }
+
+    private static UTF8String text(Object value) {
+        return UTF8String.fromString(JsonTree.print(value));
+    }
+
+    public static Boolean exists(UTF8String json, UTF8String path, UTF8String vars, boolean silent) {
+        int result = run(json, path, vars, silent, null);
+        return result == PathRun.ERROR ? null : Boolean.valueOf(result == PathRun.SOME);
+    }
+
+    public static Boolean match(UTF8String json, UTF8String path, UTF8String vars, boolean silent) {
+        ArrayList found = new ArrayList();
+        run(json, path, vars, silent, found);
+        if (found.size() == 1 && found.get(0) instanceof Boolean) return (Boolean) found.get(0);
+        if ((found.size() == 1 && found.get(0) == JsonTree.NULL) || silent) return null;
+        throw new PgError("single boolean result is expected");
+    }
+
+    public static UTF8String query_array(UTF8String json, UTF8String path, UTF8String vars, boolean silent) {
+        ArrayList found = new ArrayList();
+        run(json, path, vars, silent, found);
+        return text(found);
+    }
+
+    /** The rows of JSON_TABLE: those of a path that meets an error are none, or with `strict` the error itself. */
+    public static UTF8String rows(UTF8String json, UTF8String path, UTF8String vars, boolean strict) {
+        ArrayList found = new ArrayList();
+        if (run(json, path, vars, !strict, found) == PathRun.ERROR) found.clear();
+        return text(found);
+    }
+
+    private static final UTF8String NOTHING = UTF8String.fromString("e");
+    private static final UTF8String FAILED = UTF8String.fromString("x");
+
+    private static UTF8String shown(String value) {
+        return UTF8String.fromString("v" + value);
+    }
+
+    /** JSON_QUERY: v and the text, e where nothing is found, x for an error. `how`: when to wrap, and OMIT quotes. */
+    public static UTF8String query(UTF8String json, UTF8String path, UTF8String vars, UTF8String how) {
+        ArrayList found = new ArrayList();
+        if (run(json, path, vars, true, found) == PathRun.ERROR) return FAILED;
+        String wanted = how.toString();
+        if (found.isEmpty()) return NOTHING;
+        if (wanted.startsWith("ALWAYS") || (wanted.startsWith("SEVERAL") && found.size() > 1)) {
+            return shown(JsonTree.print(found));
+        }
+        if (found.size() > 1) return FAILED;
+        Object value = found.get(0);
+        boolean bare = wanted.endsWith("OMIT") && value instanceof String;
+        return shown(bare ? (String) value : JsonTree.print(value));
+    }
+
+    /** JSON_VALUE: v and the text of the type, n for NULL, e where nothing is found, x for an error. */
+    public static UTF8String value(UTF8String json, UTF8String path, UTF8String vars, UTF8String type) {
+        ArrayList found = new ArrayList();
+        if (run(json, path, vars, true, found) == PathRun.ERROR) return FAILED;
+        if (found.isEmpty()) return NOTHING;
+        Object value = found.get(0);
+        if (found.size() > 1 || value instanceof TreeMap || value instanceof ArrayList) return FAILED;
+        if (value == JsonTree.NULL) return UTF8String.fromString("n");
+        String text = value instanceof Boolean ? value == Boolean.TRUE ? "t" : "f" : value.toString();
+        String[] kind = type.toString().split(":");
+        if (!kind[0].equals("text") && !kind[0].equals("varchar") && RADIX.matcher(text).lookingAt()) {
+            throw new PgError("a number that is not written in decimals, which is not known here: \"" + text + "\"");
+        }
+        try {
+            return shown(read(UTF8String.fromString(text), kind));
+        } catch (PgError e) {
+            return FAILED;
+        }
+    }
+
+    private static final java.util.regex.Pattern RADIX = java.util.regex.Pattern.compile("\\s*[+-]?0[xXoObB]");
+
+    private static String read(UTF8String text, String[] kind) {
+        if (kind[0].equals("int2")) return Long.toString(Casts.in_int(text, -32768L, 32767L));
+        if (kind[0].equals("int4")) return Long.toString(Casts.in_int(text, -2147483648L, 2147483647L));
+        if (kind[0].equals("int8")) return Long.toString(Casts.in_int(text, Long.MIN_VALUE, Long.MAX_VALUE));
+        if (kind[0].equals("bool")) return Casts.in_bool(text) ? "t" : "f";
+        if (!kind[0].equals("numeric")) return text.toString();
+        UTF8String number = Numeric.in(text);
+        if (kind.length == 1) return number.toString();
+        return Numeric.sized(number, Integer.parseInt(kind[1]), Integer.parseInt(kind[2])).toString();
+    }
+
+    public static UTF8String query_first(UTF8String json, UTF8String path, UTF8String vars, boolean silent) {
+        ArrayList found = new ArrayList();
+        run(json, path, vars, silent, found);
+        return found.isEmpty() ? null : text(found.get(0));
+    }
+}
