@@ -42,6 +42,14 @@ def placed(zset: str, places: Sequence[int]) -> str:
     return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
 
 
+def narrowed(zset: str, columns: Sequence[int]) -> str:
+    """Some columns of a Z-set, and what is equal in them once with the sum of its weights."""
+    names = [column_name(i) for i in columns]
+    grouping = f" GROUP BY {', '.join(names)}" if names else ""
+    summed = f"SELECT {', '.join([*names, f'sum({WEIGHT}) AS total'])} FROM ({zset}){grouping}"
+    return select(names, "total", f"({summed}) WHERE total <> 0")
+
+
 def times(left: str, right: str, conditions: Sequence[str], broadcast: str | None = None) -> str:
     """A ⋈ B of two Z-sets whose columns have their places in the output already; `broadcast` is LEFT or RIGHT."""
     hint = f"/*+ BROADCAST({broadcast}) */ " if broadcast else ""

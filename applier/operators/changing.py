@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from applier.operators.inputs import Side
@@ -15,6 +15,6 @@ class Changing:
 
     delta: str | None
     whole: Callable[[Side], str]
-    touched: Callable[[Wanted, bool], str]
+    touched: Callable[[Wanted, bool, Sequence[int] | None], str]
     """The rows that are wanted as they were before the window; computed once where the flag says that they are read
-    again."""
+    again. Of these columns only, where not all are needed: then equal rows are one."""

@@ -5,6 +5,7 @@ The law of every line here: delta(node) = snapshot(node, after) − snapshot(nod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
@@ -48,6 +49,7 @@ from applier.plan.nodes import (
     fields,
     scans,
 )
+from applier.zset import narrowed
 
 LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
@@ -164,10 +166,13 @@ def _shares(kept: Shares, side: Side) -> str:
 
 
 def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
-    def touched(wanted: Wanted, again: bool) -> str:
+    def touched(wanted: Wanted, again: bool, only: Sequence[int] | None) -> str:
         rows = among(node, Side.BEFORE, wanted, inputs)
+        columns = fields(node) if only is None else [fields(node)[i] for i in only]
+        if only is not None:
+            rows = narrowed(rows, only)
         # Without keys it is everything, which is there anyway.
-        return inputs.shared(rows, fields(node)) if again and wanted.keys else rows
+        return inputs.shared(rows, columns) if again and wanted.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
     return Changing(changed, partial(snapshot, node, inputs=inputs), touched)

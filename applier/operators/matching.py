@@ -18,7 +18,10 @@ from applier.operators.changing import Changing
 from applier.operators.wanted import Wanted
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import OuterJoin, SemiJoin, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_name, placed, plus, times
+from applier.zset import LEFT, RIGHT, WEIGHT, column_name, narrowed, placed, plus, times
+
+Asking = tuple[tuple[str, ...], str | None]
+"""Keys, over rows that have them; None for no rows."""
 
 
 class Partner(Enum):
@@ -40,6 +43,10 @@ class Operand:
     def placed(self, zset: str) -> str:
         """The Z-set with its columns named by their places."""
         return placed(zset, self.places)
+
+    def narrow(self, reads: frozenset[int]) -> list[int]:
+        """The operand's own numbers of the columns that are read."""
+        return [i for i, place in enumerate(self.places) if place in reads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +120,34 @@ class Matching:
         return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
 
     def meeting(
-        self, left: Changing, right: Changing, *, small: bool, again: bool = False, full: bool = False
+        self, left: Changing, right: Changing, *, small: bool, again: bool = False, full: bool = False, bare: bool
     ) -> Meeting:
         """What both inputs have of the keys that a change touches; with `full` also the left rows of its own change.
 
-        A change of B makes both be read more than once; without one that is so where `again` says it.
+        A change of B makes both be read more than once; without one that is so where `again` says it. With `bare` the
+        rows of B are only asked for partners, so they have no columns but those the condition reads.
         """
+        again = again or right.delta is not None
+        only = self.right.narrow(self.reads) if bare and again else None
+        places = self.right.places if only is None else [self.right.places[i] for i in only]
         arriving = None if left.delta is None else self.left.placed(left.delta)
-        changing = None if right.delta is None else self.right.placed(right.delta)
-        askers = [(self.left, arriving), (self.right, changing)]
+        changing = None
+        if right.delta is not None:
+            changing = placed(right.delta if only is None else narrowed(right.delta, only), places)
+        own, other = (self.left.keys, arriving), (self.right.keys, changing)
 
-        def before(operand: Operand, whole: Changing, asking: list[tuple[Operand, str | None]]) -> str | None:
-            given = [(asker.keys, rows) for asker, rows in asking if rows is not None]
+        def before(operand: Operand, whole: Changing, only: list[int] | None, *asking: Asking) -> str | None:
+            given = [(keys, rows) for keys, rows in asking if rows is not None]
             if not given:
                 return None
-            wanted = Wanted.any_of(operand.exprs, given, null_safe=False, small=small)
-            return operand.placed(whole.touched(wanted, again or changing is not None))
+            return whole.touched(Wanted.any_of(operand.exprs, given, null_safe=False, small=small), again, only)
 
-        return Meeting(
-            arriving,
-            changing,
-            before(self.left, left, askers if full else askers[1:]),
-            before(self.right, right, askers),
-        )
+        there = before(self.left, left, None, *((own, other) if full else (other,)))
+        left_before = None if there is None else self.left.placed(there)
+        # Partners are only wanted of rows that are there; where those are few and computed, their keys are fewer.
+        met = (self.left.keys, left_before) if small and self.left.keys and not full else other
+        partners = before(self.right, right, only, own, met)
+        return Meeting(arriving, changing, left_before, None if partners is None else placed(partners, places))
 
     def delta(self, partner: Partner, meeting: Meeting) -> str | None:
         """How the answer of `with_partner` changes."""

@@ -40,7 +40,7 @@ def outer_join(node: OuterJoin, left: str, right: str) -> str:
 def delta_outer_join(node: OuterJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
     matching, output = matching_of(node), fields(node)
-    meeting = matching.meeting(left, right, small=small, again=True, full=node.full)
+    meeting = matching.meeting(left, right, small=small, again=True, full=node.full, bare=False)
     alone = matching.delta(Partner.NONE, meeting)
     others = matching.flipped().delta(Partner.NONE, meeting.flipped()) if node.full else None
     return plus(

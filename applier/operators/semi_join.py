@@ -22,4 +22,4 @@ def semi_join(node: SemiJoin, left: str, right: str) -> str:
 def delta_semi_join(node: SemiJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
     """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
     matching = matching_of(node)
-    return matching.delta(_partner(node), matching.meeting(left, right, small=small))
+    return matching.delta(_partner(node), matching.meeting(left, right, small=small, bare=True))

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.nodes import Field
+from applier.session import at_most
 from applier.trace.views import create_view, drop_view
 from applier.zset import ddl, net, nothing
 
@@ -34,9 +35,9 @@ class ComputedRows:
     def shared(self, zset: str, columns: Sequence[Field]) -> str:
         """A Z-set of any size: what is large stays in Spark."""
         if zset not in self._selects:
-            rows = self._spark.sql(f"SELECT * FROM ({zset}) LIMIT {self._most_rows + 1}").toArrow()
-            few = rows.num_rows <= self._most_rows
-            self._keep(zset, self._on_driver(rows, columns) if few else self._spark.sql(zset).localCheckpoint())
+            rows = at_most(self._spark, zset, self._most_rows)
+            few = self._spark.sql(zset).localCheckpoint() if rows is None else self._on_driver(rows, columns)
+            self._keep(zset, few)
         return self._selects[zset] or nothing([column.type.spark for column in columns])
 
     def _on_driver(self, rows: pa.Table, columns: Sequence[Field]) -> DataFrame | None:

@@ -31,7 +31,7 @@ SHAPES = {
 DIMS = 10_000
 FRACTIONS = (0.0001, 0.001, 0.01, 0.1)
 ROUNDS = 3
-WARM_ROUNDS = 4
+WARM_ROUNDS = 8
 """Not counted: whoever keeps stream tables runs for weeks, and Java's compiler is done with such plans by then."""
 
 
