@@ -55,8 +55,23 @@ def delta_kept(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
 
 
 def delta_summed(node: Aggregate, both: str) -> str:
-    """The same from the sums of the touched groups at both ends, named o_… and n_….   State: σ(A)."""
+    """The same from what the touched groups are made of at both ends, named o_… and n_….   State: σ(A), or extremes."""
     return _changes(node, _results(node, both, (OLD, NEW)))
+
+
+def groups_of(node: Aggregate, zset: str) -> str:
+    """What the results of every group of a whole Z-set are made of, named n_…"""
+    return _summed(node, _at(node, shares(node, zset), {NEW: True}), (NEW,))
+
+
+def signed_groups_of(node: Aggregate, delta: str) -> str:
+    """The same of the rows that come, and named o_… of those that leave, for calls that need the values."""
+    columns = ", ".join([*key_names(node), *value_names(node)])
+    return _summed(
+        node,
+        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT} FROM ({shares(node, delta)})",
+        (OLD, NEW),
+    )
 
 
 def _at(node: Aggregate, rows: str, there: dict[str, bool]) -> str:
@@ -71,6 +86,11 @@ def _at(node: Aggregate, rows: str, there: dict[str, bool]) -> str:
 
 def _groups(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     """One row per group: for each end of the window whether the group is there, and every result."""
+    return _results(node, _summed(node, rows, sides), sides)
+
+
+def _summed(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
+    """One row per group: for each end of the window what every result is made of."""
     keys, values = key_names(node), value_names(node)
     sums = {f"{side}_{name}": spark for side in sides for name, spark in sum_types(node).items()}
     totals = [f"{total(name, spark)} AS {name}" for name, spark in sums.items()]
@@ -80,7 +100,7 @@ def _groups(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
     totals += [f"{text} AS {name}" for part in answers.values() for name, text in part.aggregated.items()]
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return _results(node, f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}", sides)
+    return f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}"
 
 
 def _results(node: Aggregate, summed: str, sides: tuple[str, ...]) -> str:

@@ -27,6 +27,30 @@ def additive(node: Aggregate) -> bool:
     return all(isinstance(form_of(call), Additive) and not call.distinct for call in node.calls)
 
 
+EXTREMES = {"min({0})": False, "max({0})": True}
+"""The forms of aggregates that are one of their values, and whether it is the largest."""
+
+_COMPARED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
+
+
+def extremes(node: Aggregate) -> dict[int, bool] | None:
+    """The calls that are the least or the largest of their values, and which of the two; None where others need values.
+
+    Only of types that Python and Spark order alike, for it is on the driver that they are compared.
+    """
+    found = {}
+    for number, call in enumerate(node.calls):
+        form = form_of(call)
+        if isinstance(form, Additive) and not call.distinct:
+            continue
+        if not isinstance(form, OfSet) or form.text not in EXTREMES or len(call.args) != 1:
+            return None
+        if call.type.spark not in _COMPARED and not call.type.spark.startswith("decimal"):
+            return None
+        found[number] = EXTREMES[form.text]
+    return found or None
+
+
 def key_names(node: Aggregate) -> list[str]:
     """The columns that tell groups apart."""
     return [f"k{i}" for i in range(len(node.keys))]

@@ -13,7 +13,7 @@ from applier.operators.aggregate import answered, delta_aggregate, delta_kept, d
 from applier.operators.calls import key_names
 from applier.operators.changing import Changing
 from applier.operators.inner_join import among_join, delta_join, join
-from applier.operators.inputs import Inputs, Shares, Side
+from applier.operators.inputs import Ends, Inputs, Shares, Side
 from applier.operators.leaf import leaf, linear
 from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
@@ -69,7 +69,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
                 raise AssertionError("the rows of a round outside its recursion")
             return node.text
         case Recursion():
-            if (kept := inputs.kept(node)) is not None:
+            if isinstance(kept := inputs.kept(node), Shares):
                 return _shares(kept, side)
 
             def step(working: str) -> str:
@@ -87,14 +87,15 @@ def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
         case SemiJoin():
             return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
-            if (kept := inputs.kept(node)) is None:
-                return snapshot_aggregate(node, snapshot(node.input, side, inputs))
-            return answered(node, _shares(kept, side))
+            if isinstance(kept := inputs.kept(node), Shares):
+                return answered(node, _shares(kept, side))
+            return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
             return add([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
             kept = inputs.kept(node)
-            return snapshot_top_k(node, snapshot(node.input, side, inputs) if kept is None else _shares(kept, side))
+            first = _shares(kept, side) if isinstance(kept, Shares) else snapshot(node.input, side, inputs)
+            return snapshot_top_k(node, first)
         case Window():
             return snapshot_window(node, snapshot(node.input, side, inputs))
         case _:
@@ -112,7 +113,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case Working():
             return node.changed
         case Recursion():
-            if (kept := inputs.kept(node)) is not None:
+            if isinstance(kept := inputs.kept(node), Shares):
                 return kept.delta
             if all(inputs.delta(scan) is None for scan in scans(node)):
                 return None
@@ -133,8 +134,10 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case Aggregate() if (kept := inputs.kept(node)) is not None:
             if kept.both is not None:
                 return delta_summed(node, kept.both)
+            if isinstance(kept, Ends):
+                return None
             return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
-        case TopK() if (kept := inputs.kept(node)) is not None:
+        case TopK() if isinstance(kept := inputs.kept(node), Shares):
             first = kept.before
             return None if kept.delta is None else delta_top_k(node, lambda _: first(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
@@ -206,7 +209,7 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
             left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
             return outer_join(node, left, _partners(node, left, side, wanted, inputs))
         case Aggregate() if _reads_only(wanted, range(len(node.keys))):
-            if (kept := inputs.kept(node)) is None:
+            if not isinstance(kept := inputs.kept(node), Shares):
                 return snapshot_aggregate(node, below(node.input, wanted=wanted.through(node.keys)))
             if (ordinals := wanted.ordinals()) is None:
                 return wanted.filtered(snapshot(node, side, inputs))

@@ -31,6 +31,13 @@ class Shares:
     """The touched groups with their sums at both ends, where somebody has added them up already."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The groups of an aggregate that a window touches, with what they are made of at both ends; None for none."""
+
+    both: str | None
+
+
 Keeper = Aggregate | Recursion | TopK
 """The nodes of which something may be kept between windows."""
 
@@ -68,5 +75,5 @@ class Inputs(Protocol):
     def shared(self, zset: str, columns: Sequence[Field]) -> str:
         """The same Z-set, of any size, to be read several times and computed once."""
 
-    def kept(self, node: Keeper) -> Shares | None:
+    def kept(self, node: Keeper) -> Shares | Ends | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from applier.operators.calls import additive
+from applier.operators.calls import additive, extremes
 from applier.operators.inputs import Keeper
 from applier.operators.top_k import last_place
 from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived, inputs
@@ -18,7 +18,8 @@ MOST_PLACES = 10_000
 def kept_nodes(root: Node) -> list[Keeper]:
     """The nodes of which something is worth keeping, inner ones first.
 
-    Sums always are. A multiset of values is only where its rows are not those of a relation, which is kept anyway.
+    Sums always are, and the least and largest values. A multiset of values is only where its rows are not those of a
+    relation, which is kept anyway.
     Within a recursion nothing is: it is followed by what it derived, or computed in whole.
     """
     return list(dict.fromkeys(node for node in _within(root) if isinstance(node, Keeper) and _worth_keeping(node)))
@@ -27,7 +28,7 @@ def kept_nodes(root: Node) -> list[Keeper]:
 def _worth_keeping(node: Keeper) -> bool:
     match node:
         case Aggregate():
-            return additive(node) or derived(node.input)
+            return additive(node) or derived(node.input) or extremes(node) is not None
         case Recursion():
             return followable(node)
         case TopK():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from applier.operators.inputs import Inputs, Keeper, Rule, Shares, Side, unchanged
+from applier.operators.inputs import Inputs, Keeper, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 
 
@@ -43,7 +43,6 @@ class AtOneEnd:
         """As the window's."""
         return self.inputs.shared(zset, columns)
 
-    def kept(self, node: Keeper) -> Shares | None:
+    def kept(self, node: Keeper) -> None:
         """Nothing: what is kept changes with the window."""
         del node
-        return None

@@ -18,13 +18,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
-from applier.operators.aggregate import shares_of
+from applier.operators.aggregate import groups_of, shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Inputs, Keeper, Rule, Shares, Side, unchanged
+from applier.operators.inputs import Ends, Inputs, Keeper, Rule, Shares, Side, unchanged
 from applier.operators.keeping import kept_nodes
-from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, TopK
+from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, TopK, derived
+from applier.session import at_most
 from applier.state.derivation import derived_change
+from applier.state.extremes import ExtremesOnDriver
 from applier.state.first_rows import FirstRows, leaving
 from applier.state.rows import MOST_DERIVED, DerivedRows
 from applier.state.shares import SharesInSpark
@@ -36,8 +38,13 @@ from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
 
-Held = SharesInSpark | SumsOnDriver | DerivedRows | FirstRows
+Held = SharesInSpark | SumsOnDriver | ExtremesOnDriver | DerivedRows | FirstRows
 """What is kept of one node."""
+
+
+def _unchanged(held: Held) -> Shares | Ends:
+    """What is known of a node that a window does not touch."""
+    return Ends(None) if isinstance(held, ExtremesOnDriver) else Shares(held.before, None)
 
 
 @dataclass
@@ -45,7 +52,7 @@ class KeptInputs:
     """The inputs of one window with what is kept for one stream table."""
 
     inputs: Inputs
-    known: dict[Keeper, Shares] = field(default_factory=dict)
+    known: dict[Keeper, Shares | Ends] = field(default_factory=dict)
 
     @property
     def small(self) -> bool:
@@ -76,7 +83,7 @@ class KeptInputs:
         """As the window's."""
         return self.inputs.shared(zset, columns)
 
-    def kept(self, node: Keeper) -> Shares | None:
+    def kept(self, node: Keeper) -> Shares | Ends | None:
         """What is known of the node."""
         return self.known.get(node)
 
@@ -142,7 +149,7 @@ class States:
                         whole = snapshot(shares.node.input, Side.BEFORE, kept)
                         shares.release()
                         shares = state.shares[node] = FirstRows.of(self._spark, shares.node, whole, leaving(rows))
-                    kept.known[node] = Shares(shares.before, None)
+                    kept.known[node] = _unchanged(shares)
                     if rows is not None:
                         added[node] = rows
                         kept.known[node], made = shares.with_window(rows)
@@ -172,6 +179,8 @@ class States:
                 return rows if rows is not None and rows.num_rows else None
             case DerivedRows():
                 return derived_change(self._spark, shares, kept)
+            case ExtremesOnDriver():
+                return shares.change(kept)
             case SharesInSpark() | SumsOnDriver():
                 text = delta(shares.node.input, kept)
                 if text is None:
@@ -200,7 +209,7 @@ class States:
             for node in nodes:
                 self._hold(node, state, side, kept)
                 if node in state.shares:
-                    kept.known[node] = Shares(state.shares[node].before, None)
+                    kept.known[node] = _unchanged(state.shares[node])
         except BaseException:
             self.forget(table.id)
             raise
@@ -210,7 +219,7 @@ class States:
         metrics.STATES_COMPUTED.inc()
         kept.known.clear()
         if side is Side.AFTER:
-            kept.known |= {node: Shares(shares.before, None) for node, shares in state.shares.items()}
+            kept.known |= {node: _unchanged(shares) for node, shares in state.shares.items()}
         return state
 
     def _hold(self, node: Keeper, state: TableState, side: Side, kept: KeptInputs) -> None:
@@ -224,6 +233,11 @@ class States:
         match node:
             case TopK():
                 return FirstRows.of(self._spark, node, snapshot(node.input, side, kept))
+            case Aggregate() if not additive(node) and not derived(node.input):
+                text = groups_of(node, snapshot(node.input, side, kept))
+                groups = at_most(self._spark, text, MOST_GROUPS)
+                schema = self._spark.sql(text).schema
+                return None if groups is None else ExtremesOnDriver(self._spark, node, schema, groups)
             case Aggregate():
                 return self._shares(node, self._spark.sql(shares_of(node, snapshot(node.input, side, kept))))
             case Recursion():

@@ -6,9 +6,6 @@ small relation without a join or a shuffle.
 
 from __future__ import annotations
 
-from decimal import Context, localcontext
-from typing import Any
-
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -17,6 +14,7 @@ from applier.operators.aggregate import NEW, OLD
 from applier.operators.calls import key_names, sum_types
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
+from applier.state.numbers import arrow_table, sums, zero
 from applier.state.sent import SentRows
 from applier.state.shares import SharesInSpark
 from applier.trace.views import create_view, drop_view
@@ -24,8 +22,6 @@ from applier.zset import Row, identity
 
 MOST_GROUPS = 50_000
 """Some 25 MB for a few sums; beyond, Spark's memory is the better place."""
-
-_EXACT = Context(prec=100)
 
 
 class SumsOnDriver:
@@ -37,7 +33,7 @@ class SumsOnDriver:
         self._schema = schema
         self._arrow = rows.schema
         self._keys = len(key_names(node))
-        self._zero = tuple(_zero(rows.schema.field(name).type) for name in sum_types(node))
+        self._zero = tuple(zero(rows.schema.field(name).type) for name in sum_types(node))
         self._groups: dict[Row, tuple[Row, Row]] = {}
         self._sent = SentRows(spark, schema)
         self.add(rows)
@@ -56,13 +52,13 @@ class SumsOnDriver:
         both = []
         for key, added in self._rows_of(rows):
             old = self._groups.get(identity(key), (key, self._zero))[1]
-            both.append((*key, *old, *_sum(old, added)))
+            both.append((*key, *old, *sums(old, added)))
         fields, columns = list(self._schema)[: self._keys], [self._arrow.field(i) for i in range(self._keys)]
         for side in (OLD, NEW):
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
-        table = _arrow_table(both, pa.schema(columns))
+        table = arrow_table(both, pa.schema(columns))
         views = [
             create_view(self._spark.createDataFrame(table, StructType(fields))),
             create_view(self._spark.createDataFrame(rows, self._schema)),
@@ -73,7 +69,7 @@ class SumsOnDriver:
         """Put the shares of a window beside them."""
         for key, added in self._rows_of(rows):
             name = identity(key)
-            new = _sum(self._groups.get(name, (key, self._zero))[1], added)
+            new = sums(self._groups.get(name, (key, self._zero))[1], added)
             if any(new):
                 self._groups[name] = key, new
             else:
@@ -100,19 +96,4 @@ class SumsOnDriver:
         return [(row[: self._keys], row[self._keys :]) for row in zip(*columns, strict=True)]
 
     def _table(self) -> pa.Table:
-        return _arrow_table([(*key, *sums) for key, sums in self._groups.values()], self._arrow)
-
-
-def _zero(kind: pa.DataType) -> Any:
-    return pa.scalar(0).cast(kind).as_py()
-
-
-def _sum(left: Row, right: Row) -> Row:
-    with localcontext(_EXACT):
-        return tuple(a + b for a, b in zip(left, right, strict=True))
-
-
-def _arrow_table(rows: list[Row], schema: pa.Schema) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        return arrow_table([(*key, *sums) for key, sums in self._groups.values()], self._arrow)

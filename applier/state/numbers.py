@@ -1,0 +1,37 @@
+"""Sums of groups on the driver: added up without losing a digit, and as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, localcontext
+from typing import Any
+
+import pyarrow as pa
+
+from applier.zset import Row
+
+_EXACT = Context(prec=100)
+
+
+def zero(kind: pa.DataType) -> Any:
+    """Nothing, as a number of this type."""
+    return pa.scalar(0).cast(kind).as_py()
+
+
+def added(left: Any, right: Any) -> Any:
+    """The sum of two numbers."""
+    with localcontext(_EXACT):
+        return left + right
+
+
+def sums(left: Row, right: Row) -> Row:
+    """The sums of two rows of numbers."""
+    with localcontext(_EXACT):
+        return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """Rows with these columns."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
