@@ -36,7 +36,7 @@ from applier.trace.traces import Traces, WindowInputs
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Capture
-from shared_schema.table_schema import Column
+from shared_schema.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Engine:
     planner: Planner
     inbox: Inbox
     inbox_lock: threading.Condition
-    columns_of: Callable[[Capture], tuple[Column, ...]]
+    schema_of: Callable[[Capture], TableSchema]
     traces: Traces
     states: States
     sinks: Sinks
@@ -98,7 +98,7 @@ class Engine:
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(self._of_this_database(capture), self.columns_of(capture))
+                self.traces.capture(self._of_this_database(capture), self.schema_of(capture))
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
         self._taken_in = frontier

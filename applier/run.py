@@ -194,7 +194,7 @@ class Applier:
             planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
             inbox_lock=self._inbox_lock,
-            columns_of=schemas.columns,
+            schema_of=schemas.copied,
             traces=traces,
             states=States(spark),
             sinks=Sinks(

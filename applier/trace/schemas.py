@@ -13,7 +13,7 @@ from applier.errors import Infrastructure
 from shared_schema import avro
 from shared_schema.errors import ContractError
 from shared_schema.progress import Capture
-from shared_schema.table_schema import Column
+from shared_schema.table_schema import TableSchema
 from shared_schema.topics import schemas_topic
 
 WAIT_S = 10.0
@@ -46,9 +46,9 @@ class SchemaReader:
         """The codec of the schema version a message names in its header."""
         return self._version(avro.header_fingerprint(message))
 
-    def columns(self, capture: Capture) -> tuple[Column, ...]:
-        """The columns a relation was copied with."""
-        return self._version(bytes.fromhex(capture.schema_id)).schema.columns
+    def copied(self, capture: Capture) -> TableSchema:
+        """The schema a relation was copied with."""
+        return self._version(bytes.fromhex(capture.schema_id)).schema
 
     def _version(self, fingerprint: bytes) -> avro.ChangeCodec:
         self._read_until(lambda: fingerprint in self._codecs, f"schema {fingerprint.hex()} is not on {self._topic}")

@@ -25,7 +25,7 @@ from applier.trace.columns import TraceColumn
 from applier.trace.rows import LSN, SEQ
 from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Offsets
 from shared_schema.table_schema import TableId
@@ -41,6 +41,8 @@ MAX_SEGMENTS = 4
 
 ROWS_PER_PART = 250_000
 """Below this a second task costs more than it saves."""
+
+ROWS_PER_FILE = 1_000_000
 
 COMPACT_AT = 0.25
 """Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
@@ -102,7 +104,7 @@ class TraceStore:
         table = TableId(*entry["table"])
         trace = Trace(self._spark, table, tuple(TraceColumn.from_json(c) for c in entry["columns"]))
         trace.captured_at = Lsn.parse(entry["captured_at"])
-        trace.relid, trace.membership = entry["relid"], entry["membership"]
+        trace.relid, trace.membership, trace.key = entry["relid"], entry["membership"], tuple(entry.get("key", ()))
         version = entry["version"]
         if version is not None:
             stored = DeltaTable(self._path(trace))
@@ -145,12 +147,15 @@ class TraceStore:
         )
 
     def _compacted(self, trace: Trace, base: Base, added: DataFrame) -> Base:
-        """The sum of the base and what is added, each row once, as the Delta table's next version."""
+        """The sum of the base and what is added, each row once, in the order of the key, as the Delta table's next
+        version: a file holds a range of keys, which its statistics tell."""
         whole = _united([*(segment.frame for segment in base.segments), added])
         names = [name for name in whole.columns if name != WEIGHT]
         netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-        writer = netted.coalesce(1).write.format("delta").mode("overwrite").option("overwriteSchema", True)
-        writer.save(self._path(trace))
+        keys = [column_name(i) for i, column in enumerate(trace.columns) if column.open and column.name in trace.key]
+        sorted_ = netted.coalesce(1).sortWithinPartitions(*keys) if keys else netted.coalesce(1)
+        writer = sorted_.write.format("delta").mode("overwrite").option("overwriteSchema", True)
+        writer.option("maxRecordsPerFile", ROWS_PER_FILE).save(self._path(trace))
         stored = DeltaTable(self._path(trace))
         tidy(stored, RETENTION_HOURS)
         segment = self._read(trace, stored.version(), base.rows)
@@ -165,6 +170,7 @@ class TraceStore:
             "captured_at": str(trace.captured_at),
             "relid": trace.relid,
             "membership": trace.membership,
+            "key": list(trace.key),
             "version": base.version,
             "rows": base.rows,
             "withdrawn": base.withdrawn,

@@ -76,6 +76,8 @@ class Trace:
         self.relid = 0
         self.membership = ""
         """Of that capture: which relation of this name it was, and which request it answers."""
+        self.key: tuple[str, ...] = ()
+        """The names of the primary key's columns, by which the base is laid out."""
         self._spark = spark
         self._base = EMPTY_BASE
         self._retired: Base | None = None
@@ -85,13 +87,21 @@ class Trace:
         self._frames: dict[int, tuple[pa.Table, DataFrame]] = {}
         """By the identity of a chunk, which lives as long as its entry."""
 
-    def capture(self, present: Sequence[Column], at: Lsn, relid: int = 0, membership: str = "") -> None:
+    def capture(
+        self,
+        present: Sequence[Column],
+        at: Lsn,
+        relid: int = 0,
+        membership: str = "",
+        *,
+        key: tuple[str, ...] = (),
+    ) -> None:
         """The relation was copied as of `at`, with these columns: a T row and its rows follow in the stream."""
         if at <= self.captured_at:
             return
         with self._lock:
             self.columns = captured_columns(self.columns, present, at)
-            self.captured_at, self.relid, self.membership = at, relid, membership
+            self.captured_at, self.relid, self.membership, self.key = at, relid, membership, key
             self._fitters.clear()
             self._overlay = [self._widened(chunk) for chunk in self._overlay]
             self._forget_frames()

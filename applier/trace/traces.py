@@ -24,7 +24,7 @@ from applier.trace.views import create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, ddl, net, nothing, select
 from shared_schema.lsn import Lsn, Window
 from shared_schema.progress import Capture
-from shared_schema.table_schema import Column, TableId
+from shared_schema.table_schema import TableId, TableSchema
 
 SMALL_WINDOW_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
@@ -50,10 +50,10 @@ class Traces:
         """The relation's trace, None before its capture."""
         return self._traces.get(table)
 
-    def capture(self, capture: Capture, columns: Sequence[Column]) -> None:
+    def capture(self, capture: Capture, schema: TableSchema) -> None:
         """A relation joined the stream, or was copied anew."""
         trace = self._traces.setdefault(capture.table, Trace(self._spark, capture.table))
-        trace.capture(columns, capture.snapshot_lsn, capture.relid, capture.membership)
+        trace.capture(schema.columns, capture.snapshot_lsn, capture.relid, capture.membership, key=schema.key)
 
     def append(self, arrivals: dict[TableId, list[Run]]) -> None:
         """Add complete rows, per relation in stamp order."""

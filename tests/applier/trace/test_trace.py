@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from applier.operators.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
+from applier.trace import store as store_module
 from applier.trace.arrivals import Arrival
 from applier.trace.store import Manifest, TraceStore
 from applier.trace.trace import Trace
@@ -88,6 +90,26 @@ def test_any_history_with_checkpoints_and_a_restart(spark: SparkSession, tmp_pat
     loaded = store.load(Manifest.from_json(manifest.to_json()))[0]
     assert relation(spark, loaded, manifest.frontier) == states[13]
     assert loaded.base.frontier == Lsn(131)
+
+
+def test_a_compacted_base_is_laid_out_by_its_key(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "ROWS_PER_FILE", 10)
+    store, trace = TraceStore(spark, str(tmp_path)), Trace(spark, SCHEMA.table)
+    trace.capture(SCHEMA.columns, Lsn(1), key=("a",))
+    keys = random.Random(1).sample(range(100), 40)
+    trace.append([change(Op.INSERT, 10, seq, (key, None, None)) for seq, key in enumerate(keys)])
+    trace.rebase(store.append(trace, Lsn(20)))
+    trace.append([change(Op.DELETE, 30, seq, (key, None, None)) for seq, key in enumerate(keys[:20])])
+    base = store.append(trace, Lsn(40))
+    assert (base.rows, base.withdrawn) == (20, 0)
+    (folder,) = (tmp_path / "traces").iterdir()
+    lows, highs = (DeltaTable(folder).get_add_actions(flatten=True)[f"{end}.c0"].to_pylist() for end in ("min", "max"))
+    ranges = sorted(zip(lows, highs, strict=True))
+    assert len(ranges) == 2 and ranges[0][1] < ranges[1][0]
+    loaded = store.load(Manifest(Lsn(40), {}, [store.entry(trace, base)], {}))[0]
+    assert loaded.key == ("a",)
 
 
 def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) -> None:
