@@ -24,6 +24,9 @@ from applier.expressions.rows import ROW_OF, fields_of
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
 from applier.plan.nodes import Node, tells_apart
 
+_OTHER_HINTS = {
+    "xmlagg": "it keeps declarations and what follows them, which the log does not have; use string_agg of their texts",
+}
 _DISTINCT_HINT = "group in a subquery first"
 _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
 
@@ -38,7 +41,7 @@ def plan_aggregate(
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
     if entry is None and call.function < FIRST_USER_OID:
-        hint = "it is not yet proven equal in Spark; count, sum, avg, min and max are"
+        hint = _OTHER_HINTS.get(info.name, "it is not yet proven equal in Spark; count, sum, avg, min and max are")
         raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
     args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)

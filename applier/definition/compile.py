@@ -15,7 +15,7 @@ from applier.definition import tree, walk
 from applier.definition.bodies import read_body
 from applier.definition.casts import OTHER_TYPE, SAME_TEXT, array_cast, literal, relabelled, via_text
 from applier.definition.catalog import FIRST_USER_OID, Catalog
-from applier.definition.compile_rows import is_null, row_order, row_value
+from applier.definition.compile_rows import is_null, row_in, row_order, row_value
 from applier.definition.constants import decimal_carrier
 from applier.definition.fields import unknown
 from applier.definition.json_paths import json_path
@@ -119,6 +119,8 @@ class Compiler:
             case tree.Subscript():
                 arguments = walk.arguments(expression)
                 return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
+            case tree.RowIn():
+                return row_in(expression, self.compile, self._catalog)
             case tree.RowOrder():
                 return row_order(expression, self.compile, self._catalog)
             case tree.Collated():
@@ -180,7 +182,8 @@ class Compiler:
         if body is None or _calls_users(body.expression):
             raise unlisted(info, call, self._catalog)
         check_unchanged(info, called(info, call, self._catalog), body.digest, call.at, self._catalog)
-        value = self.compile(walk.substituted(body.expression, call.args))
+        inside = walk.recollated(body.expression, call.input_collation) if call.input_collation else body.expression
+        value = self.compile(walk.substituted(inside, call.args))
         if value.type.pg.oid != body.result:
             raise unlisted(info, call, self._catalog)
         if not body.strict or not call.args:

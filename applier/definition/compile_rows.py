@@ -8,17 +8,21 @@ from dataclasses import replace
 from applier.definition import tree
 from applier.definition.casts import OTHER_TYPE
 from applier.definition.catalog import Catalog
+from applier.definition.collations import collation_of
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.truths import BOOL
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
-from applier.expressions.rows import ROW_OF
+from applier.expressions.rows import ROW_IN, ROW_OF, fields_of
 from applier.plan.expr import BoolOp, Call, Const, Expr, Logic, NullTest, ValueType, nullable
 from shared_schema.pg_types import PgType
 
 Compile = Callable[[tree.Expression], Expr]
 _TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
+_TEXTS = frozenset({"text", "varchar"})
+_SAME_TEXT = frozenset({"int2", "int4", "int8", "bool", "uuid", "date", "time", "timestamp", "timestamptz"})
+"""Values that are equal where their texts are, and only there."""
 
 
 def is_null(expression: tree.IsNull, compile_: Compile) -> Expr:
@@ -44,6 +48,23 @@ def row_value(row: tree.RowOf, compile_: Compile, catalog: Catalog) -> Expr:
         raise Refused(
             Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
         ) from error
+
+
+def row_in(asked: tree.RowIn, compile_: Compile, catalog: Catalog) -> Expr:
+    """Whether an array of rows holds a row, of values that are equal where their texts are."""
+    row = row_value(asked.row, compile_, catalog)
+    for written, value in zip(asked.row.fields, fields_of(row)[1] if isinstance(row, Call) else (), strict=True):
+        name = value.type.pg.name
+        if name in _SAME_TEXT or (name in _TEXTS and _deterministic(written, value, catalog)):
+            continue
+        construct = f"CYCLE over values of type {value.type.pg.display}"
+        raise Refused(Reason.GROUPING, construct, hint="name a column of integers, text or dates", token=asked.row.at)
+    return Call(ROW_IN, (row, compile_(asked.rows)), BOOL)
+
+
+def _deterministic(written: tree.Expression, value: Expr, catalog: Catalog) -> bool:
+    collation = collation_of(written, value, catalog)
+    return collation is not None and collation.deterministic
 
 
 def row_order(expression: tree.RowOrder, compile_: Compile, catalog: Catalog) -> Expr:

@@ -31,7 +31,7 @@ _ALONE = {
     21: "any_element", 22: "any_key", 26: "current", 27: "root", 31: "type", 32: "size", 33: "abs", 34: "floor",
     35: "ceiling", 40: "last",
 }  # fmt: skip
-_IGNORE_CASE, _DOT_ALL = 1, 2
+_DOT_ALL = 2
 
 Item = dict[str, Any]
 
@@ -116,14 +116,10 @@ def _own(kind: int, data: bytes, at: int, start: int) -> Item:
 
 def _like_regex(data: bytes, at: int, start: int) -> Item:
     flags, inner = struct.unpack_from("<Ii", data, start)
-    if flags & ~(_IGNORE_CASE | _DOT_ALL):
-        raise Unfit("these flags of like_regex", hint="leave all flags but i and s out")
-    pattern = translate(
-        _string(data, start + 8),
-        c_collation=False,
-        ignore_case=bool(flags & _IGNORE_CASE),
-        newline_apart=not flags & _DOT_ALL,
-    )
+    if flags & ~_DOT_ALL:
+        # Which letters are the same but for their case is a matter of the database's collation.
+        raise Unfit("these flags of like_regex", hint="leave all flags but s out")
+    pattern = translate(_string(data, start + 8), c_collation=False, newline_apart=not flags & _DOT_ALL)
     return {"kind": "like_regex", "left": _item(data, at + inner), "value": pattern.java}
 
 

@@ -89,6 +89,10 @@ def json_made(made: tree.JsonMade, compile_: Compile, catalog: Catalog) -> Expr:
     name = "object" if made.is_object else "array"
     args = tuple(compile_(arg) for arg in made.args)
     signature = json_built(pg.name, name, skips_null=made.skips_null)
+    if made.is_object and made.skips_null and any(nullable(key) for key in args[::2]):
+        # A key that is NULL is an error, also where its value is left out.
+        hint = "write the key itself, or coalesce it"
+        raise Refused(Reason.CARRIER, "JSON_OBJECT with keys that may be NULL", hint=hint, token=made.at)
     return _called(signature, args, ValueType(pg, "string"), f"JSON_{name.upper()}", made.at)
 
 

@@ -66,7 +66,7 @@ def called(info: FunctionInfo, origin: Called, catalog: Catalog) -> str:
     return f"the operator {catalog.operator(origin.operator).name} ({info.signature})"
 
 
-def check_collation(entry: Entry, origin: Called | tree.Extreme, catalog: Catalog) -> None:
+def check_collation(entry: Entry, origin: Called | tree.Extreme | tree.SetOf, catalog: Catalog) -> None:
     """Refuse a text function under a collation that Spark does not share."""
     # A function of any type has no collation where its arguments have none.
     if entry.collation is CollationNeed.NONE or (not origin.input_collation and "any" in entry.signature):

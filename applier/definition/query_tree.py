@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
 
@@ -50,11 +50,16 @@ class ValuesEntry:
 
 @dataclass(frozen=True, slots=True)
 class FunctionEntry:
-    """Functions in FROM, gone through side by side, and how many columns each has; one may be a plain value."""
+    """Functions in FROM, gone through side by side, and how many columns each has; one may be a plain value.
+
+    `records` are, for each call, the columns that the query itself names for a function of records: name, type and
+    modifier.
+    """
 
     calls: tuple[Expression, ...]
     widths: tuple[int, ...]
     ordinality: bool
+    records: tuple[tuple[tuple[str, int, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,38 @@ class Partners:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """SEARCH: the columns, by their places from 0, whose values on the way to a row its new column holds."""
+
+    places: tuple[int, ...]
+    breadth_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """CYCLE: the columns that tell rows apart, and what the new column holds where a row was met before, or was not.
+
+    `different` is the operator that tells one from the other.
+    """
+
+    places: tuple[int, ...]
+    met: Expression
+    not_met: Expression
+    type: int
+    typmod: int
+    collation: int
+    different: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What a recursive member of WITH notes about the ways to its rows."""
+
+    search: Search | None
+    cycle: Cycle | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One SELECT, or several under set operations."""
 
@@ -234,6 +271,8 @@ class Query:
     recursive: frozenset[str]
     """The members of WITH that read themselves."""
     has_aggregates: bool
+    ways: dict[str, Ways] = field(default_factory=dict)
+    """SEARCH and CYCLE of members of WITH."""
     grouping_sets: tuple[tuple[int, ...], ...] = ()
     """GROUPING SETS, ROLLUP and CUBE written out: the references of the keys of each; none for a plain GROUP BY."""
     union: SetOperation | None = None

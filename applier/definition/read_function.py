@@ -14,15 +14,27 @@ Read = Callable[[Node], tree.Expression]
 def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.FunctionEntry:
     """The range-table entry of functions, from its own fields."""
     ordinality = fields.flag("funcordinality")
-    calls, widths = [], []
+    calls, widths, records = [], [], []
     for node in fields.nodes("functions"):
         if node.kind != "RANGETBLFUNCTION":
             raise unknown(f"a {node.kind} node as a function in FROM")
         wrapper = Fields(node, major)
         calls.append(read(wrapper.node("funcexpr")))
         widths.append(wrapper.integer("funccolcount"))
+        records.append(_columns(wrapper))
         wrapper.done()
-    return query_tree.FunctionEntry(tuple(calls), tuple(widths), ordinality)
+    return query_tree.FunctionEntry(tuple(calls), tuple(widths), ordinality, tuple(records))
+
+
+def _columns(function: Fields) -> tuple[tuple[str, int, int], ...]:
+    """The columns that are written behind AS for a function of records."""
+    names = function.texts("funccolnames")
+    if not names:
+        return ()
+    types, modifiers = function.integers("funccoltypes"), function.integers("funccoltypmods")
+    if not len(names) == len(types) == len(modifiers):
+        raise unknown("a list of columns behind a function")
+    return tuple(zip(names, types, modifiers, strict=True))
 
 
 def read_set(fields: Fields, major: int, read: Read) -> tree.SetOf:

@@ -2,12 +2,12 @@
 
     SELECT JSON_VALUE(row, path), … FROM jsonb_array_elements(rows of the document) WITH ORDINALITY AS t(row, number)
 
-and for a nested path a LEFT JOIN LATERAL of the rows inside each row.
+A nested path is a LEFT JOIN LATERAL of the rows inside each row; of nested paths beside each other, a UNION ALL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from applier.definition import query_tree, tree, walk
@@ -25,12 +25,19 @@ _ROW, _NUMBER = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
-    """A path of rows: the columns up to `last` that no level before it has are its own."""
+class _Rows:
+    """A path of rows, the places of its own columns, and the paths inside each of its rows."""
 
     path: tree.Expression
     raises: bool
-    last: int
+    places: range
+    inside: tuple[_Rows, ...]
+
+    def all_places(self) -> Iterator[int]:
+        """Of its own columns, and of those inside."""
+        yield from self.places
+        for rows in self.inside:
+            yield from rows.all_places()
 
 
 def read_json_table(node: Node, major: int, read: Read) -> query_tree.Query:
@@ -39,67 +46,145 @@ def read_json_table(node: Node, major: int, read: Read) -> query_tree.Query:
     if major < _JSON_TABLE_SINCE or fields.integer("functype") != _JSON_TABLE:
         raise Refused(Reason.CONSTRUCT, "XMLTABLE", hint="store its rows in a table", token=fields.location())
     fields.integer("ordinalitycol")
-    document = read(fields.node("docexpr"))
-    if not isinstance(document, tree.JsonOf):
-        raise unknown("a JSON_TABLE of no document")
-    columns = fields.tree("colvalexprs")
-    types = fields.integers("coltypes")
-    fields.integers("coltypmods")
-    levels = _levels(fields.node("plan"), major, read)
+    document, columns = read(fields.node("docexpr")), fields.tree("colvalexprs")
+    shapes = [fields.integers(name) for name in ("coltypes", "coltypmods", "colcollations")]
+    (rows,) = _plan(fields.node("plan"), major, read)
     fields.done()
-    if not isinstance(columns, tuple) or len(columns) != len(types):
-        raise unknown("the columns of a JSON_TABLE")
-    values = [
-        None if column is None else read(column) for column in columns if column is None or isinstance(column, Node)
-    ]
-    return _query(document, values, levels)
+    if not isinstance(document, tree.JsonOf) or not isinstance(columns, tuple) or len(columns) != len(shapes[0]):
+        raise unknown("the form of a JSON_TABLE")
+    found = tuple(read(column) if isinstance(column, Node) else None for column in columns)
+    columns_of = zip(*shapes, strict=True)
+    types = tuple(query_tree.SetColumn(type_, modifier, collation, 0) for type_, modifier, collation in columns_of)
+    table = _Table(document, found, types)
+    query, places = table.query(rows, document.json, 1)
+    order = [places.index(place) for place in range(len(found))]
+    return replace(query, targets=tuple(query.targets[i] for i in order))
 
 
-def _levels(node: Node | None, major: int, read: Read) -> list[_Level]:
-    if node is None:
-        return []
-    if node.kind != "JSONTABLEPATHSCAN":
-        hint = "join two JSON_TABLEs, or nest the paths in each other"
-        raise Refused(Reason.CONSTRUCT, "JSON_TABLE with nested paths beside each other", hint=hint)
+def _plan(node: Node, major: int, read: Read) -> tuple[_Rows, ...]:
+    """The paths that stand beside each other."""
     fields = Fields(node, major)
-    path = Fields(fields.node("path"), major)
-    level = _Level(read(path.node("value")), fields.flag("errorOnError"), fields.integer("colMax"))
+    if node.kind == "JSONTABLESIBLINGJOIN":
+        both = (*_plan(fields.node("lplan"), major, read), *_plan(fields.node("rplan"), major, read))
+        fields.done()
+        return both
+    if node.kind != "JSONTABLEPATHSCAN":
+        raise unknown(f"a {node.kind} node in a JSON_TABLE")
+    path, inner = Fields(fields.node("path"), major), fields.optional("child")
+    first, last = fields.integer("colMin"), fields.integer("colMax")
+    rows = _Rows(
+        read(path.node("value")),
+        fields.flag("errorOnError"),
+        range(first, last + 1) if first >= 0 else range(0),
+        () if inner is None else _plan(inner, major, read),
+    )
     path.done()
-    inner = _levels(fields.optional("child"), major, read)
     fields.done()
-    return [level, *inner]
+    return (rows,)
 
 
-def _query(document: tree.JsonOf, columns: list[tree.Expression | None], levels: list[_Level]) -> query_tree.Query:
-    outside = Rewriting(lambda var, _: replace(var, levels_up=var.levels_up + 1)).expression
-    entries: list[query_tree.RangeEntry] = []
-    items: query_tree.FromItem = query_tree.EntryRef(1)
-    json: tree.Expression = outside(document.json)
-    for number, level in enumerate(levels, 1):
-        rows = replace(
-            document,
-            answer=tree.Answered.ROWS,
-            json=json,
-            path=level.path,
-            passing=tuple(map(outside, document.passing)),
-            on_empty=None,
-            on_error=None if level.raises else tree.Constant(_JSONB, -1, 0, -1, False, None, None),
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What all paths have in common: the document with what is passed to it, the columns and their types."""
+
+    document: tree.JsonOf
+    columns: tuple[tree.Expression | None, ...]
+    types: tuple[query_tree.SetColumn, ...]
+
+    def query(self, rows: _Rows, json: tree.Expression, depth: int) -> tuple[query_tree.Query, list[int]]:
+        """All columns of these rows of a document, `depth` queries inside the query of the table; and their places."""
+        entries: list[query_tree.RangeEntry] = [self._entry(rows, json, depth)]
+        item: query_tree.FromItem = query_tree.EntryRef(1)
+        found = {place: self._column(place, 1, depth) for place in rows.places}
+        row = tree.Var(1, _ROW, _JSONB, -1, 0, 0, None)
+        if len(rows.inside) == 1 and not rows.inside[0].inside:
+            # One path inside needs no query of its own.
+            (inner,) = rows.inside
+            entries.append(self._entry(inner, row, 0, passed=depth))
+            found |= {place: self._column(place, 2, depth) for place in inner.places}
+        elif rows.inside:
+            if len(rows.inside) == 1:
+                beside, places = self.query(rows.inside[0], replace(row, levels_up=1), depth + 1)
+            else:
+                beside, places = self._beside(rows.inside, replace(row, levels_up=2), depth + 2)
+            entries.append(query_tree.SubqueryEntry("", beside))
+            found |= {place: self._value(2, i, place) for i, place in enumerate(places, 1)}
+        if len(entries) > 1:
+            item = query_tree.OuterJoin(query_tree.OuterKind.LEFT, item, query_tree.EntryRef(2), None)
+        return _query(tuple(found.values()), tuple(entries), (item,)), list(found)
+
+    def _beside(
+        self, several: Sequence[_Rows], json: tree.Expression, depth: int
+    ) -> tuple[query_tree.Query, list[int]]:
+        """The rows of one path after those of the other, with NULL in the columns of the others."""
+        places = [place for rows in several for place in rows.all_places()]
+        branches = []
+        for rows in several:
+            query, own = self.query(rows, json, depth)
+            by_place = {place: target.expression for place, target in zip(own, query.targets, strict=True)}
+            shown = (by_place.get(place) or self._null(place) for place in places)
+            branches.append(query_tree.SubqueryEntry("", replace(query, targets=_targets(tuple(shown)))))
+        union = query_tree.SetOperation(
+            query_tree.SetKind.UNION,
+            True,
+            tuple(range(1, 1 + len(branches))),
+            tuple(self.types[place] for place in places),
         )
-        call = tree.SetOf(_ELEMENTS, _JSONB, 0, 0, (rows,), document.at)
-        entries.append(query_tree.FunctionEntry((call,), (1,), True))
-        json = tree.Var(number, _ROW, _JSONB, -1, 0, 0, None)
-        if number > 1:
-            items = query_tree.OuterJoin(query_tree.OuterKind.LEFT, items, query_tree.EntryRef(number), None)
-    targets = []
-    for place, column in enumerate(columns):
-        number = next((n for n, level in enumerate(levels, 1) if place <= level.last), 0)
-        if not number:
-            raise unknown("a column of no path")
-        targets.append(query_tree.Target(_column(column, number, outside), None, 0, False))
+        values = tuple(self._value(1, i, place) for i, place in enumerate(places, 1))
+        return replace(_query(values, tuple(branches), ()), union=union), places
+
+    def _entry(
+        self, rows: _Rows, json: tree.Expression, depth: int, passed: int | None = None
+    ) -> query_tree.FunctionEntry:
+        outside = _further_out(depth if passed is None else passed)
+        listed = replace(
+            self.document,
+            answer=tree.Answered.ROWS,
+            json=outside(json) if json is self.document.json else json,
+            path=rows.path,
+            passing=tuple(map(outside, self.document.passing)),
+            on_empty=None,
+            on_error=None if rows.raises else tree.Constant(_JSONB, -1, 0, -1, False, None, None),
+        )
+        call = tree.SetOf(_ELEMENTS, _JSONB, 0, 0, (listed,), self.document.at)
+        return query_tree.FunctionEntry((call,), (1,), True)
+
+    def _column(self, place: int, number: int, depth: int) -> tree.Expression:
+        column = self.columns[place]
+        if column is None:
+            counted = tree.Var(number, _NUMBER, _INT8, -1, 0, 0, None)
+            return tree.Apply(_TO_INT4, 0, _INT4, 0, 0, (counted,), None)
+        if not isinstance(column, tree.JsonOf):
+            raise unknown("a column of JSON_TABLE")
+        row = tree.Var(number, _ROW, _JSONB, -1, 0, 0, None)
+        return _of_row(_further_out(depth)(replace(column, of_row=True)), row)
+
+    def _value(self, number: int, column: int, place: int) -> tree.Var:
+        shape = self.types[place]
+        return tree.Var(number, column, shape.type, shape.typmod, shape.collation, 0, None)
+
+    def _null(self, place: int) -> tree.Constant:
+        shape = self.types[place]
+        return tree.Constant(shape.type, shape.typmod, shape.collation, -1, False, None, None)
+
+
+def _further_out(depth: int) -> Callable[[tree.Expression], tree.Expression]:
+    return Rewriting(lambda var, _: replace(var, levels_up=var.levels_up + depth)).expression
+
+
+def _targets(expressions: tuple[tree.Expression, ...]) -> tuple[query_tree.Target, ...]:
+    return tuple(query_tree.Target(expression, None, 0, False) for expression in expressions)
+
+
+def _query(
+    expressions: tuple[tree.Expression, ...],
+    entries: tuple[query_tree.RangeEntry, ...],
+    items: tuple[query_tree.FromItem, ...],
+) -> query_tree.Query:
     return query_tree.Query(
-        targets=tuple(targets),
-        entries=tuple(entries),
-        items=(items,),
+        targets=_targets(expressions),
+        entries=entries,
+        items=items,
         where=None,
         groups=(),
         having=None,
@@ -108,17 +193,6 @@ def _query(document: tree.JsonOf, columns: list[tree.Expression | None], levels:
         recursive=frozenset(),
         has_aggregates=False,
     )
-
-
-def _column(
-    column: tree.Expression | None, number: int, outside: Callable[[tree.Expression], tree.Expression]
-) -> tree.Expression:
-    if column is None:
-        counted = tree.Var(number, _NUMBER, _INT8, -1, 0, 0, None)
-        return tree.Apply(_TO_INT4, 0, _INT4, 0, 0, (counted,), None)
-    if not isinstance(column, tree.JsonOf):
-        raise unknown("a column of JSON_TABLE")
-    return _of_row(outside(replace(column, of_row=True)), tree.Var(number, _ROW, _JSONB, -1, 0, 0, None))
 
 
 def _of_row(expression: tree.Expression, row: tree.Var) -> tree.Expression:

@@ -12,6 +12,7 @@ from applier.definition.node_text import MalformedTree, Node, Token, parse
 from applier.definition.read_expr import read_expression
 from applier.definition.read_function import read_table_function
 from applier.definition.read_json_table import read_json_table
+from applier.definition.read_ways import read_ways
 from applier.definition.refusal import Reason, Refused
 
 _SELECT = 1
@@ -68,8 +69,9 @@ def _query(node: Node, major: int, *, recursive: bool = False) -> query_tree.Que
         grouping_sets=grouping_sets(fields.nodes("groupingSets"), major, distinct=fields.flag("groupDistinct")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
-        members={name: member for name, member, _ in members},
-        recursive=frozenset(name for name, _, recursive in members if recursive),
+        members={name: member for name, member, _, _ in members},
+        recursive=frozenset(name for name, _, recursive, _ in members if recursive),
+        ways={name: ways for name, _, _, ways in members if ways is not None},
         has_aggregates=fields.flag("hasAggs"),
         union=union,
         partners=partners,
@@ -123,14 +125,15 @@ def _branch(node: Node, major: int) -> int | query_tree.SetOperation:
     return item.entry
 
 
-def _member(node: Node, major: int) -> tuple[str, query_tree.Query, bool]:
+def _member(node: Node, major: int) -> tuple[str, query_tree.Query, bool, query_tree.Ways | None]:
     if node.kind != "COMMONTABLEEXPR":
         raise unknown(f"a {node.kind} node in WITH")
     fields = Fields(node, major)
     recursive = fields.flag("cterecursive")
     name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major, recursive=recursive)
+    ways = read_ways(fields, major, lambda n: read_expression(n, major))
     fields.done()
-    return name, query, recursive
+    return name, query, recursive, ways
 
 
 def _from(

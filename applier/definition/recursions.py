@@ -17,6 +17,7 @@ from applier.definition.fields import unknown
 from applier.definition.joins import Member
 from applier.definition.refusal import Reason, Refused
 from applier.definition.union import check_columns, meet
+from applier.definition.ways import with_ways
 from applier.plan.expr import Expr, ValueType
 from applier.plan.nodes import Field, Node, Recursion, Working
 
@@ -43,7 +44,9 @@ class Recursions:
         return Member(number, working or self._plan(name, holders), places)
 
     def _plan(self, name: str, holders: Levels) -> Node:
-        query = holders[-1].members[name]
+        query, ways = holders[-1].members[name], holders[-1].ways.get(name)
+        if ways is not None:
+            query = with_ways(query, ways, name, self._catalog)
         union, levels = query.union, (*holders, query)
         if union is None or union.kind is not query_tree.SetKind.UNION or query.limit is not None or query.order:
             raise Refused(Reason.CONSTRUCT, "WITH RECURSIVE of another form", hint=_HINT)

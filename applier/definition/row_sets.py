@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from applier.definition import query_tree, tree, walk
 from applier.definition.catalog import Catalog
 from applier.definition.compile import Compiler, Scope
+from applier.definition.lookup import check_collation
 from applier.definition.refusal import Reason, Refused
 from applier.definition.spans import literal_micros
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
-from applier.expressions.json_members import listing
+from applier.expressions.json_members import FIELD, FIELD_TYPES, FIELDS, listing
 from applier.expressions.json_paths import ARRAY_OF_ITEMS, SET_OF_ITEMS
+from applier.expressions.letters import MATCHES, MATCHES_BY_FLAGS
 from applier.expressions.outputs import input_carrier
 from applier.plan.expr import Call, Col, Const, Expr, ValueType
 from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
@@ -28,6 +30,7 @@ _MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("ti
 _NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
 _BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
 _TEXT = PgType(25, -1, "text", "text")
+_TEXT_VALUE = ValueType(_TEXT, "string")
 _ARRAYS = {
     "text": PgType(1009, -1, "_text", "text[]"),
     "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
@@ -44,10 +47,12 @@ _LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
 
 _SPLIT = {
     "regexp_split_to_table(text,text)": "regexp_split_to_array(text,text)",
+    "regexp_split_to_table(text,text,text)": "regexp_split_to_array(text,text,text)",
     "string_to_table(text,text)": "string_to_array(text,text)",
     "string_to_table(text,text,text)": "string_to_array(text,text,text)",
 }
 """By function, the one that makes an array of the same texts."""
+_MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text)": MATCHES_BY_FLAGS}
 
 
 class RowSets:
@@ -60,8 +65,9 @@ class RowSets:
     def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[RowSet, ...]:
         """The columns of functions in FROM."""
         found: list[RowSet] = []
-        for call, width in zip(entry.calls, entry.widths, strict=True):
-            made = self.of_call(call)
+        for place, (call, width) in enumerate(zip(entry.calls, entry.widths, strict=True)):
+            columns = entry.records[place] if entry.records else ()
+            made = self._records(call, columns) if columns else self.of_call(call)
             if len(made) != width:
                 raise Refused(
                     Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.at(call)
@@ -90,6 +96,8 @@ class RowSets:
                 call.at,
             )
             return (_elements(self._compiler.compile(array), pg),)
+        if signature in _MATCHES:
+            return (self._matches(call, _MATCHES[signature], pg),)
         if signature == SET_OF_ITEMS:
             function = self._catalog.built_in(ARRAY_OF_ITEMS)
             array = tree.Apply(function, 0, call.type, 0, 0, call.args, call.at)
@@ -98,6 +106,39 @@ class RowSets:
             bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
             return (RowSet(SetFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
         return (self._plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
+
+    def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[RowSet, ...]:
+        """The columns that the query names for the members of objects: each by itself, as the elements of an array."""
+        rows = isinstance(call, tree.SetOf)
+        known = self._catalog.function(call.function).signature if isinstance(call, tree.SetOf | tree.Apply) else ""
+        if known != ("jsonb_to_recordset(jsonb)" if rows else "jsonb_to_record(jsonb)"):
+            hint = "use jsonb_to_recordset or jsonb_to_record, or list the members with ->"
+            raise Refused(Reason.FUNCTION, "a function with a column list", hint=hint, token=walk.at(call))
+        (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
+        return tuple(self._field(json, column, walk.at(call), rows=rows) for column in columns)
+
+    def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> RowSet:
+        name, type_, typmod = column
+        pg = self._catalog.pg_type(type_, typmod)
+        sized = pg.precision_scale if pg.name == "numeric" else None
+        args = (json, Const(name, _TEXT_VALUE), Const(":".join(map(str, (pg.name, *(sized or ())))), _TEXT_VALUE))
+        if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
+            hint = "name a column of text, integers, numeric, bool or jsonb, and cast it"
+            raise Refused(Reason.CARRIER, f"a column list with {pg.display}", hint=hint, token=at)
+        signature = FIELDS if rows else FIELD
+        array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
+        return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, pg.spark_ddl if sized else input_carrier(pg.name)))
+
+    def _matches(self, call: tree.SetOf, signature: str, pg: PgType) -> RowSet:
+        """Each match as an array of its groups: the elements of an array of texts."""
+        entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
+        check_collation(entry, call, self._catalog)
+        try:
+            carrier = entry.carrier(args)
+        except Unfit as error:
+            construct = f"regexp_matches of {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+        return _elements(Call(signature, args, ValueType(_ARRAYS["text"], carrier)), pg)
 
     def _bound(self, name: str, call: tree.SetOf) -> Expr:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")

@@ -261,6 +261,14 @@ class RowOf:
 
 
 @dataclass(frozen=True, slots=True)
+class RowIn:
+    """Whether an array of rows holds a row; a NULL in the one is equal to a NULL in the other."""
+
+    row: RowOf
+    rows: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class RowOrder:
     """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
 
@@ -447,6 +455,7 @@ Expression = (
     | ArrayOf
     | Subscript
     | RowOf
+    | RowIn
     | RowOrder
     | Collated
     | AggregateOf

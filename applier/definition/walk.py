@@ -32,6 +32,7 @@ from applier.definition.tree import (
     JsonOf,
     NullIf,
     Relabel,
+    RowIn,
     RowOf,
     RowOrder,
     SetOf,
@@ -43,6 +44,8 @@ from applier.definition.tree import (
 )
 
 _BOOL, _INT4 = 16, 23
+DEFAULT_COLLATION = 100
+"""Of the database."""
 
 
 def arguments(expression: Expression) -> tuple[Expression, ...]:
@@ -78,6 +81,8 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return elements
         case RowOf(fields=fields):
             return fields
+        case RowIn(row=row, rows=rows):
+            return (*row.fields, rows)
         case Subscript(array=array, lower=lower, index=index):
             return (array, index) if lower is None else (array, lower, index)
         case RowOrder(pairs=pairs):
@@ -137,6 +142,9 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
             return replace(expression, elements=tuple(change(element) for element in expression.elements))
         case RowOf():
             return replace(expression, fields=tuple(change(part) for part in expression.fields))
+        case RowIn():
+            row = replace(expression.row, fields=tuple(change(part) for part in expression.row.fields))
+            return RowIn(row, change(expression.rows))
         case Subscript():
             lower = None if expression.lower is None else change(expression.lower)
             return replace(expression, array=change(expression.array), lower=lower, index=change(expression.index))
@@ -157,6 +165,14 @@ def substituted(expression: Expression, arguments: tuple[Expression, ...]) -> Ex
     if isinstance(expression, Var) and expression.entry == ARGUMENT:
         return arguments[expression.number - 1]
     return rebuild(expression, lambda inner: substituted(inner, arguments))
+
+
+def recollated(expression: Expression, collation: int) -> Expression:
+    """A function's body under the collation of its call, which takes the place of the database's own."""
+    inner = rebuild(expression, lambda part: recollated(part, collation))
+    names = ("collation", "input_collation")
+    changed = {name: collation for name in names if getattr(inner, name, 0) == DEFAULT_COLLATION}
+    return replace(inner, **changed) if changed else inner  # type: ignore[arg-type]
 
 
 def collation(expression: Expression) -> int:
@@ -180,7 +196,17 @@ def collation(expression: Expression) -> int:
 def type_of(expression: Expression) -> int:
     """The type of the value; 0 for ARRAY of a subquery, which does not say."""
     match expression:
-        case DistinctFrom() | Connected() | IsNull() | IsTruth() | AnyOf() | AnyOfArray() | RowOrder() | IsJson():
+        case (
+            DistinctFrom()
+            | Connected()
+            | IsNull()
+            | IsTruth()
+            | AnyOf()
+            | AnyOfArray()
+            | RowIn()
+            | RowOrder()
+            | IsJson()
+        ):
             return _BOOL
         case NullIf():
             return type_of(expression.equality.args[0])

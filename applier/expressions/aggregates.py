@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from applier.expressions import lists, ordered_sets, smallest_largest
+from applier.expressions import lists, ordered_sets, ranges, smallest_largest
 from applier.expressions.aggregate_entry import (
     LIMBS,
     Additive,
@@ -332,6 +332,7 @@ _FAMILIES = (
     _truths,
     _bits,
     lists.entries,
+    ranges.aggregates,
     _intervals,
     _any_value,
 )

@@ -9,6 +9,7 @@ from applier.expressions import (
     extremes,
     floats,
     formats,
+    formatted,
     integers,
     joined,
     json_members,
@@ -21,6 +22,7 @@ from applier.expressions import (
     numeric_functions,
     numerics,
     plain,
+    ranges,
     rows,
     same_texts,
     spans,
@@ -51,9 +53,11 @@ for _family in (
     json_words,
     joined,
     formats,
+    formatted,
     keys,
     rows,
     same_texts,
+    ranges,
 ):
     for _entry in _family.ENTRIES:
         if _entry.signature in ENTRIES:

@@ -17,6 +17,7 @@ from applier.plan.expr import Call, Const, Expr
 CARRIERS = {"float8": "double", "float4": "float"}
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 _LARGEST_POWER = 64
+_RADIANS_PER_DEGREE = "0.017453292519943295D"
 _POWER_HINT = "cast the base to numeric: the last digit of a double's power depends on the mathematics library"
 _ARITHMETIC = {"pl": "add", "mi": "sub", "mul": "mul", "div": "div"}
 
@@ -63,6 +64,8 @@ def _functions() -> Iterator[Entry]:
         (("trunc", "dtrunc"), "pg_floats_trunc({0})", False),
         (("sign",), "pg_floats_sign({0})", False),
         (("sqrt", "dsqrt"), "pg_floats_sqrt({0})", True),
+        (("radians",), f"pg_floats_mul({{0}}, {_RADIANS_PER_DEGREE})", True),
+        (("degrees",), f"pg_floats_div({{0}}, {_RADIANS_PER_DEGREE})", True),
     ):
         for function in functions:
             yield Entry(

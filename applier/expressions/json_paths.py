@@ -16,7 +16,7 @@ _PATHS = (
     "$[*] ? (@ == 1 || @ == null)",
     "strict $[*] ? (@.a == 1)", '$ ? (@.a.type() == "number" && @.b != 2)', "$.size()", "strict $.size()", "$.a.abs()",
     "-$.a", "+$[*]", "$.a + 1", "$.a / $.b", "$[*] % 2", "$.a * 1.50 - 2", "$.a.floor()", "$[*].ceiling()",
-    '$ ? (@.a starts with "x")', '$[*] ? (@ like_regex "^a")', '$.* ? (@ like_regex "A.B" flag "is")',
+    '$ ? (@.a starts with "x")', '$[*] ? (@ like_regex "^a")', '$.* ? (@ like_regex "a.b" flag "s")',
     "$ ? (exists(@.a))", "strict $ ? (exists(@.a))", "$.a ? (@ <> null).type()", "($.a == 1).type()", "$[$.a]",
     "$.a[*].b ? (@ >= 1.0)", '"x"', "null",
 )  # fmt: skip
@@ -88,14 +88,14 @@ def _entry(signature: str, function: str, fuzz: tuple[tuple[FuzzArg, ...], ...],
 def _functions() -> Iterator[Entry]:
     variables = """'{"x": 1, "y": [1, "a"]}'"""
     tried = {
-        "exists": _tried(_PATHS[:12], "'{}'", "false") + _tried(_WITH_VARIABLES, variables, "true"),
+        "exists": _tried(_PATHS[1:12:2], "'{}'", "false") + _tried(_WITH_VARIABLES, variables, "true"),
         "match": _tried(_PREDICATES, "'{}'", "false"),
         "query_array": _tried(_PATHS, "'{}'", "false") + _tried(_WITH_VARIABLES, variables, "false"),
         "query_first": _tried(_PATHS[20:30], "'{}'", "true") + _tried(_PATHS[:3], "'{}'", "false"),
     }
     for function, calls in tried.items():
         yield _entry(f"jsonb_path_{function}(jsonb,jsonpath,jsonb,bool)", function, calls, silent="false")
-    yield _entry("jsonb_path_exists_opr(jsonb,jsonpath)", "exists", _tried(_PATHS), silent="true")
+    yield _entry("jsonb_path_exists_opr(jsonb,jsonpath)", "exists", _tried(_PATHS[::2]), silent="true")
     yield _entry("jsonb_path_match_opr(jsonb,jsonpath)", "match", _tried(_PREDICATES), silent="true")
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from applier.expressions import json_texts, jsonb
 from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text
+from applier.expressions.json_members import FIELD_TYPES
 from applier.expressions.json_values import as_json, as_jsonb, as_key, check_pairs
 from applier.expressions.literals import quote
 from applier.expressions.outputs import read
@@ -16,7 +17,7 @@ from shared_schema.pg_types import PgType
 IS_JSON = "is_json(any,text,bool)"
 RAISE = Const("raise", ValueType(PgType(0, -1, "raise", "raise"), "void"))
 """In the place of a value: an error is raised."""
-_VALUES = frozenset({"text", "varchar", "int2", "int4", "int8", "numeric", "bool"})
+_VALUES = FIELD_TYPES - {"jsonb"} | {"varchar"}
 _NOT_FOUND = "PostgreSQL would report: no SQL/JSON item found, or not one of that kind"
 
 
@@ -75,10 +76,15 @@ _TRIED = {
     "value": (
         "", "RETURNING int", "RETURNING smallint DEFAULT 7 ON EMPTY DEFAULT 8 ON ERROR", "RETURNING bigint",
         "RETURNING numeric", "RETURNING numeric(3,1)", "RETURNING bool DEFAULT true ON ERROR",
+        "RETURNING float8", "RETURNING date DEFAULT '2020-01-01' ON ERROR", "RETURNING timestamptz", "RETURNING uuid",
         """PASSING 1 AS x, 'a' AS y DEFAULT 'none' ON EMPTY""",
     ),
 }  # fmt: skip
 _PATHS = ("$", "$.a", "strict $.a", "$[*]", "$.* ? (@ > 0)", "strict $.a.b", "$.a / 0")
+
+
+def _tried(clause: str) -> str:
+    return "jsonb:moments" if "date" in clause or "timestamp" in clause else "jsonb:values"
 
 
 def _gives(word: str, clause: str) -> bool:
@@ -91,9 +97,9 @@ def _answers() -> Iterator[Entry]:
         for raises in (False, True):
             clauses = ("ERROR ON ERROR",) if raises and word in _TRIED else _TRIED.get(word, ())
             calls: list[tuple[FuzzArg, ...]] = [
-                ("jsonb:values", Fixed(f"'{path}'"), Fixed(clause), Fixed("'null'" if _gives(word, clause) else "NULL"))
-                for clause in clauses
-                for path in _PATHS
+                (_tried(clause), Fixed(f"'{path}'"), Fixed(clause), Fixed("'null'" if _gives(word, clause) else "NULL"))
+                for number, clause in enumerate(clauses)
+                for path in (_PATHS[:4] if number else _PATHS)
             ]
             if word == "value" and not raises:
                 calls.append(("jsonb", Fixed("'$[*] ? (@ == $x || @ == $y)'"), Fixed(clauses[-1]), Fixed("'[]'")))

@@ -6,6 +6,7 @@ Case is that of the C collation, which knows ASCII letters only; so are the clas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from applier.expressions.entry import (
     CollationNeed,
@@ -24,6 +25,9 @@ from applier.plan.expr import Call, Expr
 _TEXT = "string"
 _INTEGER = "int"
 Fuzz = tuple[tuple[FuzzArg, ...], ...]
+MATCHES = "regexp_match_list(text,text)"
+MATCHES_BY_FLAGS = "regexp_match_list(text,text,text)"
+"""No functions of PostgreSQL: the rows of regexp_matches as an array."""
 
 
 def _cases() -> Iterator[Entry]:
@@ -99,10 +103,12 @@ def _extent(regex: Regex) -> Regex:
 
 
 def _with_pattern(
-    result: str, write: Callable[[Regex, bool, Sequence[str]], str], flags_at: int | None
+    result: str, write: Callable[[Regex, bool, Sequence[str]], str], flags_at: int | None, takes_every: bool
 ) -> tuple[Callable[[tuple[Expr, ...]], str], Callable[[Call, Sequence[str]], str]]:
     def parts(args: Sequence[Expr]) -> tuple[Regex, bool]:
         regex, every = _pattern(args[1], None if flags_at is None else args[flags_at])
+        if every and flags_at == 2 and not takes_every:
+            raise Unfit("the flag g", hint="leave it out")
         return _extent(regex), every
 
     def carrier(args: tuple[Expr, ...]) -> str:
@@ -169,6 +175,23 @@ def _extents() -> Iterator[Entry]:
         ("substring(text,text)", None, lambda r, _, a: f"pg_regex_substring({a[0]}, {quote(r.java)})", one),
         ("regexp_match(text,text)", None, lambda r, _, a: f"pg_regex_match({a[0]}, {quote(r.java)})", one),
         (
+            "regexp_split_to_array(text,text,text)", 2,
+            lambda r, _, a: f"pg_regex_split({a[0]}, {quote(r.java)})",
+            (("text", Fixed("'A'"), Fixed("'i'")), ("text", Fixed("'b+'"), Fixed("''"))),
+        ),
+        (
+            "regexp_match(text,text,text)", 2,
+            lambda r, _, a: f"pg_regex_match({a[0]}, {quote(r.java)})",
+            (("text", Fixed("'A(.)'"), Fixed("'i'")), ("text", Fixed("'b+'"), Fixed("''"))),
+        ),
+        (
+            MATCHES, None, lambda r, _, a: f"pg_regex_match_list({a[0]}, {quote(r.java)}, FALSE)", (),
+        ),
+        (
+            MATCHES_BY_FLAGS, 2,
+            lambda r, every, a: f"pg_regex_match_list({a[0]}, {quote(r.java)}, {str(every).upper()})", (),
+        ),
+        (
             "regexp_split_to_array(text,text)", None,
             lambda r, _, a: f"pg_regex_split({a[0]}, {quote(r.java)})", one,
         ),
@@ -184,8 +207,9 @@ def _extents() -> Iterator[Entry]:
              ("text", Fixed("'A'"), Fixed("'x'"), Fixed("'gi'"))),
         ),
     ):  # fmt: skip
-        carrier, sql = _with_pattern(_TEXT, write, flags_at)
-        yield Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, collation=CollationNeed.LETTERS)
+        carrier, sql = _with_pattern(_TEXT, write, flags_at, signature == MATCHES_BY_FLAGS)
+        entry = Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, collation=CollationNeed.LETTERS)
+        yield replace(entry, internal=not fuzz)
 
 
 ENTRIES: tuple[Entry, ...] = (*_cases(), *_padding(), *_tests(), *_extents())

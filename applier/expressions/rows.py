@@ -10,6 +10,8 @@ from applier.plan.expr import Call, Expr
 
 ROW_OF = "row_of(any)"
 """No function of PostgreSQL: the fields, behind a literal with their names."""
+ROW_IN = "row_in(record,_record)"
+"""Whether an array of rows holds a row, by their texts."""
 
 
 def fields_of(row: Call) -> tuple[list[str], tuple[Expr, ...]]:
@@ -30,6 +32,10 @@ def _row(call: Call, args: Sequence[str]) -> str:
 
 
 ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        ROW_IN, lambda args: "boolean", template("pg_nullaware_compare_all('text', '=', {0}, {1}, FALSE)"), (),
+        internal=True,
+    ),
     Entry(ROW_OF, _carrier, _row, (), strict=False, internal=True),
     Entry(
         io_cast("record", "text"), lambda args: "string", template("{0}"),

@@ -41,7 +41,7 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must decide; a tie at the border suspends |
 | `VALUES`, no `FROM`, `ROWS FROM`, `WITH ORDINALITY` | `VALUES` may be `LATERAL` |
 | functions that make rows | in `FROM` and in the select list; which, see below |
-| `WITH`, also `RECURSIVE` | recursion is computed anew at both ends of a window |
+| `WITH`, also `RECURSIVE`, with `SEARCH` and `CYCLE` | a recursion is followed by the rows it derived before |
 | `jsonpath`, `JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS`, `JSON_TABLE` | of literal paths without dates and floats |
 | `JSON_ARRAY[AGG]`, `JSON_OBJECT[AGG]`, `IS JSON` | as `json` or `jsonb` |
 | stream tables in `FROM` | read as their queries, so that all stand at one frontier |
@@ -51,8 +51,8 @@ the query and a hint. This page is generated from the code (`make docs`).
 A correlated subquery is computed once for all rows that ask it: its rows by themselves where equalities in its own
 `WHERE` connect them, else over the distinct values it is asked with. Functions that make rows are `generate_series` (of
 integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `regexp_split_to_table`,
-`jsonb_array_elements[_text]`, `jsonb_each[_text]`, `jsonb_object_keys` and `jsonb_path_query`; any other function
-stands in `FROM` for its one value.
+`jsonb_array_elements[_text]`, `jsonb_each[_text]`, `jsonb_object_keys`, `jsonb_path_query`,
+`jsonb_to_record[set]` and `regexp_matches`; any other function stands in `FROM` for its one value.
 
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`

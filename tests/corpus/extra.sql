@@ -223,3 +223,7 @@ SELECT id, jsonb_path_query_array(attrs, '$.**.city') AS c, attrs @? '$.skills[*
 SELECT k, count(*) AS n FROM emp, jsonb_path_query(attrs, '$.skills[*]') k GROUP BY k;
 -- name: json_words
 SELECT id, JSON_ARRAY(id, note) AS a, JSON_OBJECT('n': name, 'c': note ABSENT ON NULL RETURNING jsonb) AS o, note IS JSON AS j FROM emp;
+-- name: recursive_cycle
+WITH RECURSIVE r(src, dst, hops) AS (SELECT src, dst, 1 FROM edge WHERE src < 3 UNION ALL SELECT r.src, e.dst, hops + 1 FROM r JOIN edge e ON e.src = r.dst WHERE hops < 4) CYCLE dst SET met USING way SELECT src, dst, hops, met, way::text AS way FROM r;
+-- name: recursive_search
+WITH RECURSIVE r(id, parent, name) AS (SELECT id, parent, name FROM dept WHERE parent IS NULL UNION ALL SELECT d.id, d.parent, d.name FROM dept d JOIN r ON d.parent = r.id) SEARCH DEPTH FIRST BY name, id SET o SELECT id, name FROM r ORDER BY o;

@@ -18,7 +18,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 public class Functions {
     private static final Class[] STRICT = {
         Aggregates.class, Arrays.class, Casts.class, Dates.class, Floats.class, Format.class, Intervals.class,
-        Json.class, JsonPath.class, JsonText.class, Numeric.class, Regex.class, Rows.class, Text.class,
+        Json.class, JsonPath.class, JsonText.class, Numeric.class, Ranges.class, Regex.class, Rows.class, Text.class,
     };
 
     public static void register(org.apache.spark.sql.classic.SparkSession session) {

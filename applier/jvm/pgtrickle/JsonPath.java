@@ -106,8 +106,33 @@ public final class JsonPath {
         try {
             return shown(read(UTF8String.fromString(text), kind));
         } catch (PgError e) {
+            // Of dates and times only ISO's forms are known; whatever else has a digit may be one.
+            if (e.getMessage().contains("not an ISO date") && MAYBE_A_DATE.matcher(text).find()) throw e;
+            if (e.getMessage().contains("nothing; but")) throw e;
             return FAILED;
         }
+    }
+
+    private static final java.util.regex.Pattern MAYBE_A_DATE = java.util.regex.Pattern.compile(
+        "[0-9]|epoch|infinity|now|today|tomorrow|yesterday|allballs", java.util.regex.Pattern.CASE_INSENSITIVE);
+
+    /** The members of that name of an array of objects, as texts of a type. */
+    public static UTF8String column(UTF8String json, UTF8String name, UTF8String type) {
+        Object rows = JsonTree.parse(json.toString());
+        if (!(rows instanceof ArrayList)) throw new PgError("argument must be an array of objects");
+        ArrayList out = new ArrayList();
+        for (int i = 0; i < ((ArrayList) rows).size(); i++) {
+            Object row = ((ArrayList) rows).get(i);
+            if (!(row instanceof TreeMap)) throw new PgError("argument must be an array of objects");
+            out.add(field(((TreeMap) row).get(name.toString()), type.toString().split(":")));
+        }
+        return UTF8String.fromString(Arrays.print(out));
+    }
+
+    private static String field(Object value, String[] kind) {
+        if (value == null || value == JsonTree.NULL) return null;
+        if (kind[0].equals("jsonb")) return JsonTree.print(value);
+        return read(UTF8String.fromString(value instanceof String ? (String) value : JsonTree.print(value)), kind);
     }
 
     private static final java.util.regex.Pattern RADIX = java.util.regex.Pattern.compile("\\s*[+-]?0[xXoObB]");
@@ -117,6 +142,11 @@ public final class JsonPath {
         if (kind[0].equals("int4")) return Long.toString(Casts.in_int(text, -2147483648L, 2147483647L));
         if (kind[0].equals("int8")) return Long.toString(Casts.in_int(text, Long.MIN_VALUE, Long.MAX_VALUE));
         if (kind[0].equals("bool")) return Casts.in_bool(text) ? "t" : "f";
+        if (kind[0].equals("uuid")) return Casts.in_uuid(text).toString();
+        if (kind[0].equals("float8")) return Floats.out8(Floats.in8(text)).toString();
+        if (kind[0].equals("date")) return Dates.out_date(Dates.in_date(text)).toString();
+        if (kind[0].equals("timestamp")) return Dates.out_timestamp(Dates.in_timestamp(text)).toString();
+        if (kind[0].equals("timestamptz")) return Dates.out_timestamp(Dates.in_timestamptz(text)).toString() + "+00";
         if (!kind[0].equals("numeric")) return text.toString();
         UTF8String number = Numeric.in(text);
         if (kind.length == 1) return number.toString();

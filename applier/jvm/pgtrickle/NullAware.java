@@ -121,4 +121,10 @@ public final class NullAware {
         }
         return unknown ? null : Boolean.valueOf(all);
     }
+
+    /** A range; a bound that is NULL is none. */
+    public static UTF8String range(UTF8String kind, UTF8String low, UTF8String high, UTF8String bounds) {
+        if (bounds == null) throw new PgError("range constructor flags argument must not be null");
+        return Ranges.make(kind.toString(), low, high, bounds.toString());
+    }
 }

@@ -54,13 +54,31 @@ public final class Regex {
         return found == null ? null : UTF8String.fromString(found);
     }
 
-    public static UTF8String match(UTF8String subject, UTF8String pattern) {
-        String s = subject.toString();
-        Matcher m = matcher(pattern, s);
-        if (!longest(m, s, 0)) return null;
+    private static String groups(Matcher m) {
         java.util.ArrayList found = new java.util.ArrayList();
         if (m.groupCount() == 0) found.add(m.group());
         for (int i = 1; i <= m.groupCount(); i++) found.add(m.group(i));
+        return Arrays.print(found);
+    }
+
+    public static UTF8String match(UTF8String subject, UTF8String pattern) {
+        String s = subject.toString();
+        Matcher m = matcher(pattern, s);
+        return longest(m, s, 0) ? UTF8String.fromString(groups(m)) : null;
+    }
+
+    /** An array of what `match` gives for the first match, or for all. */
+    public static UTF8String match_list(UTF8String subject, UTF8String pattern, boolean all) {
+        String s = subject.toString();
+        Matcher m = matcher(pattern, s);
+        java.util.ArrayList found = new java.util.ArrayList();
+        int from = 0;
+        while (from <= s.length() && longest(m, s, from)) {
+            found.add(groups(m));
+            if (!all) break;
+            int end = m.end();
+            from = end == m.start() ? (end < s.length() ? s.offsetByCodePoints(end, 1) : end + 1) : end;
+        }
         return UTF8String.fromString(Arrays.print(found));
     }
 

@@ -239,4 +239,11 @@ public final class Text {
         }
         throw new PgError("unrecognized encoding: \"" + f + "\"");
     }
+
+    /** At least so many characters wide, filled with spaces on the right if `left` aligned. */
+    public static UTF8String wide(UTF8String s, int width, boolean left) {
+        StringBuilder out = new StringBuilder();
+        for (int i = s.numChars(); i < width; i++) out.append(' ');
+        return UTF8String.fromString(left ? s.toString() + out : out + s.toString());
+    }
 }

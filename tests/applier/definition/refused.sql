@@ -149,7 +149,13 @@ SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE 
 WITH RECURSIVE r(n) AS (SELECT 1.5 UNION ALL SELECT n * 1.5 FROM r WHERE n < 5) SELECT n FROM r;
 
 -- name: recursive_search
-WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WHERE n < 3) SEARCH DEPTH FIRST BY n SET o SELECT n FROM r;
+WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WHERE n < 3) SEARCH DEPTH FIRST BY n SET o SELECT n FROM r ORDER BY o LIMIT 2;
+
+-- name: recursive_cycle_with_texts
+WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WHERE n < 3) CYCLE n SET c TO 'Y' DEFAULT 'N' USING w SELECT n, c FROM r;
+
+-- name: recursive_cycle_of_numerics
+WITH RECURSIVE r(n) AS (SELECT credit FROM customer UNION ALL SELECT n FROM r) CYCLE n SET c USING w SELECT n FROM r;
 
 -- name: recursive_jsonb
 WITH RECURSIVE r(n) AS (SELECT notes FROM customer UNION SELECT n FROM r) SELECT n FROM r;
@@ -224,7 +230,7 @@ SELECT c.id, (SELECT squares(o.quantity) FROM orders o WHERE o.customer_id = c.i
 SELECT xmlagg(name::xml ORDER BY id) FROM customer;
 
 -- name: range_aggregate
-SELECT range_agg(int4range(id, id + 1)) FROM customer;
+SELECT range_agg(numrange(credit, NULL)) FROM customer;
 
 -- name: least_address
 SELECT min('10.0.0.1'::inet) FROM customer;
@@ -236,13 +242,10 @@ SELECT JSON_OBJECT('a': id WITH UNIQUE KEYS) AS j FROM customer;
 SELECT JSON_ARRAYAGG(name ORDER BY id RETURNING text) AS j FROM customer;
 
 -- name: json_path_function
-SELECT JSON_VALUE(notes, '$.a' RETURNING date) AS v FROM customer;
+SELECT JSON_VALUE(notes, '$.a' RETURNING interval) AS v FROM customer;
 
 -- name: json_value_of_null
 SELECT JSON_VALUE(notes, '$.a' DEFAULT 'none' ON EMPTY) AS v FROM customer;
-
--- name: json_table_beside
-SELECT t.* FROM customer c, JSON_TABLE(c.notes, '$' COLUMNS (NESTED PATH '$.a[*]' COLUMNS (a int PATH '$'), NESTED PATH '$.b[*]' COLUMNS (b int PATH '$'))) t;
 
 -- name: array_cast_that_changes
 SELECT regexp_split_to_array(name, 'b')::int[] AS a FROM customer;
@@ -287,7 +290,10 @@ SELECT generate_series(1, generate_series(1, 2)) AS g FROM customer;
 SELECT jsonb_each(notes)::text AS e FROM customer;
 
 -- name: record_set
-SELECT r.a FROM customer c, jsonb_to_recordset(jsonb_build_array(c.notes)) AS r(a int);
+SELECT r.a FROM customer c, json_to_recordset(c.notes::text::json) AS r(a int);
 
--- name: regexp_in_from
-SELECT c.id, m FROM customer c, regexp_matches(c.name, 'a', 'g') m;
+-- name: record_set_of_intervals
+SELECT r.a FROM customer c, jsonb_to_recordset(jsonb_build_array(c.notes)) AS r(a interval);
+
+-- name: format_of_names
+SELECT format('%I', name) AS f FROM customer;

@@ -30,3 +30,7 @@ SELECT c.id, t.* FROM customer c LEFT JOIN JSON_TABLE(jsonb_build_object('z', js
 
 -- name: json_table_alone
 SELECT t.a, count(*) AS n FROM JSON_TABLE('[{"a": 1}, {"a": 2}, {"a": 1}]', '$[*]' COLUMNS (a int)) t GROUP BY t.a;
+
+-- name: json_table_beside
+SELECT c.id, t.* FROM customer c, JSON_TABLE(jsonb_build_object('z', jsonb_build_array(c.id, c.notes), 'k', c.name, 'y', c.notes), '$' PASSING c.id AS x
+    COLUMNS (k text, NESTED PATH '$.z[*]' COLUMNS (m FOR ORDINALITY, z jsonb PATH '$'), NESTED PATH '$.y.*' COLUMNS (y int PATH '$', e bool EXISTS PATH '$ ? (@ == $x)'))) t;

@@ -84,3 +84,36 @@ WITH RECURSIVE r(n) AS ((SELECT id FROM customer INTERSECT SELECT customer_id FR
 -- name: sets_of_table
 SELECT o.id, s.x FROM orders o, LATERAL (SELECT unnest(ARRAY[o.quantity, l.units]) AS x FROM line l WHERE l.order_id
     = o.id) s;
+
+-- name: recursion_with_cycle
+WITH RECURSIVE r(n, name) AS (SELECT id, name FROM customer UNION ALL SELECT (r.n + 1) % 4, c.name FROM r JOIN customer c ON c.id = r.n % 3) CYCLE n, name SET c TO 1 DEFAULT 0 USING w SELECT n, name, c, w::text AS w FROM r;
+
+-- name: recursion_with_search
+WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 2 FROM r WHERE n < 9) SEARCH BREADTH FIRST BY n SET o SELECT n FROM r ORDER BY o;
+
+-- name: recursion_with_both
+WITH RECURSIVE r(n, p) AS (SELECT id, NULL::int FROM customer UNION ALL SELECT (n + 1) % 5, n FROM r) SEARCH DEPTH FIRST BY n SET o CYCLE n SET c USING w SELECT n, p, c, o::text AS o FROM r WHERE NOT c;
+
+-- name: records_of_json
+SELECT c.id, r.* FROM customer c, ROWS FROM (jsonb_to_recordset(jsonb_build_array(c.notes, jsonb_build_object('a', c.name, 'b', c.id))) AS (a text, b int, c jsonb, d bool)) WITH ORDINALITY AS r(a, b, c, d, n);
+
+-- name: record_of_json
+SELECT c.id, r.* FROM customer c, jsonb_to_record(c.notes) AS r(a numeric(5,1), b numeric, z text);
+
+-- name: matches_in_rows
+SELECT c.id, m, n FROM customer c, regexp_matches(c.name COLLATE "C", '(.)b', 'g') WITH ORDINALITY AS t(m, n);
+
+-- name: first_match_in_rows
+SELECT o.id, regexp_matches(o.state, '[a-p]+') AS m FROM orders o;
+
+-- name: split_in_rows_by_case
+SELECT o.id, p FROM orders o, regexp_split_to_table(o.state, 'A', 'i') p;
+
+-- name: ranges_together
+SELECT region, range_agg(int4range(id, id + 1)) AS i, range_agg(daterange(born, born + 40, '[]')) AS d, range_intersect_agg(daterange(born, NULL)) AS s, lower(range_intersect_agg(int8range(id, 100))) AS l FROM customer GROUP BY region;
+
+-- name: ranges_met
+SELECT c.id, o.id AS o FROM customer c JOIN orders o ON int4range(c.id, c.id + 2) @> o.customer_id AND int4range(c.id, 9) && int4range(o.quantity, NULL);
+
+-- name: formatted_texts
+SELECT id, format('%s:%5s|%-6L%%', name, id, region) AS f, quote_nullable(region) AS q FROM customer;

@@ -130,3 +130,14 @@ def test_a_plain_column_may_have_any_collation(shop: psycopg.Connection[Any]) ->
     catalog = catalog_of(shop)
     catalog._collations[100] = replace(catalog.collation(100), byte_order=False, deterministic=False)
     define(shop, "SELECT id, name || region AS both FROM customer", "shop")
+
+
+def test_a_function_is_inlined_under_the_collation_of_its_call(shop: psycopg.Connection[Any]) -> None:
+    known = catalog_of(shop)._collations
+    (own,) = (oid for oid, collation in known.items() if collation.name == "C")
+    known[100] = replace(known[100], byte_order=True, deterministic=True)
+    known[own] = replace(known[own], byte_order=False)
+    for function in ("larger({}, region)", "largest({})"):
+        query = f"SELECT {function} AS l FROM customer"
+        define(shop, query.format("name"), "shop")
+        assert _refusal(shop, query.format('name COLLATE "C"')).reason is Reason.COLLATION

@@ -39,7 +39,9 @@ SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
 CHUNK = 24
 SIZES = (0, 1, 1, 2, 2, 3, 5, 8, 13, 30)
 """Rows with values per group; every group has one more row of NULLs."""
-_UNEQUAL = frozenset({"numeric", "jsonb", "interval:small", "int4[]", "text[]", "bool[]", "date[]"})
+_UNEQUAL = frozenset(
+    {"numeric", "jsonb", "interval:small", "int4[]", "text[]", "bool[]", "date[]", "int4range", "daterange"}
+)
 
 
 def _column(type_name: str, side: int) -> str:
