@@ -28,7 +28,7 @@ from applier.registry import Registered, Registry
 from applier.scheduler import Scheduler
 from applier.sinks import Sinks
 from applier.state.states import States
-from applier.strategy import Way, Why
+from applier.strategy import Way, Why, beyond_repair
 from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableDelta
 from applier.task import Change, Done, Outcome, Rows, Task, together
 from applier.trace.inbox import Inbox
@@ -94,11 +94,12 @@ class Engine:
         self._close_inputs()
         with self.inbox_lock:
             frontier = self.inbox.advance()
-            captures, arrivals = list(self.inbox.captures.values()), self.inbox.take()
+            captures, arrivals, gaps = list(self.inbox.captures.values()), self.inbox.take(), dict(self.inbox.gaps)
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
                 self.traces.capture(self._of_this_database(capture), self.schema_of(capture))
+        self.traces.leave_out(gaps)
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
         self._taken_in = frontier
@@ -153,6 +154,11 @@ class Engine:
         self.sinks.catch_up(table, at, self._over)
 
     def _over(self, table: StreamTable, window: Window) -> Delta | None:
+        """The change; where nobody can know it any more, all that PostgreSQL holds."""
+        if not self.traces.whole_at(table.sources, window.old, window.new):
+            if any(row.pgt_id == table.id and row.partial for row in self.rows):
+                raise beyond_repair()
+            return self.sinks.postgres.held(table, Window(ORIGIN, window.new))
         with self.traces.through(window) as inputs:
             return compute(self.spark, table, inputs, staging=self.staging)
 

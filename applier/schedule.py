@@ -140,6 +140,9 @@ def next_due(schedule: Timed, last: datetime | None) -> datetime | None:
 
 
 def is_due(schedule: Timed, last: datetime | None, now: datetime) -> bool:
-    """Whether a moment of the schedule has passed since it was last refreshed."""
+    """Whether a moment of the schedule has passed since it was last refreshed.
+
+    A refresh in the future says that the clock was set back since; nobody should wait until it is there again.
+    """
     moment = next_due(schedule, last)
-    return moment is None or moment <= now
+    return moment is None or moment <= now or (last is not None and now < last)

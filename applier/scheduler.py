@@ -21,10 +21,21 @@ BY_POSTGRES = Every(1.0)
 """As often as PostgreSQL is asked to run a query whose schedule says at every tick."""
 
 
+@dataclass(frozen=True)
+class _Pause:
+    """From a moment on for a while. A clock that was set back stands before the moment: then the pause is over."""
+
+    since: datetime
+    until: datetime
+
+    def holds(self, now: datetime) -> bool:
+        return self.since <= now < self.until
+
+
 @dataclass
 class _Failing:
     errors: int
-    again_at: datetime
+    pause: _Pause
 
 
 @dataclass
@@ -33,7 +44,7 @@ class Scheduler:
 
     max_consecutive_errors: int
     _failing: dict[int, _Failing] = field(default_factory=dict)
-    _resting: dict[int, datetime] = field(default_factory=dict)
+    _resting: dict[int, _Pause] = field(default_factory=dict)
     _timed: dict[int, Timed] = field(default_factory=dict)
     _known: tuple[tuple[object, ...], ...] = ()
 
@@ -63,11 +74,11 @@ class Scheduler:
 
     def is_due(self, row: Registered, now: datetime, *, by_postgres: bool) -> bool:
         """Whether a refresh may begin now."""
-        if (failing := self._failing.get(row.pgt_id)) and now < failing.again_at:
+        if (failing := self._failing.get(row.pgt_id)) and failing.pause.holds(now):
             return False
         if row.asked:
             return True
-        if now < self._resting.get(row.pgt_id, now):
+        if (resting := self._resting.get(row.pgt_id)) and resting.holds(now):
             return False
         schedule = self._timed.get(row.pgt_id, Continuous())
         if by_postgres and isinstance(schedule, Continuous):
@@ -81,7 +92,7 @@ class Scheduler:
     def seconds_to_next(self, rows: Iterable[Registered], now: datetime) -> float:
         """Until the calendar has something to do by itself; infinite when only changes will."""
         moments = [self.next_refresh(row, row.data_timestamp) for row in rows if row.data_timestamp]
-        moments += [failing.again_at for failing in self._failing.values()]
+        moments += [failing.pause.until for failing in self._failing.values()]
         return min(((m - now).total_seconds() for m in moments if m is not None), default=float("inf"))
 
     def failed(self, pgt_id: int, now: datetime, *, for_ever: bool = False) -> int | None:
@@ -94,7 +105,7 @@ class Scheduler:
             self._failing.pop(pgt_id, None)
             return None
         pause = RETRY_S[min(errors, len(RETRY_S)) - 1]
-        self._failing[pgt_id] = _Failing(errors, now + timedelta(seconds=pause))
+        self._failing[pgt_id] = _Failing(errors, _Pause(now, now + timedelta(seconds=pause)))
         return errors
 
     def errors(self, pgt_id: int) -> int:
@@ -107,7 +118,7 @@ class Scheduler:
 
     def rest(self, pgt_id: int, now: datetime, took_ms: float) -> None:
         """PostgreSQL ran a whole query: let it do other things before the next time."""
-        self._resting[pgt_id] = now + timedelta(milliseconds=took_ms * REST_PER_RUN)
+        self._resting[pgt_id] = _Pause(now, now + timedelta(milliseconds=took_ms * REST_PER_RUN))
 
     def forget(self, pgt_id: int) -> None:
         """A stream table was dropped or resumed."""

@@ -100,6 +100,9 @@ class Sinks:
         if since >= window.new or isinstance(table.plan, RunByPostgres):
             return kept
         last = compute(table, Window(since, window.new))
+        if last is not None and last.is_fill:
+            # Everything there is; what was kept is part of it.
+            return [last]
         return [*kept, last] if last is not None else kept
 
     # -- a refresh ------------------------------------------------------------------------------------------------

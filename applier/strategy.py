@@ -68,6 +68,18 @@ class FullForbidden(TrickleError):
     """full_policy = 'error', and only a recomputation would help."""
 
 
+class BeyondRepair(TrickleError):
+    """It holds rows of no frontier, and what the other sinks hold cannot be known any more."""
+
+
+def beyond_repair() -> BeyondRepair:
+    """The error."""
+    return BeyondRepair(
+        "a crash cut a progressive refresh off, and the changes since are no longer kept",
+        hint="drop and create the stream table",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """The decision for one refresh; `detail` has the figures it rests on."""
@@ -131,6 +143,8 @@ SAFETY_MARGIN = 0.8
 
 def decide(now: Situation) -> Strategy:
     """The way to refresh; FullForbidden when there is only one and the user forbids it."""
+    if now.partial and not now.history:
+        raise beyond_repair()
     if now.partial:
         return Strategy(Way.FULL, Why.REPAIR)
     if now.filled and now.history and now.steady and not now.changes:

@@ -179,9 +179,9 @@ class Publisher:
         if codec.id not in self._schemas:
             self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
             self._schemas.add(codec.id)
-        # The name was published before by another stream table: its rows must leave first.
-        renewed = delta.is_fill and self._captured.get(table.table, table.relid) != table.relid
-        sent, before = 0, windows.setdefault(self._slot(table), 0)
+        # What was published under the name before, by this stream table or another one, must leave first.
+        renewed = delta.is_fill and table.table in self._captured
+        sent, before = 0, 0 if renewed else windows.setdefault(self._slot(table), 0)
         for row in change_rows(table, delta, number=before + 1, empty_first=renewed):
             self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
             sent += 1

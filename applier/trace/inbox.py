@@ -12,13 +12,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from applier.errors import StreamLost
 from applier.trace.arrivals import Arrival, Chunk, Pending, Run
 from applier.trace.rows import LSN
+from shared_schema.change_row import Op
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
+
+LOAD_AGAIN = "load the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Of one partition: rows that were deleted unread. The T row of a capture, at `until`, is the first that counts."""
+
+    at: TopicPartition
+    table: TableId
+    first: int
+    """The first offset that is there."""
+    until: Lsn
 
 
 @dataclass
@@ -51,14 +66,28 @@ class Inbox:
         self._pending: dict[TableId, Pending] = defaultdict(Pending)
         self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
         self._record_partitions: set[TopicPartition] = set()
+        self.gaps: dict[TableId, Lsn] = {}
+        """Relations some of whose rows were deleted unread: nothing is known of them between the frontier of that time
+        and this position, that of a capture."""
+        self._awaited: set[TopicPartition] = set()
+        """Partitions in which the T row of that capture must still come."""
+
+    def skip(self, skipped: Skipped) -> None:
+        """Rows of a partition are gone for good; it begins with what is there, and counts from its capture on."""
+        self._next[skipped.at] = max(self._next.get(skipped.at, 0), skipped.first)
+        self.gaps[skipped.table] = max(self.gaps.get(skipped.table, ORIGIN), skipped.until)
+        self._awaited.add(skipped.at)
 
     def add_row(self, at: TopicPartition, offset: int, arrival: Arrival) -> None:
         """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
         self.seen(at, offset)
         stamp = arrival.row.stamp
         self._marks[at].add(stamp.lsn.value, offset)
-        if stamp.lsn >= self._start:
-            self._pending[arrival.schema.table].add(arrival)
+        table = arrival.schema.table
+        if stamp.lsn >= max(self._start, self.gaps.get(table, ORIGIN)):
+            self._pending[table].add(arrival)
+            if arrival.row.op is Op.TRUNCATE and stamp.lsn == self.gaps.get(table):
+                self._awaited.discard(at)
 
     def add_chunk(self, at: TopicPartition, offsets: np.ndarray, chunk: Chunk) -> None:
         """Many rows of one partition arrived, in its order; `offsets` are theirs."""
@@ -67,7 +96,8 @@ class Inbox:
         highest = np.maximum.accumulate(lsns)
         for place in [0, *(np.flatnonzero(highest[1:] > highest[:-1]) + 1)]:
             self._marks[at].add(int(lsns[place]), int(offsets[place]))
-        self._pending[chunk.schema.table].add_chunk(chunk, self._start)
+        table = chunk.schema.table
+        self._pending[table].add_chunk(chunk, max(self._start, self.gaps.get(table, ORIGIN)))
 
     def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
         """A progress or capture record arrived."""
@@ -86,7 +116,13 @@ class Inbox:
     def advance(self) -> Lsn:
         """Take in every progress record whose offsets have all arrived; return the frontier."""
         while self._waiting and self._complete(self._waiting[0]):
-            self.frontier = max(self.frontier, self._waiting.popleft().frontier)
+            frontier = self._waiting.popleft().frontier
+            if any(self.frontier < frontier <= until for until in self.gaps.values()):
+                continue
+            if self._awaited:
+                topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
+                raise StreamLost(f"a copy on {topics} was deleted before it was read to its end", hint=LOAD_AGAIN)
+            self.frontier = max(self.frontier, frontier)
         return self.frontier
 
     def _complete(self, progress: Progress) -> bool:

@@ -20,6 +20,7 @@ from applier.scratch import Scratch
 from applier.settings import ApplierSettings
 from applier.trace import bulk, stream
 from applier.trace.arrivals import Arrival, Chunk
+from applier.trace.beginning import beginning
 from applier.trace.inbox import Inbox, TopicPartition
 from applier.trace.schemas import SchemaReader
 from shared_schema import avro, progress
@@ -69,10 +70,17 @@ class Ingest:
     def start(self) -> None:
         """Read on from where the inbox is."""
         with self._lock:
-            positions = self._inbox.positions()
-        offsets = stream.starting_offsets(self._settings, positions)
+            positions, frontier = self._inbox.positions(), self._inbox.frontier
+        found = beginning(self._settings, positions, frontier)
+        with self._lock:
+            for skipped in found.skipped:
+                log.warning(
+                    "rows were deleted unread, a capture makes up for them",
+                    extra={"table": str(skipped.table), "capture": str(skipped.until)},
+                )
+                self._inbox.skip(skipped)
         self._scratch = Scratch(_fast_folder(self._settings.scratch_dir), "ingest")
-        self._query = stream.start(self._spark, self._settings, offsets, self._scratch.path, self._receive)
+        self._query = stream.start(self._spark, self._settings, found.offsets, self._scratch.path, self._receive)
         self._started = time.monotonic()
 
     def stop(self) -> None:

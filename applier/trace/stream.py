@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from applier.errors import Infrastructure, StreamLost
+from applier.errors import Infrastructure
 from applier.settings import ApplierSettings
 from applier.trace.java_options import java_options
 from shared_schema.progress import Offsets
-from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern, table_of_topic
+from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern
 
 log = logging.getLogger(__name__)
 
@@ -58,38 +57,10 @@ def topics_ready(settings: ApplierSettings) -> bool:
     return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
 
 
-def starting_offsets(settings: ApplierSettings, positions: Offsets) -> str:
-    """Spark's startingOffsets: the given positions, else the beginning, which must still be there."""
-    prefix = settings.topic_prefix
-    admin = AdminClient(client_options(settings))
-    consumer = Consumer(client_options(settings) | {"group.id": "pg-trickle-offsets"})
-    offsets: dict[str, dict[str, int]] = {}
-    with closing(consumer), reaching_kafka():
-        for topic, metadata in admin.list_topics(timeout=30).topics.items():
-            is_progress = topic == progress_topic(prefix)
-            if not is_progress and table_of_topic(prefix, topic) is None:
-                continue
-            offsets[topic] = {}
-            for partition in metadata.partitions:
-                low, _ = consumer.get_watermark_offsets(KafkaPartition(topic, partition), timeout=30)
-                wanted = positions.get(topic, {}).get(partition, 0)
-                if is_progress:
-                    # Compacted: its beginning moves, but the newest record of every key stays.
-                    wanted = max(wanted, low)
-                if low > wanted:
-                    raise StreamLost(
-                        f"topic {topic} begins at offset {low}, but the trace needs it from {wanted}",
-                        hint="its retention is shorter than the applier was away; run pg-trickle-cdc with a new "
-                        "--topic-prefix to load the tables again",
-                    )
-                offsets[topic][str(partition)] = wanted
-    return json.dumps(offsets)
-
-
 def start(
     spark: SparkSession,
     settings: ApplierSettings,
-    offsets: str,
+    offsets: Offsets,
     scratch: Path,
     receive: Callable[[pa.Table], None],
 ) -> StreamingQuery:
@@ -98,7 +69,7 @@ def start(
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
         .option("subscribePattern", subscribe_pattern(settings.topic_prefix))
-        .option("startingOffsets", offsets)
+        .option("startingOffsets", json.dumps(offsets))
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("kafka.isolation.level", "read_committed")

@@ -78,6 +78,8 @@ class Trace:
         """Of that capture: which relation of this name it was, and which request it answers."""
         self.key: tuple[str, ...] = ()
         """The names of the primary key's columns, by which the base is laid out."""
+        self.gap_until = ORIGIN
+        """Between the base and here nothing is known: rows were deleted before they were read."""
         self._spark = spark
         self._base = EMPTY_BASE
         self._retired: Base | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self, assert_never
 
 import pyarrow as pa
@@ -120,10 +120,25 @@ class Traces:
         stamps = sorted(lsn for part in parts for lsn in part.to_pylist())
         return window if len(stamps) <= rows else Window(window.old, Lsn(stamps[rows - 1] + 1))
 
-    def holds(self, tables: Iterable[TableId], frontier: Lsn) -> bool:
-        """Whether every change row since the frontier is still told apart from those before it."""
+    def holds(self, tables: Collection[TableId], frontier: Lsn) -> bool:
+        """Whether every change row since the frontier is there and still told apart from those before it."""
         traces = [self._traces.get(table) for table in tables]
-        return all(trace is not None and trace.base.frontier <= frontier for trace in traces)
+        return self.whole_at(tables, frontier) and all(
+            trace is not None and trace.base.frontier <= frontier for trace in traces
+        )
+
+    def leave_out(self, gaps: Mapping[TableId, Lsn]) -> None:
+        """Rows of these relations between their bases and these positions were deleted before anybody read them."""
+        for trace in self._present(gaps):
+            trace.gap_until = gaps[trace.table]
+
+    def whole_at(self, tables: Iterable[TableId], *frontiers: Lsn) -> bool:
+        """Whether the relations are known at these frontiers."""
+        return not any(
+            trace.base.frontier < frontier <= trace.gap_until
+            for trace in self._present(tables)
+            for frontier in frontiers
+        )
 
     def rows(self, tables: Iterable[TableId]) -> int:
         """About how many rows the relations have."""

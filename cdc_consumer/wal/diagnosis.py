@@ -50,6 +50,12 @@ def diagnose(sqlstate: str, message: str) -> SourceError:
             return SlotLost(f"PostgreSQL refused: {said}", hint=RESYNC_HINT)
         case "58P01":
             return SlotLost(f"the server removed log we still need: {said}", hint=RESYNC_HINT)
+        case "54000" | "53200":
+            return SourceError(
+                f"a row is larger than PostgreSQL can send: {said}",
+                hint="a row's text may have 1 GB at most: make it smaller, or take its table out of the publication; "
+                f"then {RESYNC_HINT}",
+            )
         case "57P01" | "57P02" | "57P03" | "08006" | "08003" | "08001":
             return ConnectionLost(f"PostgreSQL closed the connection: {said}", hint="is the server restarting?")
         case "55P03" | "57014" | "40001" | "40P01" | "42P01":

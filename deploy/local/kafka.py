@@ -63,6 +63,8 @@ class Kafka(process.Keeper):
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "kafka.log"
+        self.environment: dict[str, str] = {}
+        """Further variables of the broker."""
         self._broker_port = 0
         self._controller_port = 0
 
@@ -84,7 +86,9 @@ class Kafka(process.Keeper):
         if not self._data.exists():
             self._format(java, cluster_id)
         properties = self._write_properties("server.properties", self._data)
-        self._child = process.spawn([*java, "kafka.Kafka", properties], log=self.log)
+        self._child = process.spawn(
+            [*java, "kafka.Kafka", properties], log=self.log, env={**os.environ, **self.environment}
+        )
         process.wait_until(self._answers, self._child, name="Kafka", limit_s=START_LIMIT_S)
 
     def stop(self) -> None:

@@ -56,6 +56,8 @@ class Postgres(process.Keeper):
         self.log = self.folder / "postgres.log"
         self.user = process.unprivileged_user()
         self.major = major
+        self.environment: dict[str, str] = {}
+        """Further variables of the server."""
         self._settings = _SETTINGS if durable else _SETTINGS | _NOT_DURABLE
         self._durable = durable
         self._port = 0
@@ -98,7 +100,7 @@ class Postgres(process.Keeper):
             log=self.log,
             user=self.user,
             death_signal=signal.SIGQUIT,
-            env=_environment(),
+            env=_environment() | self.environment,
             cwd=self._home,
         )
         process.wait_until(self._answers, self._child, name="PostgreSQL", limit_s=START_LIMIT_S)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applier.registry import Registered
 from applier.schedule import (
     BadSchedule,
     Calculated,
@@ -22,6 +23,7 @@ from applier.schedule import (
     period_s,
     resolve,
 )
+from applier.scheduler import Scheduler
 
 NOON = datetime(2026, 5, 17, 12, 0, tzinfo=UTC)
 
@@ -79,6 +81,24 @@ def test_continuous_is_always_due_and_so_is_what_was_never_refreshed() -> None:
     assert is_due(Continuous(), NOON, NOON)
     assert is_due(Every(3600.0), None, NOON)
     assert not is_due(Cron("0 13 * * *"), NOON, NOON + timedelta(minutes=59))
+
+
+def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
+    for schedule in (Every(3600.0), Cron("0 13 * * *")):
+        assert is_due(schedule, NOON, NOON - timedelta(hours=20))
+    scheduler = Scheduler(max_consecutive_errors=3)
+    row = Registered(
+        pgt_id=1, pgt_relid=1, pgt_schema="public", pgt_name="t", original_query="", defining_query="", created_at=NOON,
+        status="ACTIVE", schedule="1h", refresh_mode="AUTO", full_policy="allow", append_only=False,
+        auto_threshold=None, frontier=None, data_timestamp=None, asked=False, reads=[], elsewhere=False,
+    )  # fmt: skip
+    scheduler.failed(1, NOON)
+    assert not scheduler.is_due(row, NOON, by_postgres=False)
+    assert scheduler.is_due(row, NOON - timedelta(hours=20), by_postgres=False)
+    scheduler.succeeded(1)
+    scheduler.rest(1, NOON, took_ms=1000)
+    assert not scheduler.is_due(row, NOON, by_postgres=True)
+    assert scheduler.is_due(row, NOON - timedelta(hours=20), by_postgres=True)
 
 
 def test_calculated_is_as_fast_as_the_fastest_reader_through_any_number_of_them() -> None:

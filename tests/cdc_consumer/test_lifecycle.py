@@ -135,13 +135,36 @@ def test_settings_that_cannot_work(consumer: Consumer) -> None:
     assert "no.such.option" in refused(consumer)
 
 
-def test_a_row_larger_than_the_broker_takes(consumer: Consumer, db: Connection) -> None:
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
+GIGABYTE = pytest.mark.skipif(not LONG, reason="long, and takes gigabytes of memory: PG_TRICKLE_LONG_TESTS")
+
+
+@pytest.mark.parametrize("size", [2_000_000, pytest.param(1_000_000_000, marks=GIGABYTE)])
+def test_a_row_larger_than_the_broker_takes(consumer: Consumer, db: Connection, size: int) -> None:
     db.execute(SCHEMA)
     consumer.start()
-    db.execute("INSERT INTO keyless VALUES (1, repeat('x', 2000000))")
-    assert consumer.process.wait(30) == 1
+    db.execute("INSERT INTO keyless VALUES (1, repeat('x', %s))", (size,))
+    assert consumer.process.wait(30 if size < 1_000_000_000 else 300) == 1
     text = consumer.log.read_text()
     assert "public.keyless" in text and "message.max.bytes" in text and "Traceback" not in text
+
+
+@GIGABYTE
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_row_larger_than_the_server_sends(consumer: Consumer, db: Connection, copied: bool) -> None:
+    """Each field is one that PostgreSQL has, both together are more than a message of its may be."""
+    db.execute("CREATE TABLE huge (id int PRIMARY KEY, a text, b text); ALTER PUBLICATION pg_trickle ADD TABLE huge")
+    row = "INSERT INTO huge VALUES (1, repeat('x', 600000000), repeat('y', 600000000))"
+    if copied:
+        db.execute(row)
+        consumer.start(wait=False)
+    else:
+        consumer.start()
+        db.execute(row)
+    assert consumer.process.wait(300) == 1
+    text = consumer.log.read_text()
+    assert "larger than PostgreSQL can send" in text and "drop-slot" in text and "Traceback" not in text
 
 
 def test_a_publication_dropped_while_streaming(make_consumer: MakeConsumer, db: Connection) -> None:

@@ -13,6 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from shared_schema.topics import DEFAULT_PREFIX, table_of_topic
+from tests.chaos.clock import COMPILER
 from tests.chaos.scene import Scene, until
 
 Fault = Callable[[Scene], str]
@@ -87,6 +92,37 @@ def _drop_slot(scene: Scene) -> str:
     said = scene.ends_with("cdc")
     stack.binaries["cdc"].run_once("drop-slot")
     stack.restart("cdc", wait=False)
+    return said
+
+
+def _clock_jumps(*, ahead: bool) -> Fault:
+    """The wall clock of every part is set, by an hour to a day, and stays so."""
+
+    def fault(scene: Scene) -> str:
+        seconds = int(scene.chance.uniform(3_600, 100_000))
+        scene.stack.clock.jump(seconds if ahead else -seconds)
+        scene.pause(3, 10)
+        return ""
+
+    return fault
+
+
+def _retention_passed(scene: Scene) -> str:
+    """The broker deletes change rows that the applier, which is away, has not read: they are lost, it must say so."""
+    stack = scene.stack
+    stack.kill("applier")
+    scene.pause(2, 5)
+    admin = AdminClient({"bootstrap.servers": stack.addresses.kafka_bootstrap})
+    topics = [t for t in admin.list_topics(timeout=30).topics if table_of_topic(DEFAULT_PREFIX, t)]
+    for deleted in admin.delete_records([TopicPartition(topic, 0, OFFSET_END) for topic in topics]).values():
+        deleted.result(30)
+    scene.pause()
+    stack.restart("applier", wait=False)
+    said = scene.ends_with("applier")
+    stack.stop("cdc")
+    stack.binaries["cdc"].run_once("drop-slot")
+    stack.restart("cdc")
+    stack.restart("applier", wait=False)
     return said
 
 
@@ -173,6 +209,9 @@ FAULTS: dict[str, Fault] = {
     "consumer hangs": _freeze("cdc"),
     "network cut, half-open": _cut_network,
     "slot dropped": _drop_slot,
+    "topic retention passed": _retention_passed,
+    "clock jumps ahead": _clock_jumps(ahead=True),
+    "clock jumps back": _clock_jumps(ahead=False),
     "stream table locked": _lock_target,
     "stream table locked for long": _lock_target_long,
     "Delta folder read-only": _delta_read_only,
@@ -185,6 +224,10 @@ KILLS = [name for name in FAULTS if name.startswith(("kill", "crash"))]
 NEEDS_ROOT = ("network cut, half-open", "Delta folder read-only", "broker's disk full")
 
 
+NEEDS_COMPILER = ("clock jumps ahead", "clock jumps back")
+
+
 def suited(names: list[str]) -> list[str]:
     """Those that can be done on this machine."""
-    return names if os.geteuid() == 0 else [name for name in names if name not in NEEDS_ROOT]
+    missing = (NEEDS_ROOT if os.geteuid() else ()) + (() if COMPILER else NEEDS_COMPILER)
+    return [name for name in names if name not in missing]

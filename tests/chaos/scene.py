@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
 from deploy.local.stack import Stack
+from tests.chaos.clock import COMPILER, Clock
 from tests.chaos.proxy import Proxy
 from tests.workloads.workload import Workload
 
@@ -24,9 +27,19 @@ _ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
 
 
 class ProxiedStack(Stack):
-    """The programs come to PostgreSQL through `proxy`; oracle and writers do not."""
+    """The programs come to PostgreSQL through `proxy`, oracle and writers do not; all parts go by `clock`."""
 
     proxy: Proxy | None = None
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self.clock = Clock(self.folder)
+
+    def _start(self) -> None:
+        if COMPILER:
+            self.clock.build()
+        self.postgres.environment = self.kafka.environment = self.clock.environment
+        super()._start()
 
     def _configure(self) -> None:
         super()._configure()
@@ -35,7 +48,7 @@ class ProxiedStack(Stack):
             self.proxy = Proxy(url.port or 0)
         near = urlunsplit(url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{self.proxy.port}"))
         for binary in self.binaries.values():
-            binary.settings["PG_TRICKLE_DATABASE_URL"] = near
+            binary.settings |= {"PG_TRICKLE_DATABASE_URL": near, **self.clock.environment}
 
 
 @dataclass

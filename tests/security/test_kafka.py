@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from applier.settings import ApplierSettings
 from applier.trace import stream
+from applier.trace.beginning import beginning
 from applier.trace.java_options import java_options
 from shared_schema.errors import SettingsError
+from shared_schema.lsn import ORIGIN
 from tests.fixtures import choice
 from tests.security.secured_broker import SecuredKafka
 
@@ -49,7 +51,7 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
     producer.produce("trickle.progress", key=b"k", value=b"v")
     assert producer.flush(30) == 0
     arrived: list[pa.Table] = []
-    query = stream.start(spark, settings, stream.starting_offsets(settings, {}), tmp_path / "c", arrived.append)
+    query = stream.start(spark, settings, beginning(settings, {}, ORIGIN).offsets, tmp_path / "c", arrived.append)
     try:
         deadline = time.monotonic() + 60
         while not any(batch.num_rows for batch in arrived):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applier.errors import StreamLost
 from applier.trace.arrivals import Arrival, Chunk, Run
-from applier.trace.inbox import Inbox
+from applier.trace.inbox import Inbox, Skipped
 from applier.trace.rows import LSN, SEQ
 from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
@@ -169,3 +171,35 @@ def test_restart_offsets_point_at_the_first_row_not_yet_durable() -> None:
     assert many.restart_offsets(Lsn(8)) == {"t.public.a": {0: 2}}
     assert many.restart_offsets(Lsn(9)) == {"t.public.a": {0: 3}}
     assert many.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}
+
+
+def emptied(table: str, lsn: int) -> Arrival:
+    return Arrival(ChangeRow(Op.TRUNCATE, Stamp(Lsn(lsn), 0), 1, 0, None), schema(table))
+
+
+def test_rows_deleted_unread_are_made_up_for_by_the_next_capture() -> None:
+    a = TableId("public", "a")
+    inbox = Inbox(Lsn(10), {"t.public.a": {0: 1}})
+    # Offsets 1 to 4 are gone, of commits before 30; the table was captured again at 39.
+    inbox.skip(Skipped(at("a"), a, first=5, until=Lsn(39)))
+    inbox.add_row(at("a"), 5, arrival("a", 33, 0))
+    inbox.add_chunk(at("a"), np.array([6]), chunk([arrival("a", 35, 0)]))
+    inbox.add_record(PROGRESS, 0, progress(30, a=4))
+    inbox.add_record(PROGRESS, 1, progress(39, a=7))
+    # What is told up to there has holes, however complete it looks.
+    assert inbox.advance() == Lsn(10)
+    inbox.add_row(at("a"), 7, emptied("a", 39))
+    inbox.add_row(at("a"), 8, arrival("a", 39, 1))
+    inbox.add_record(PROGRESS, 2, progress(40, a=9))
+    assert inbox.advance() == Lsn(40)
+    assert inbox.gaps == {a: Lsn(39)}
+    assert stamps(inbox.take()[a]) == [Stamp(Lsn(39), 0), Stamp(Lsn(39), 1)]
+
+
+def test_a_capture_that_is_not_all_there_makes_up_for_nothing() -> None:
+    inbox = Inbox(Lsn(10), {"t.public.a": {0: 1}})
+    inbox.skip(Skipped(at("a"), TableId("public", "a"), first=8, until=Lsn(39)))
+    inbox.add_row(at("a"), 8, arrival("a", 39, 1))
+    inbox.add_record(PROGRESS, 2, progress(40, a=9))
+    with pytest.raises(StreamLost, match=r"public\.a"):
+        inbox.advance()
