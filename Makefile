@@ -49,7 +49,7 @@ chaos: ## break things ROUNDS times while WORKLOAD runs, compare everything with
 
 soak: ## a mixed load for MINUTES; memory, open files, lag and history must stay flat
 	$(SETUP)
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --record
 
 up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
 	$(SETUP)

@@ -44,7 +44,8 @@ class PostgresRunner:
                 query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
                 with connection.cursor() as cursor:
                     found = difference(cursor, table, TableContents(window, query))
-                    cursor.execute("SET LOCAL ROLE NONE")
+                    # What the applier's sessions act as, which need not be who logged in.
+                    cursor.execute("RESET ROLE")
                     delta = gather(cursor, table, found, window, self._room)
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")

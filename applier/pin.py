@@ -81,7 +81,9 @@ def _replication(url: str) -> psycopg.Connection[tuple[object, ...]]:
 def _export(exporter: psycopg.Connection[tuple[object, ...]]) -> tuple[Lsn, str]:
     name = f"pg_trickle_full_{os.getpid()}_{next(_numbers)}"
     option = "(SNAPSHOT 'export')" if exporter.info.server_version >= PARENTHESES_SINCE else "EXPORT_SNAPSHOT"
-    # By the simple protocol: a walsender knows no other.
+    # By the simple protocol: a walsender knows no other. REPLICATION is not inherited by members of a role: it is the
+    # role that logged in which has it, whatever its sessions act as.
+    exporter.pgconn.exec_(b"SET ROLE NONE")
     result = exporter.pgconn.exec_(f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput {option}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise Infrastructure(

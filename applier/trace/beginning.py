@@ -47,6 +47,12 @@ def beginning(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> B
     """Positions to read from, complete up to `frontier` -> where reading begins; StreamLost when that is no use."""
     prefix, options = settings.topic_prefix, client_options(settings)
     found, told = Beginning(), None
+    if positions and not any(table_of_topic(prefix, topic) for topic in positions):
+        raise StreamLost(
+            f"the traces are of other topics than those of prefix {prefix}, of {min(positions)} for example",
+            hint="set PG_TRICKLE_TOPIC_PREFIX back; for other topics drop the stream tables and choose another "
+            "PG_TRICKLE_SLOT, which has traces of its own",
+        )
     reader = {"group.id": "pg-trickle-offsets", "isolation.level": "read_committed", "enable.partition.eof": True}
     with closing(Consumer(options | reader)) as consumer, reaching_kafka():
         for topic, metadata in AdminClient(options).list_topics(timeout=ASK_S).topics.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 from deploy.local.stack import Stack
 
 RUNS = Path(__file__).with_name("runs.jsonl")
+SOAKED = Path(__file__).parents[1] / "soak" / "run.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 _HEAD = """\
@@ -75,7 +76,46 @@ def page() -> str:
                 f"| {fault} | {len(of_fault)} | {rows} | {lost} | {doubled} | {median} | {max(times):.1f} s |\n"
             )
     seeds = sorted({int(run["seed"]) for run in runs})
-    return _HEAD + "".join(lines) + f"\nSeeds: {', '.join(map(str, seeds))}.\n"
+    workloads = sorted({str(run["workload"]) for run in runs})
+    told = f"\n{len(runs)} rounds. Seeds: {', '.join(map(str, seeds))}. Workloads: {', '.join(workloads)}.\n"
+    return _HEAD + "".join(lines) + told + _soak()
+
+
+def _soak() -> str:
+    """What the last long run showed."""
+    from tests.soak.measure import LIMITS
+
+    if not SOAKED.exists():
+        return ""
+    run = json.loads(SOAKED.read_text())
+    verdict = "equal the oracle" if run["equal"] else "DIFFER from the oracle"
+    head = f"""
+## Soak
+
+`make soak MINUTES={run["minutes"]:.0f}`: {run["commits"]} commits of the workloads {" and ".join(run["workloads"])}; afterwards {run["rows"]} rows {verdict} in
+all three places. The last two thirds of the run, after everything has warmed up, with a straight line through them:
+
+| figure | at the beginning | at the end | per minute | |
+|---|---:|---:|---:|---|
+"""  # noqa: E501
+    lines = []
+    for figure in run["figures"]:
+        unit = LIMITS[figure["name"]].unit
+        first, last, slope = (
+            f"{value:{sign}.{places}f} {unit}".strip()
+            for value, sign, places in (
+                (figure["first"], "", 2),
+                (figure["last"], "", 2),
+                (figure["per_minute"], "+", 3),
+            )
+        )
+        lines.append(f"| {figure['name']} | {first} | {last} | {slope} | {'flat' if figure['flat'] else 'GROWS'} |\n")
+    return head + "".join(lines)
+
+
+def remember_soak(run: dict[str, object]) -> None:
+    """Keep the last long run."""
+    SOAKED.write_text(json.dumps(run, indent=1) + "\n")
 
 
 def write_page() -> None:

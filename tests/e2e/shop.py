@@ -13,6 +13,8 @@ CREATE TABLE orders (id int PRIMARY KEY, customer int, amount numeric(10,2), qua
 CREATE TABLE visits (customer int, page text, seconds int);
 """
 
+TABLE_NAMES = ("customers", "orders", "visits")
+
 STREAM_TABLES = {
     "big_orders": "SELECT id, customer, amount, note FROM orders WHERE amount > 50 AND quantity IS NOT NULL",
     "pages": "SELECT page, seconds FROM visits WHERE seconds >= 0",
@@ -40,6 +42,12 @@ STREAM_TABLES = {
 }
 
 
+def create_stream_tables(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    """All of them."""
+    for name, query in STREAM_TABLES.items():
+        connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+
 @dataclass
 class Shop:
     """Writes random transactions: inserts, updates of values and of keys, deletes, rollbacks."""
@@ -52,10 +60,6 @@ class Shop:
         self.connection.execute(TABLES.encode())
         for _ in range(10):
             self.transaction()
-
-    def create_stream_tables(self) -> None:
-        for name, query in STREAM_TABLES.items():
-            self.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
 
     def transaction(self) -> None:
         with self.connection.transaction(force_rollback=self.random.random() < 0.1):

@@ -103,7 +103,10 @@ KEPT = {
     "bi_as_replica": Kept(
         "CREATE TABLE bi_replica (id int PRIMARY KEY, v int)",
         "SELECT id, v FROM bi_replica",
-        ("BEGIN; SET LOCAL session_replication_role = replica; INSERT INTO bi_replica VALUES (1, 1); COMMIT",),
+        (
+            "BEGIN; SET LOCAL ROLE postgres; SET LOCAL session_replication_role = replica;"
+            " INSERT INTO bi_replica VALUES (1, 1); COMMIT",
+        ),
     ),
     "bi_generated_kept": Kept(
         "CREATE TABLE bi_generated (id int GENERATED ALWAYS AS IDENTITY, v int,"

@@ -9,13 +9,13 @@ import struct
 import subprocess
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from deploy.local.binary import APPLIER, CDC
 from deploy.local.stack import Stack
+from shared_schema.connections import parsed
 
 LISTEN = "0A"
 
@@ -61,8 +61,8 @@ def _listening(pid: int) -> list[str]:
 def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
     if not Path("/proc/self/net/tcp").exists():
         pytest.skip("needs Linux's /proc")
-    password = urlsplit(stack.addresses.database_url).password
-    assert password
+    password = parsed(stack.binaries["applier"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
+    assert password == parsed(stack.binaries["cdc"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
     for name, binary in stack.binaries.items():
         heard: list[str] = []
         for pid in _family(binary.pid):

@@ -212,7 +212,9 @@ def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: 
     """A tablespace of a megabyte; room is made while it is tried again."""
     with small_disk(stack) as folder:
         try:
+            db.execute("SET ROLE postgres")
             db.execute(f"CREATE TABLESPACE small LOCATION '{folder}'".encode())
+            db.execute("GRANT CREATE ON TABLESPACE small TO trickle_owner; RESET ROLE")
             db.execute("CREATE TABLE bulky (id int PRIMARY KEY, t text); INSERT INTO bulky VALUES (1, 'x')")
             for name in ("cramped", "roomy"):
                 db.execute("SELECT pgtrickle.create_stream_table(%s, 'SELECT id, t FROM bulky')", (name,))
@@ -233,7 +235,9 @@ def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: 
             oracle.assert_same(oracle.query_result(db, "cramped"), oracle.in_postgres(db, "cramped"), "cramped")
         finally:
             db.execute("SELECT pgtrickle.drop_stream_table('cramped') WHERE to_regclass('cramped') IS NOT NULL")
+            db.execute("SET ROLE postgres")
             db.execute("DROP TABLESPACE IF EXISTS small")
+            db.execute("RESET ROLE")
 
 
 def _at_least(db: Connection, query: str, count: int) -> None:

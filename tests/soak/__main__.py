@@ -8,14 +8,16 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 
 import click
 import psycopg
 
 from deploy.local.stack import Stack
+from tests.chaos import report
 from tests.fixtures.choice import server_folder
 from tests.oracle import judge
-from tests.soak.measure import LIMITS, sample, slopes
+from tests.soak.measure import LIMITS, Soaked, sample, slopes
 from tests.workloads.workload import Writer, load
 
 
@@ -25,7 +27,8 @@ from tests.workloads.workload import Writer, load
 @click.option("--every-s", default=15.0, show_default=True)
 @click.option("--pause-s", default=0.1, show_default=True, help="Between two transactions of a writer.")
 @click.option("--seed", default=1, show_default=True)
-def main(minutes: float, names: tuple[str, ...], every_s: float, pause_s: float, seed: int) -> None:
+@click.option("--record/--no-record", default=False, help="Put the outcome on docs/reliability.md.")
+def main(minutes: float, names: tuple[str, ...], every_s: float, pause_s: float, seed: int, record: bool) -> None:
     """Run it."""
     settings = {"PG_TRICKLE_CHECKPOINT_ROWS": "2000"}
     with server_folder("soak") as folder, Stack(folder, durable=False, settings=settings, say=lambda _: None) as stack:
@@ -54,6 +57,10 @@ def main(minutes: float, names: tuple[str, ...], every_s: float, pause_s: float,
         for slope in found:
             click.echo(f"  {slope}")
         click.echo(f"oracle: {verdict}")
+        if record:
+            outcome = Soaked(minutes, list(names), commits, verdict.rows, verdict.equal, found)
+            report.remember_soak(asdict(outcome))
+            report.write_page()
     sys.exit(0 if verdict.equal and all(slope.flat for slope in found) else 1)
 
 

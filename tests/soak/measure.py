@@ -96,6 +96,18 @@ class Slope:
         return f"{self.name:30} {shown}  {'flat' if self.flat else 'GROWS'}"
 
 
+@dataclass(frozen=True)
+class Soaked:
+    """A whole run."""
+
+    minutes: float
+    workloads: list[str]
+    commits: int
+    rows: int
+    equal: bool
+    figures: list[Slope]
+
+
 def slopes(samples: Sequence[tuple[float, dict[str, float]]]) -> list[Slope]:
     """(minutes, figures) -> a straight line through the last two thirds: before that everything warms up."""
     warm = samples[len(samples) // 3 :]

@@ -1,0 +1,74 @@
+"""Where reading begins on topics of which something was deleted: what is missed, what is made up for, what was none."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from applier.errors import StreamLost
+from applier.settings import ApplierSettings
+from applier.trace.beginning import beginning
+from applier.trace.inbox import Skipped
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.progress import Capture, Progress
+from shared_schema.table_schema import TableId
+from tests.fixtures.kafka import KafkaBroker
+
+T = TableId("public", "t")
+
+
+class Written:
+    """Topics of one table and their progress, written as the consumer does: in transactions, each with its mark."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self.prefix, self.topic = prefix, f"{prefix}.public.t"
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        made = [NewTopic(name, 1, 1) for name in (self.topic, f"{prefix}.progress")]
+        for one in self.admin.create_topics(made).values():
+            one.result(30)
+        self.producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": prefix})
+        self.producer.init_transactions(30)
+        self.settings = ApplierSettings(
+            database_url="postgresql://nobody@127.0.0.1/none",  # type: ignore[arg-type]
+            kafka_bootstrap=bootstrap,
+            topic_prefix=prefix,
+        )
+
+    def commit(self, rows: int, *records: Progress | Capture) -> None:
+        self.producer.begin_transaction()
+        for _ in range(rows):
+            self.producer.produce(self.topic, b"row")
+        for record in records:
+            self.producer.produce(f"{self.prefix}.progress", record.encode(), record.key)
+        self.producer.commit_transaction(30)
+
+    def reaches(self, frontier: int, end: int) -> Progress:
+        return Progress("s", "", 1, ORIGIN, Lsn(frontier), {self.topic: {0: end}})
+
+    def delete_all(self) -> None:
+        for deleted in self.admin.delete_records([TopicPartition(self.topic, 0, OFFSET_END)]).values():
+            deleted.result(30)
+
+
+def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: str) -> None:
+    written = Written(kafka.bootstrap, topic_prefix)
+    written.commit(3, written.reaches(10, end=3))
+
+    def begin(wanted: int, frontier: int) -> tuple[int, list[Skipped]]:
+        found = beginning(written.settings, {written.topic: {0: wanted}}, Lsn(frontier))
+        return found.offsets[written.topic][0], found.skipped
+
+    assert begin(1, 5) == (1, [])
+    written.delete_all()
+    # Three rows and the mark of their transaction are gone: who had the rows misses nothing.
+    assert begin(3, 10) == (4, [])
+    with pytest.raises(StreamLost, match=r"public\.t were deleted .* before they were read"):
+        begin(2, 5)
+    written.commit(2, written.reaches(20, end=6), Capture("s", T, 1, Lsn(19), 1))
+    assert begin(2, 5) == (4, [Skipped((written.topic, 0), T, first=4, until=Lsn(19))])
+    with pytest.raises(StreamLost):
+        begin(2, 19)
+    with pytest.raises(StreamLost, match=f"prefix {topic_prefix}"):
+        beginning(written.settings, {"other.public.t": {0: 7}}, Lsn(5))
