@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from deploy.local import process
 from deploy.local.kafka import Kafka
+from tests.security.tls_front import certificate
 
 USER, PASSWORD = "trickle", "hush-hush"
 
@@ -16,13 +16,7 @@ class SecuredKafka(Kafka):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.certificate = folder / "broker.pem"
-        self._key = folder / "broker.key"
-        if not self.certificate.exists():
-            command: list[str | Path] = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-            command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-            command += ["-keyout", self._key, "-out", self.certificate]
-            subprocess.run(command, check=True, capture_output=True)
+        self.certificate, self._key = certificate(folder, "broker")
 
     @property
     def client_options(self) -> dict[str, str]:
