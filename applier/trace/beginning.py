@@ -42,6 +42,14 @@ class _Told:
     ends: Offsets
     captured: dict[TableId, Lsn]
 
+    def note(self, record: progress.Progress | progress.Capture) -> None:
+        match record:
+            case progress.Progress(end_offsets=ends):
+                for name, partitions in ends.items():
+                    self.ends[name].update(partitions)
+            case progress.Capture(table=table, snapshot_lsn=at):
+                self.captured[table] = at
+
 
 def beginning(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> Beginning:
     """Positions to read from, complete up to `frontier` -> where reading begins; StreamLost when that is no use."""
@@ -85,20 +93,17 @@ def _captured_since(told: _Told, table: TableId, topic: str, frontier: Lsn) -> L
 
 
 def _read(consumer: Consumer, topic: str) -> _Told:
-    """The progress topic to its end."""
+    """The progress topic to where it ends now: one that is written to all the time has no end."""
     told = _Told(defaultdict(dict), {})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=ASK_S)
     consumer.assign([TopicPartition(topic, 0, 0)])
     while (message := consumer.poll(ASK_S)) is not None:
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 return told
             raise Infrastructure(f"{topic} could not be read: {error.str()}")
-        if (value := message.value()) is None:
-            continue
-        match progress.decode(value):
-            case progress.Progress(end_offsets=ends):
-                for name, partitions in ends.items():
-                    told.ends[name].update(partitions)
-            case progress.Capture(table=table, snapshot_lsn=at):
-                told.captured[table] = at
+        if (value := message.value()) is not None:
+            told.note(progress.decode(value))
+        if (message.offset() or 0) >= end - 1:
+            return told
     raise Infrastructure(f"{topic} could not be read within {ASK_S:.0f} s")
