@@ -124,10 +124,11 @@ def write_page() -> None:
 
 
 def keep_logs(stack: Stack, folder: Path) -> None:
-    """Copy every part's log."""
+    """Copy every part's log, and what is in Delta."""
     folder.mkdir(parents=True, exist_ok=True)
     for log in stack.folder.glob("*.log"):
         shutil.copy(log, folder)
+    shutil.copytree(stack.addresses.delta_root, folder / "delta", dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
