@@ -11,6 +11,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
 
 from applier.apply.refused import brought_home
 from applier.apply.staged import Difference, StagedDelta
@@ -67,6 +68,13 @@ def whole(
     with _told(table):
         text = snapshot(table.root, Side.AFTER, inputs)
         return _few_or_staged(spark, text, _asked(table, window, inputs), staging)
+
+
+def computed_schema(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> pa.Schema:
+    """Of its rows as Spark computes them: in other types, here and there, than those that PostgreSQL would be read in."""
+    with _told(table):
+        frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
+        return pa.schema([pa.field(field.name, to_arrow_type(field.dataType)) for field in frame.schema])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from applier.apply.contents import TableContents
 from applier.apply.postgres import PostgresSink
 from applier.apply.staged import Difference, StagedDelta
 from applier.apply.staging import Staging
-from applier.compute import compute, whole
+from applier.compute import compute, computed_schema, whole
 from applier.definitions import ANY_RELATION, Definitions
 from applier.errors import MayPass, NotTogether, TargetFull
 from applier.long_jobs import LongJobs
@@ -158,7 +158,9 @@ class Engine:
         if not self.traces.whole_at(table.sources, window.old, window.new):
             if any(row.pgt_id == table.id and row.partial for row in self.rows):
                 raise beyond_repair()
-            return self.sinks.postgres.held(table, Window(ORIGIN, window.new))
+            with self.traces.through(window) as inputs:
+                schema = computed_schema(self.spark, table, inputs)
+            return self.sinks.postgres.held(table, Window(ORIGIN, window.new), schema)
         with self.traces.through(window) as inputs:
             return compute(self.spark, table, inputs, staging=self.staging)
 

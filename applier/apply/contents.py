@@ -71,9 +71,9 @@ def difference(cursor: Cursor, table: StreamTable, contents: TableContents) -> F
     return find(cursor, query, schema)
 
 
-def held(cursor: Cursor, table: StreamTable) -> Found:
-    """What the stream table holds, each row once with its count."""
-    schema = zset_schema(table)
+def held(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> Found:
+    """What the stream table holds, each row once with its count, in the types of the schema if there is one."""
+    schema = schema or zset_schema(table)
     names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
     query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) held GROUP BY {}").format(
         names, _counted(table, schema, merge_sql.target(table), 1), names

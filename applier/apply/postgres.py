@@ -192,10 +192,10 @@ class PostgresSink:
         with self._connection.cursor() as cursor:
             return owed(cursor, table.id, since, self._database.url)
 
-    def held(self, table: StreamTable, window: Window) -> Difference:
+    def held(self, table: StreamTable, window: Window, schema: pa.Schema | None = None) -> Difference:
         """What the stream table holds, each row once with its count, as the change over the window."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            return gather(cursor, table, held(cursor, table), window, self._room)
+            return gather(cursor, table, held(cursor, table, schema), window, self._room)
 
     def _finish(
         self, cursor: Cursor, table: StreamTable, delta: Delta, as_of: datetime, refresh: Refresh, *, was_partial: bool
