@@ -71,7 +71,7 @@ def whole(
 
 
 def computed_schema(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> pa.Schema:
-    """Of its rows as Spark computes them: in other types, here and there, than those that PostgreSQL would be read in."""
+    """Of its rows as Spark computes them; PostgreSQL's own types would be read otherwise here and there."""
     with _told(table):
         frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
         return pa.schema([pa.field(field.name, to_arrow_type(field.dataType)) for field in frame.schema])
