@@ -82,6 +82,8 @@ def spark_session(
     joined = [str(jar) for jar in (*jars, functions_jar())]
     if master.startswith("local"):
         options["spark.driver.extraClassPath"] = os.pathsep.join(joined)
+        # Nor can it lose touch with itself; only a clock that is set ahead makes it seem so.
+        options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:
         options["spark.jars"] = ",".join(joined)
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)

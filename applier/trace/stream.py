@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ from shared_schema.topics import progress_topic, schemas_topic, subscribe_patter
 
 log = logging.getLogger(__name__)
 
-TRIGGER = "50 milliseconds"
-"""Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost."""
+LOOK_MS = 50
+"""Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost. Spark's own
+trigger goes by the wall clock: set back by an hour, it would look again in an hour."""
 
 
 ClientOptions = dict[str, str | int | float | bool]
@@ -79,14 +81,21 @@ def start(
     for name, value in java_options(settings.kafka_options).items():
         reader = reader.option(f"kafka.{name}", value)
 
+    spark.conf.set("spark.sql.streaming.pollingDelay", LOOK_MS)
+    next_at = 0.0
+
     def on_batch(batch: DataFrame, batch_id: int) -> None:
+        nonlocal next_at
         receive(batch.select("topic", "partition", "offset", "value").toArrow())
+        # The delay above is for looks that found nothing.
+        time.sleep(max(0.0, next_at - time.monotonic()))
+        next_at = time.monotonic() + LOOK_MS / 1000
 
     return (
         reader.load()
         .writeStream.foreachBatch(on_batch)
         .option("checkpointLocation", str(scratch))
-        .trigger(processingTime=TRIGGER)
+        .trigger(processingTime="0 seconds")
         .queryName("pg-trickle-ingest")
         .start()
     )
