@@ -216,8 +216,10 @@ class WindowInputs:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
         texts = [text for text, _ in self._base(scan, rule)]
-        chunks = parts.before if side is Side.BEFORE else (*parts.before, *parts.changes)
-        overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in chunks]
+        overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
+        # What has changed is there already, net.
+        if side is Side.AFTER and (changed := self.delta(scan)) is not None:
+            overlay.append(changed)
         if overlay:
             texts.append(rule(" UNION ALL ".join(overlay)))
         elif not texts:
