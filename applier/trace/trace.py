@@ -28,6 +28,10 @@ from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import Column, TableId, TableSchema
 
+HELD_ROWS = 2_000
+"""From so many rows on a chunk is data to Spark, not part of every plan, where its rows are filtered one by one while a
+query is optimized: with 60 000 of them a query took 0.25 CPU seconds instead of 0.35."""
+
 MERGED_ROWS = 500_000
 """Chunks of the overlay are united up to this size."""
 
@@ -237,6 +241,9 @@ class Trace:
             if (known := self._frames.get(id(chunk))) is not None:
                 return known[1]
         frame = self.frame(chunk)
+        if chunk.num_rows >= HELD_ROWS and self._spark.sparkContext.master.startswith("local"):
+            # Only where no executor can take it with it.
+            frame = frame.localCheckpoint(eager=False)
         with self._lock:
             if any(chunk is other for other in self._overlay):
                 self._frames[id(chunk)] = chunk, frame

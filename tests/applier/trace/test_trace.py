@@ -15,6 +15,7 @@ from applier.operators.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
 from applier.trace import store as store_module
+from applier.trace import trace as trace_module
 from applier.trace.arrivals import Arrival
 from applier.trace.store import Manifest, TraceStore
 from applier.trace.trace import Trace
@@ -57,7 +58,10 @@ def captured(spark: SparkSession) -> Trace:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_history_with_checkpoints_and_a_restart(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_any_history_with_checkpoints_and_a_restart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(trace_module, "HELD_ROWS", seed)
     rng = random.Random(seed)
     store = TraceStore(spark, str(tmp_path))
     trace = captured(spark)
