@@ -241,7 +241,7 @@ class Trace:
             if (known := self._frames.get(id(chunk))) is not None:
                 return known[1]
         frame = self.frame(chunk)
-        if chunk.num_rows >= HELD_ROWS and self._spark.sparkContext.master.startswith("local"):
+        if chunk.num_rows >= HELD_ROWS and str(self._spark.sparkContext.master).startswith("local"):
             # Only where no executor can take it with it.
             frame = frame.localCheckpoint(eager=False)
         with self._lock:
