@@ -167,11 +167,17 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls
     for i, call in enumerate(calls):
         carrier = fields(root)[i + 1].type.spark
         pairs = {g: (rows[g][i], _carried(expected[g][i], carrier)) for g in rows}
-        wrong = {g: pair for g, pair in pairs.items() if exact(pair[0]) != exact(pair[1])}
+        wrong = {g: pair for g, pair in pairs.items() if _shown(pair[0], call) != _shown(pair[1], call)}
         if wrong:
             g, (ours, theirs) = next(iter(wrong.items()))
             out.append(f"{call}: group {g}: Spark {ours!r}, PostgreSQL {theirs!r}")
     return out
+
+
+def _shown(value: Any, call: str) -> Any:
+    """Rows are netted before they are listed, and there zero has no sign; in the text of an array it would be seen."""
+    listed = isinstance(value, str) and call.startswith("percentile_cont(ARRAY") and "float" in call
+    return exact(re.sub(r"(?<![\d.])-0(?=[,}])", "0", value) if listed else value)
 
 
 def _carried(value: Any, carrier: str) -> Any:
