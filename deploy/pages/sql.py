@@ -56,7 +56,7 @@ integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `r
 
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`
-or `max` of a group, negative zero is shown as zero.
+or `max` of a group, or stand in a list of percentiles, negative zero is shown as zero.
 """
 
 
