@@ -39,7 +39,7 @@ def with_ways(query: query_tree.Query, ways: query_tree.Ways, name: str, catalog
     if ways.cycle is not None and ways.cycle.type not in (_BOOL, _INT4):
         # The server prints a cast there that it does not read back.
         hint = "leave TO and DEFAULT out, or use integers"
-        raise Refused(Reason.CONSTRUCT, "CYCLE with marks of this type", hint=hint)
+        raise Refused(Reason.CONSTRUCT, "CYCLE with marks of this type", hint=hint, full_in_postgres=False)
     union = query.union
     match None if union is None else union.branches:
         case (int() as first, int() as second) if union is not None:

@@ -290,7 +290,7 @@ SELECT generate_series(1, generate_series(1, 2)) AS g FROM customer;
 SELECT jsonb_each(notes)::text AS e FROM customer;
 
 -- name: record_set
-SELECT r.a FROM customer c, json_to_recordset(c.notes::text::json) AS r(a int);
+SELECT r.a FROM customer c, json_to_recordset(json_build_array(c.notes)) AS r(a int);
 
 -- name: record_set_of_intervals
 SELECT r.a FROM customer c, jsonb_to_recordset(jsonb_build_array(c.notes)) AS r(a interval);
