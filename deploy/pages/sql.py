@@ -57,6 +57,10 @@ integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `r
 Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`
 or `max` of a group, or stand in a list of percentiles, negative zero is shown as zero.
+
+A known difference: where `COALESCE`, `CASE`, `GREATEST`, `LEAST` or `UNION` bring numerics with different numbers of
+decimals together, all of them are shown with the most: `coalesce(sum(price), 0)` of no rows is `0.00`, in PostgreSQL
+`0`. The values are equal; `check`, which compares texts, reports them.
 """
 
 
