@@ -301,6 +301,22 @@ class Query:
         return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
 
 
+def select_from(targets: tuple[Target, ...], entries: tuple[RangeEntry, ...], items: tuple[FromItem, ...]) -> Query:
+    """SELECT these FROM those, and nothing else."""
+    return Query(
+        targets=targets,
+        entries=entries,
+        items=items,
+        where=None,
+        groups=(),
+        having=None,
+        distinct=(),
+        members={},
+        recursive=frozenset(),
+        has_aggregates=False,
+    )
+
+
 def expressions(query: Query) -> Iterator[Expression]:
     """Every expression of the query itself, whole; not those of queries inside it."""
     yield from (target.expression for target in query.targets)

@@ -181,18 +181,7 @@ def _query(
     entries: tuple[query_tree.RangeEntry, ...],
     items: tuple[query_tree.FromItem, ...],
 ) -> query_tree.Query:
-    return query_tree.Query(
-        targets=_targets(expressions),
-        entries=entries,
-        items=items,
-        where=None,
-        groups=(),
-        having=None,
-        distinct=(),
-        members={},
-        recursive=frozenset(),
-        has_aggregates=False,
-    )
+    return query_tree.select_from(_targets(expressions), entries, items)
 
 
 def _of_row(expression: tree.Expression, row: tree.Var) -> tree.Expression:

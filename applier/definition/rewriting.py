@@ -87,19 +87,8 @@ def in_from(query: query_tree.Query) -> query_tree.Query:
         )
         for i, t in enumerate(query.targets, 1)
     )
-    return query_tree.Query(
-        targets=targets,
-        entries=(query_tree.SubqueryEntry("", shown, names),),
-        items=(EntryRef(1),),
-        where=None,
-        groups=(),
-        having=None,
-        distinct=(),
-        members={},
-        recursive=frozenset(),
-        has_aggregates=False,
-        order=query.order,
-    )
+    around = query_tree.select_from(targets, (query_tree.SubqueryEntry("", shown, names),), (EntryRef(1),))
+    return replace(around, order=query.order)
 
 
 def without_with(query: query_tree.Query) -> query_tree.Query:

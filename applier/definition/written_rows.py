@@ -41,18 +41,8 @@ def alone(entry: query_tree.FunctionEntry | query_tree.ValuesEntry, width: int) 
     else:
         inside = replace(entry, rows=tuple(tuple(map(change, row)) for row in entry.rows))
     columns = [tree.Var(1, i, 0, -1, 0, 0, None) for i in range(1, 1 + width)]
-    return query_tree.Query(
-        targets=tuple(query_tree.Target(column, None, 0, False) for column in columns),
-        entries=(inside,),
-        items=(query_tree.EntryRef(1),),
-        where=None,
-        groups=(),
-        having=None,
-        distinct=(),
-        members={},
-        recursive=frozenset(),
-        has_aggregates=False,
-    )
+    targets = tuple(query_tree.Target(column, None, 0, False) for column in columns)
+    return query_tree.select_from(targets, (inside,), (query_tree.EntryRef(1),))
 
 
 def beside_each(node: Node, rows: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> Node:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from applier.operators.inputs import Inputs, Keeper, Rule, Side, unchanged
-from applier.plan.nodes import Field, Recursion, Scan
+from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.operators.passed_on import PassedOn
+from applier.plan.nodes import Scan
 
 
-@dataclass(frozen=True, slots=True)
-class AtOneEnd:
-    """`small`: what meets them is small enough to broadcast."""
+@dataclass
+class AtOneEnd(PassedOn):
+    """`few`: what meets them is small enough to broadcast."""
 
-    inputs: Inputs
     side: Side
-    small: bool
+    few: bool
+
+    @property
+    def small(self) -> bool:
+        """Of what meets them; the window does not count."""
+        return self.few
 
     def delta(self, scan: Scan) -> str | None:
         """Nothing changes."""
@@ -26,22 +30,6 @@ class AtOneEnd:
         """The same at either end."""
         del side
         return self.inputs.snapshot(scan, self.side, rule)
-
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
-        """As the window's."""
-        return self.inputs.rows(scan, rule)
-
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        """As the window's."""
-        return self.inputs.fixpoint(node, base, step)
-
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """As the window's."""
-        return self.inputs.settled(zset, columns)
-
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
-        """As the window's."""
-        return self.inputs.shared(zset, columns)
 
     def kept(self, node: Keeper) -> None:
         """Nothing: what is kept changes with the window."""

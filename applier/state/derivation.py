@@ -152,7 +152,7 @@ class Derivation:
         """What the step makes of these rows, other relations as they are at one end."""
         with self._viewed(rows) as working:
             few = rows.num_rows <= MOST_CHANGED
-            return self._run(delta(of_change(self._node, working), AtOneEnd(self._inputs, side, small=few)))
+            return self._run(delta(of_change(self._node, working), AtOneEnd(self._inputs, side, few)))
 
     @contextmanager
     def _viewed(self, rows: pa.Table) -> Iterator[str]:

@@ -19,7 +19,7 @@ from applier.operators.incrementalize import among, delta
 from applier.operators.inputs import Ends, Inputs, Side
 from applier.operators.wanted import Wanted
 from applier.plan.nodes import Aggregate
-from applier.state.numbers import added, arrow_table, zero
+from applier.state.numbers import added, arrow_table, rows_of, zero
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
@@ -46,7 +46,7 @@ class ExtremesOnDriver:
         before = [self._arrow.field(name).with_name(_old(name)) for name in self._names]
         self._both = pa.schema([*self._keys, *before, *(self._arrow.field(name) for name in self._names)])
         self._groups: dict[Row, tuple[Row, Row]] = {}
-        for row in _rows(rows):
+        for row in rows_of(rows):
             self._put(row[: self._width], row[self._width :])
 
     @property
@@ -64,7 +64,7 @@ class ExtremesOnDriver:
             return None
         columns = [*self._keys.names, *(_old(name) for name in self._names), *self._names]
         both, doubtful = {}, []
-        for row in _rows(touched.select(columns)):
+        for row in rows_of(touched.select(columns)):
             key, leaves, comes = _cut(row, self._width, len(self._names))
             old = self._groups.get(identity(key), (key, self._nothing))[1]
             new = self._after(old, leaves, comes)
@@ -109,7 +109,7 @@ class ExtremesOnDriver:
             found = self._spark.sql(text).toArrow().select(self._arrow.names)
         finally:
             drop_view(self._spark, view)
-        return {identity(row[: self._width]): row[self._width :] for row in _rows(found)}
+        return {identity(row[: self._width]): row[self._width :] for row in rows_of(found)}
 
     def with_window(self, both: pa.Table) -> tuple[Ends, list[str]]:
         """The groups of a window; and the views to drop when it is over."""
@@ -118,7 +118,7 @@ class ExtremesOnDriver:
 
     def add(self, both: pa.Table) -> None:
         """The window counts now."""
-        for row in _rows(both):
+        for row in rows_of(both):
             key, _, new = _cut(row, self._width, len(self._names))
             self._put(key, new)
 
@@ -146,8 +146,3 @@ def _best(one: Any, other: Any, *, largest: bool) -> Any:
 
 def _cut(row: Row, keys: int, values: int) -> tuple[Row, Row, Row]:
     return row[:keys], row[keys : keys + values], row[keys + values :]
-
-
-def _rows(table: pa.Table) -> list[Row]:
-    columns = [table[name].to_pylist() for name in table.column_names]
-    return list(zip(*columns, strict=True))

@@ -1,4 +1,4 @@
-"""Sums of groups on the driver: added up without losing a digit, and as Arrow."""
+"""Rows on the driver: from Arrow and back, and their numbers added up without losing a digit."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def sums(left: Row, right: Row) -> Row:
     """The sums of two rows of numbers."""
     with localcontext(_EXACT):
         return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    """Its rows, one by one."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:

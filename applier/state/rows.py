@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Recursion
+from applier.state.numbers import arrow_table
 from applier.state.sent import SentRows
 from applier.trace.views import create_view
 from applier.zset import WEIGHT, Row, identity
@@ -56,9 +57,7 @@ class RowsOnDriver:
 
     def table(self, rows: Iterable[tuple[Row, int]]) -> pa.Table:
         """Rows with their weights, as Arrow."""
-        columns = list(zip(*((*row, weight) for row, weight in rows), strict=True)) or [()] * len(self._arrow)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=self._arrow)
+        return arrow_table([(*row, weight) for row, weight in rows], self._arrow)
 
     def view(self, rows: pa.Table) -> str:
         """A name for rows of this kind; whoever asked drops it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -21,9 +21,10 @@ from applier import metrics
 from applier.operators.aggregate import groups_of, shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Ends, Inputs, Keeper, Rule, Shares, Side, unchanged
+from applier.operators.inputs import Ends, Inputs, Keeper, Shares, Side
 from applier.operators.keeping import kept_nodes
-from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, TopK, derived
+from applier.operators.passed_on import PassedOn
+from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived
 from applier.session import at_most
 from applier.state.derivation import derived_change
 from applier.state.extremes import ExtremesOnDriver
@@ -48,40 +49,10 @@ def _unchanged(held: Held) -> Shares | Ends:
 
 
 @dataclass
-class KeptInputs:
+class KeptInputs(PassedOn):
     """The inputs of one window with what is kept for one stream table."""
 
-    inputs: Inputs
     known: dict[Keeper, Shares | Ends] = field(default_factory=dict)
-
-    @property
-    def small(self) -> bool:
-        """As the window's."""
-        return self.inputs.small
-
-    def delta(self, scan: Scan) -> str | None:
-        """As the window's."""
-        return self.inputs.delta(scan)
-
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
-        """As the window's."""
-        return self.inputs.snapshot(scan, side, rule)
-
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
-        """As the window's."""
-        return self.inputs.rows(scan, rule)
-
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        """As the window's."""
-        return self.inputs.fixpoint(node, base, step)
-
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """As the window's."""
-        return self.inputs.settled(zset, columns)
-
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
-        """As the window's."""
-        return self.inputs.shared(zset, columns)
 
     def kept(self, node: Keeper) -> Shares | Ends | None:
         """What is known of the node."""

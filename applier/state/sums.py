@@ -14,7 +14,7 @@ from applier.operators.aggregate import NEW, OLD
 from applier.operators.calls import key_names, sum_types
 from applier.operators.inputs import Shares
 from applier.plan.nodes import Aggregate
-from applier.state.numbers import arrow_table, sums, zero
+from applier.state.numbers import arrow_table, rows_of, sums, zero
 from applier.state.sent import SentRows
 from applier.state.shares import SharesInSpark
 from applier.trace.views import create_view, drop_view
@@ -92,8 +92,7 @@ class SumsOnDriver:
         self._groups.clear()
 
     def _rows_of(self, rows: pa.Table) -> list[tuple[Row, Row]]:
-        columns = [rows[name].to_pylist() for name in self._arrow.names]
-        return [(row[: self._keys], row[self._keys :]) for row in zip(*columns, strict=True)]
+        return [(row[: self._keys], row[self._keys :]) for row in rows_of(rows.select(self._arrow.names))]
 
     def _table(self) -> pa.Table:
         return arrow_table([(*key, *sums) for key, sums in self._groups.values()], self._arrow)

@@ -36,8 +36,8 @@ class ComputedRows:
         """A Z-set of any size: what is large stays in Spark."""
         if zset not in self._selects:
             rows = at_most(self._spark, zset, self._most_rows)
-            few = self._spark.sql(zset).localCheckpoint() if rows is None else self._on_driver(rows, columns)
-            self._keep(zset, few)
+            held = self._spark.sql(zset).localCheckpoint() if rows is None else self._on_driver(rows, columns)
+            self._keep(zset, held)
         return self._selects[zset] or nothing([column.type.spark for column in columns])
 
     def _on_driver(self, rows: pa.Table, columns: Sequence[Field]) -> DataFrame | None:
