@@ -13,6 +13,7 @@ from applier.definition.group_key import default_equality
 from applier.definition.joins import total
 from applier.definition.own_aggregates import as_texts, fold_of
 from applier.definition.refusal import Reason, Refused
+from applier.definition.scaled import by_scale
 from applier.definition.sort_key import sort_key
 from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
@@ -87,7 +88,7 @@ def plan_aggregate(
         if node is not None and not ordered_by_itself and not _decided(order, args, (node, within), any_of_equals):
             construct = f"{info.name} over rows in no fixed order"
             raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
-    return AggregateCall(
+    planned = AggregateCall(
         info.signature,
         args,
         ValueType(catalog.pg_type(call.type, -1), carrier),
@@ -99,6 +100,7 @@ def plan_aggregate(
         distinct_by=distinct_by,
         fold=fold,
     )
+    return by_scale(planned)
 
 
 def _guarded(arg: Expr, condition: Expr | None) -> Expr:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from applier.definition import query_tree, tree, walk
 from applier.definition.refusal import Reason, Refused
-from applier.definition.unify import unify
+from applier.definition.unify import comparable
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.expressions.keys import key_of
@@ -264,7 +264,7 @@ def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
     if not entry.hash_equal and not entry.key_equal:
         return None
     try:
-        sides = unify(condition.args)
+        sides = comparable(condition.args)
     except Unfit:
         return None
     if entry.hashes(sides):

@@ -24,7 +24,6 @@ from applier.definition.refusal import Reason, Refused
 from applier.definition.unify import unify
 from applier.expressions.entry import Unfit
 from applier.expressions.folds import any_order
-from applier.expressions.numtext import scale_known
 from applier.expressions.outputs import input_carrier
 from applier.plan.expr import Case, Col, Expr, Fold, ValueType, Widen
 
@@ -60,7 +59,6 @@ def as_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
         # Rows are netted before they are listed, and -0 is 0 there.
         if arg.type.spark in ("double", "float"):
             raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to numeric")
-        scale_known(arg)
     return tuple(Widen(a, ValueType(a.type.pg, "string")) if a.type.spark.startswith("decimal(") else a for a in args)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from applier.expressions import lists, ordered_sets, ranges, smallest_largest
+from applier.expressions import by_scale, lists, ordered_sets, ranges, smallest_largest
 from applier.expressions.aggregate_entry import (
     LIMBS,
     Additive,
@@ -21,7 +21,7 @@ from applier.expressions.entry import Fixed, Unfit, decimal, decimal_of, fixed_c
 from applier.expressions.folds import entry_of_fold
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
-from applier.expressions.numtext import check_numeric, digits, has_known_scale, is_text, scale_known
+from applier.expressions.numtext import check_numeric, digits, is_text
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
@@ -163,15 +163,13 @@ def _any_value() -> Iterator[AggregateEntry]:
     )
 
 
-def _numeric_avg(args: tuple[Expr, ...]) -> str:
+def _as_text(args: tuple[Expr, ...]) -> str:
     check_numeric(args)
     return "string"
 
 
-def _quotient(call: AggregateCall) -> str:
-    # The display scale of the sum decides that of the average where it is the larger one.
-    function = "pg_numeric_div" if has_known_scale(call.args[0]) else "pg_numeric_div_by_value"
-    return f"if({{n}} = 0, NULL, {function}(CAST({{0}} AS string), CAST({{n}} AS string)))"
+def _quotient(_: AggregateCall) -> str:
+    return "if({n} = 0, NULL, pg_numeric_div(CAST({0} AS string), CAST({n} AS string)))"
 
 
 def _averages() -> Iterator[AggregateEntry]:
@@ -185,7 +183,7 @@ def _averages() -> Iterator[AggregateEntry]:
         )
     yield AggregateEntry(
         signature="avg(numeric)",
-        carrier=_numeric_avg,
+        carrier=_as_text,
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=over_values("pg_aggregates_numeric_avg"),
         long_form=Additive(
@@ -226,7 +224,7 @@ def _spreads() -> Iterator[AggregateEntry]:
                 fuzz=((name,),),
             )
         yield AggregateEntry(
-            signature=f"{function}(numeric)", carrier=_known_scale, form=exact, fuzz=(*_NUMERICS, ("numeric",))
+            signature=f"{function}(numeric)", carrier=_as_text, form=exact, fuzz=(*_NUMERICS, ("numeric",))
         )
         for name, spark in (("float8", "double"), ("float4", "float")):
             yield AggregateEntry(
@@ -235,12 +233,6 @@ def _spreads() -> Iterator[AggregateEntry]:
                 form=_over_doubles("pg_aggregates_float8_variance", which),
                 fuzz=((f"{name}:near",),),
             )
-
-
-def _known_scale(args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    scale_known(args[0])
-    return "string"
 
 
 def _floats() -> Iterator[AggregateEntry]:
@@ -321,6 +313,7 @@ COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", 
 
 _FAMILIES = (
     _averages,
+    by_scale.entries,
     _spreads,
     _floats,
     _subqueries,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
 from applier.expressions.integers import CARRIERS as INTEGERS
-from applier.expressions.numtext import as_text, by_value, check_numeric, scale_known
+from applier.expressions.numtext import as_text, check_numeric
 from applier.plan.expr import Call, Expr
 
 _ONE: tuple[tuple[FuzzArg, ...], ...] = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric",))
@@ -20,8 +20,6 @@ _TWO: tuple[tuple[FuzzArg, ...], ...] = (
 def _over_text(result: str) -> Callable[[tuple[Expr, ...]], str]:
     def carrier(args: tuple[Expr, ...]) -> str:
         check_numeric(args)
-        for arg in args:
-            scale_known(arg)
         return result
 
     return carrier
@@ -29,7 +27,7 @@ def _over_text(result: str) -> Callable[[tuple[Expr, ...]], str]:
 
 def _java(form: str) -> Callable[[Call, Sequence[str]], str]:
     def write(call: Call, args: Sequence[str]) -> str:
-        return form.format(*map(by_value, call.args, args))
+        return form.format(*map(as_text, call.args, args))
 
     return write
 
@@ -93,7 +91,7 @@ def _bucket(args: tuple[Expr, ...]) -> str:
 
 
 def _bucket_sql(call: Call, args: Sequence[str]) -> str:
-    bounds = ", ".join(map(by_value, call.args[:3], args[:3]))
+    bounds = ", ".join(map(as_text, call.args[:3], args[:3]))
     return f"pg_numeric_width_bucket({bounds}, {args[3]})"
 
 
@@ -115,7 +113,6 @@ def _integers() -> Iterator[Entry]:
 
 def _printed(args: tuple[Expr, ...]) -> str:
     check_numeric(args)
-    scale_known(args[0])
     return "string"
 
 

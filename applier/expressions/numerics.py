@@ -5,8 +5,8 @@ the larger one for + and -, the sum for *. Where an operand is already 38 wide (
 nobody knows) the carrier stays 38 wide and a value that does not fit raises. A result that could need more than 38
 digits, a quotient, NaN and the infinities are held as text: exact, some ten times slower.
 
-The display scale (1.5 or 1.50) of a text is always PostgreSQL's. That of a DECIMAL is not when two scales met in one
-column (`CASE`, `COALESCE`); what depends on it is refused for those (see scale_known).
+The display scale (1.5 or 1.50) is PostgreSQL's in both carriers: where two scales meet in one column (`CASE`,
+`COALESCE`) it is held as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from applier.expressions.entry import (
 )
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.integers import COMPARISONS
-from applier.expressions.numtext import by_value, check_numeric, is_text, scale_known
+from applier.expressions.numtext import as_text, check_numeric, is_text
 from applier.plan.expr import Call, Expr
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, VARHDRSZ, PgType
 
@@ -109,13 +109,11 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
         try:
             return size(args)
         except Unfit:
-            for arg in args:
-                scale_known(arg)
             return "string"
 
     def sql(call: Call, args: Sequence[str]) -> str:
         if call.type.spark == "string":
-            return text_form.format(*map(by_value, call.args, args))
+            return text_form.format(*map(as_text, call.args, args))
         return decimal_form.format(*args, type=call.type.spark)
 
     return Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, raises=raises)
@@ -130,7 +128,7 @@ def _compare(sign: str, call: Call, args: Sequence[str]) -> str:
     try:
         common = common_decimal([decimal_of(arg) for arg in call.args])
     except Unfit:
-        first, second = map(by_value, call.args, args)
+        first, second = map(as_text, call.args, args)
         return f"(pg_numeric_cmp({first}, {second}) {sign} 0)"
     sides = [
         text if arg.type.spark == common else f"CAST({text} AS {common})"
@@ -156,15 +154,9 @@ def _quotient_carrier(args: tuple[Expr, ...]) -> str:
 
 
 def _quotient(call: Call, args: Sequence[str]) -> str:
-    try:
-        for arg in call.args:
-            scale_known(arg)
-        function = "pg_numeric_div"
-    except Unfit:
-        function = "pg_numeric_div_by_value"
     if any(is_text(arg) for arg in call.args):
-        args = list(map(by_value, call.args, args))
-    return f"{function}({args[0]}, {args[1]})"
+        args = list(map(as_text, call.args, args))
+    return f"pg_numeric_div({args[0]}, {args[1]})"
 
 
 def _arithmetic() -> Iterator[Entry]:
@@ -258,7 +250,7 @@ def _places_carrier(size: Size | None, args: tuple[Expr, ...]) -> str:
 
 def _places(decimal_form: str, text_form: str, call: Call, args: Sequence[str]) -> str:
     if call.type.spark == "string":
-        return text_form.format(by_value(call.args[0], args[0]), args[1])
+        return text_form.format(as_text(call.args[0], args[0]), args[1])
     return decimal_form.format(*args, type=call.type.spark)
 
 
@@ -279,7 +271,7 @@ def _cast(call: Call, args: Sequence[str]) -> str:
     precision, scale = _size_of(call.args)
     if call.type.spark != "string" and not is_text(call.args[0]):
         return f"CAST({args[0]} AS {call.type.spark})"
-    sized = f"pg_numeric_sized({by_value(call.args[0], args[0])}, {precision}, {scale})"
+    sized = f"pg_numeric_sized({as_text(call.args[0], args[0])}, {precision}, {scale})"
     return sized if call.type.spark == "string" else f"CAST({sized} AS {call.type.spark})"
 
 
@@ -297,7 +289,7 @@ def _integer(bits: int, call: Call, args: Sequence[str]) -> str:
 
 
 def _float(java: str, call: Call, args: Sequence[str]) -> str:
-    return f"{java}({by_value(call.args[0], args[0])})"
+    return f"{java}({as_text(call.args[0], args[0])})"
 
 
 def _casts() -> Iterator[Entry]:

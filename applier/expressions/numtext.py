@@ -1,15 +1,11 @@
-"""numeric held as PostgreSQL's text: when it is, and what is known of the display scale of a DECIMAL."""
+"""numeric in its two carriers: DECIMAL(p,s), which PostgreSQL shows with s decimals too, or PostgreSQL's text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from applier.expressions.entry import Unfit, decimal_of
-from applier.plan.expr import Call, Case, Coalesce, Col, Const, Expr, Widen
-
-_SCALE_HINT = "cast the numeric as numeric(p,s), so that its number of decimal places is certain"
-_SETS_SCALE = frozenset({"round(numeric,int4)", "trunc(numeric,int4)", "numeric(numeric,int4)"})
-"""The result's display scale is that of the call, whatever that of the argument."""
+from applier.plan.expr import Call, Expr, Widen
 
 _PRODUCT = frozenset({"numeric_mul(numeric,numeric)"})
 _SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
@@ -30,50 +26,15 @@ def check_numeric(args: Sequence[Expr]) -> None:
             decimal_of(arg)
 
 
-def by_value(arg: Expr, sql: str) -> str:
-    """The numeric as text; the display scale is that of its carrier."""
-    return sql if is_text(arg) else f"CAST({sql} AS string)"
-
-
 def as_text(arg: Expr, sql: str) -> str:
-    """The numeric as the text PostgreSQL prints; Unfit where its display scale is not known."""
-    scale_known(arg)
-    return by_value(arg, sql)
-
-
-def scale_known(arg: Expr) -> None:
-    """Unfit unless the carrier's scale is the display scale PostgreSQL's value has."""
-    if not _known(arg):
-        raise Unfit("a numeric whose number of decimal places differs between rows", hint=_SCALE_HINT)
-
-
-def has_known_scale(arg: Expr) -> bool:
-    """Whether the carrier's scale is the display scale PostgreSQL's value has."""
-    return _known(arg)
-
-
-def _known(arg: Expr) -> bool:
-    if is_text(arg) or arg.type.pg.name != "numeric":
-        return True
-    match arg:
-        case Const():
-            return True
-        case Col():
-            return arg.type.pg.precision_scale == decimal_of(arg)
-        case Call():
-            return arg.signature in _SETS_SCALE or all(_known(a) for a in arg.args)
-        case Coalesce():
-            return all(_known(a) for a in arg.args)
-        case Case():
-            return _known(arg.default) and all(_known(result) for _, result in arg.branches)
-        case _:
-            return False
+    """The numeric as the text PostgreSQL prints."""
+    return sql if is_text(arg) else f"CAST({sql} AS string)"
 
 
 def digits(arg: Expr) -> tuple[int, int] | None:
     """The most digits a numeric may have and how many of them are decimals, the same in every row; None if unknown."""
     if not is_text(arg):
-        return decimal_of(arg) if arg.type.pg.name == "numeric" and _known(arg) else None
+        return decimal_of(arg) if arg.type.pg.name == "numeric" else None
     match arg:
         case Widen():
             return digits(arg.arg)

@@ -27,7 +27,7 @@ from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
-from tests.applier.expressions.frames import Row, by_value, collect, fetch, frame
+from tests.applier.expressions.frames import Row, collect, exact, fetch, frame
 from tests.applier.plan.golden_file import check_text
 from tests.corpus.data import Tables, churn, tables
 from tests.corpus.queries import ACCEPTED, EXTRA, FOLDER, QUERIES, TPCH
@@ -128,7 +128,7 @@ def _expected(connection: psycopg.Connection[Any], definition: Definition) -> li
 
 def _close(value: Any) -> Any:
     """PostgreSQL adds floats up in the order it meets them, so their last digits are nobody's; zero has no sign."""
-    return ("float", f"{value + 0.0:.12e}") if isinstance(value, float) and value == value else by_value(value)
+    return ("float", f"{value + 0.0:.12e}") if isinstance(value, float) and value == value else exact(value)
 
 
 def _multiset(rows: list[Row]) -> Counter[Row]:

@@ -45,7 +45,7 @@ public final class Aggregates {
 
     public static UTF8String numeric_avg(ArrayData values) {
         Num count = Num.of((long) values.numElements());
-        return UTF8String.fromString(Numeric.quotient(sum(values), count, true).toString());
+        return UTF8String.fromString(Numeric.quotient(sum(values), count).toString());
     }
 
     public static UTF8String numeric_extreme(ArrayData values, boolean largest) {
@@ -74,7 +74,7 @@ public final class Aggregates {
         BigDecimal numerator = count.multiply(squares).subtract(sum.multiply(sum));
         if (numerator.signum() <= 0) return UTF8String.fromString("0");
         BigDecimal others = BigDecimal.valueOf(sample ? (long) n - 1 : (long) n);
-        Num variance = Numeric.quotient(Num.of(numerator), Num.of(count.multiply(others)), true);
+        Num variance = Numeric.quotient(Num.of(numerator), Num.of(count.multiply(others)));
         return UTF8String.fromString((root ? rootOf(variance) : variance).toString());
     }
 

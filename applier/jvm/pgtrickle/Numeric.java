@@ -48,30 +48,18 @@ public final class Numeric {
     }
 
     public static UTF8String div(UTF8String a, UTF8String b) {
-        return text(quotient(num(a), num(b), true));
+        return text(quotient(num(a), num(b)));
     }
 
     public static UTF8String div(Decimal a, Decimal b) {
-        return text(quotient(Num.of(a.toJavaBigDecimal()), Num.of(b.toJavaBigDecimal()), true));
+        return text(quotient(Num.of(a.toJavaBigDecimal()), Num.of(b.toJavaBigDecimal())));
     }
 
-    /** For operands whose display scale may be smaller than that of their carrier: raises where it would matter. */
-    public static UTF8String div_by_value(UTF8String a, UTF8String b) {
-        return text(quotient(num(a), num(b), false));
-    }
-
-    public static UTF8String div_by_value(Decimal a, Decimal b) {
-        return text(quotient(Num.of(a.toJavaBigDecimal()), Num.of(b.toJavaBigDecimal()), false));
-    }
-
-    static Num quotient(Num a, Num b, boolean scaleIsKnown) {
+    static Num quotient(Num a, Num b) {
         if (!a.isFinite() || !b.isFinite()) return specialQuotient(a, b);
         if (b.value.signum() == 0) throw new PgError("division by zero");
         int least = Math.max(a.scale(), b.scale());
         int chosen = NumericMath.divisionScale(a, b);
-        if (!scaleIsKnown && chosen < least) {
-            throw new PgError("nothing; but this quotient's scale depends on one that was not kept: cast the operands");
-        }
         return Num.of(a.value.divide(b.value, NumericMath.clamp(chosen, least), RoundingMode.HALF_UP));
     }
 

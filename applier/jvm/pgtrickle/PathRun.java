@@ -271,7 +271,7 @@ final class PathRun {
         if (sign.equals("+")) return Numeric.sum(a, b);
         if (sign.equals("-")) return Numeric.sum(a, b.negate());
         if (sign.equals("*")) return Numeric.product(a, b);
-        if (sign.equals("/")) return Numeric.quotient(a, b, true);
+        if (sign.equals("/")) return Numeric.quotient(a, b);
         return num(Numeric.mod(text(a), text(b)));
     }
 

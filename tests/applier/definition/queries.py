@@ -21,6 +21,7 @@ TAKEN = (
     | _load("taken_sets.sql")
     | _load("taken_own.sql")
     | _load("taken_json.sql")
+    | _load("taken_scales.sql")
     | {"semicolon_and_comment": "SELECT id FROM customer /* all; of them */ ; -- done"}
 )
 REFUSED = _load("refused.sql")

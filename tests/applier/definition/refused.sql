@@ -145,9 +145,6 @@ SELECT notes @? name::jsonpath AS a FROM customer;
 -- name: lateral_undecided
 SELECT c.id, o.amount FROM customer c, LATERAL (SELECT amount FROM orders WHERE customer_id = c.id ORDER BY quantity LIMIT 1) o;
 
--- name: recursive_growing
-WITH RECURSIVE r(n) AS (SELECT 1.5 UNION ALL SELECT n * 1.5 FROM r WHERE n < 5) SELECT n FROM r;
-
 -- name: recursive_search
 WITH RECURSIVE r(n) AS (SELECT id FROM customer UNION ALL SELECT n + 1 FROM r WHERE n < 3) SEARCH DEPTH FIRST BY n SET o SELECT n FROM r ORDER BY o LIMIT 2;
 

@@ -95,13 +95,6 @@ def exact(value: Any) -> Any:
             return type(value).__name__, value
 
 
-def by_value(value: Any) -> Any:
-    """Like exact, but 1.0 and 1.00 are the same numeric, as they are to PostgreSQL's `=`."""
-    if isinstance(value, Decimal):
-        return "decimal", str(value.normalize()) if value else "0"
-    return exact(value)
-
-
 def multiset(rows: Sequence[Row]) -> Counter[Row]:
     """Rows with their multiplicities."""
-    return Counter(tuple(by_value(v) for v in row) for row in rows)
+    return Counter(tuple(exact(v) for v in row) for row in rows)
