@@ -61,8 +61,7 @@ class Joining:
         """Everything before the export's point was received, and nothing after it."""
         if self.active:
             return
-        if self._publishing.batch.commits:
-            self._publishing.publish()
+        self._publishing.publish_received()
         self._ports.metrics.copying.set(len(export.tables))
         known = any(table.again for table in export.tables)
         if known or self._anew or not self._publishing.begun:

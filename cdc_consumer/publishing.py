@@ -90,6 +90,14 @@ class Publishing:
         asked = self.asked and idle_s >= ASKED_PAUSE_S
         return batch.urgent or asked or idle_s * 1000 >= self._settings.heartbeat_ms
 
+    def publish_received(self) -> bool:
+        """Publish the whole commits received. Not before the first frontier: that one comes with the first captures,
+        because readers of older topics would take it that nothing is missing."""
+        due = self.begun and self.batch.commits > 0
+        if due:
+            self.publish()
+        return due
+
     def publish(self, captures: tuple[Capture, ...] = (), part: Part | None = None) -> None:
         """End the transaction with its progress record."""
         started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received

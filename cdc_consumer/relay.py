@@ -110,9 +110,7 @@ class Relay:
 
     def finish(self) -> None:
         """Publish the whole commits received, unless a transaction is open: then it is sent again after a restart."""
-        if self._publishing.batch.commits and self._frontier.open_commit is None:
-            self._publishing.publish()
-        else:
+        if self._frontier.open_commit is not None or not self._publishing.publish_received():
             self._ports.sink.abort()
         self._ports.feedback.send()
 

@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, check, refused, until
+from tests.cdc_consumer.harness import Connection, Consumer, check, connect, refused, until
 from tests.cdc_consumer.history import SCHEMA, TABLES
+from tests.cdc_consumer.topic_reader import position
 from tests.fixtures.postgres import PostgresServer
 
 
@@ -82,6 +83,36 @@ def test_a_slot_dropped_behind_our_back(consumer: Consumer, db: Connection, agai
     consumer.start()
     db.execute("INSERT INTO full_key VALUES (2, 'b', 2)")
     check(consumer, TABLES)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_slot_that_begins_anew_has_no_frontier_before_its_copies(
+    consumer: Consumer, db: Connection, stopped: bool
+) -> None:
+    """Readers know the tables: any frontier would tell them that nothing is missing, and something is."""
+    db.execute(SCHEMA)
+    db.execute("INSERT INTO full_key VALUES (1, 'a', 1)")
+    consumer.start()
+    consumer.caught_up()
+    assert consumer.stop() == 0
+    assert consumer.command("drop-slot").returncode == 0
+    db.execute("UPDATE full_key SET v = 'missed'")
+    db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
+    with connect(consumer.url) as holder:
+        # Somebody's open transaction keeps the copies from beginning, and a message comes before them.
+        holder.execute("BEGIN; SELECT txid_current()")
+        consumer.start(wait=False)
+        row = db.execute("SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake') - '0/0'").fetchone()
+        assert row is not None
+        until(lambda: consumer.metric("pg_trickle_cdc_received_lsn") >= int(row[0]), "the message is received")
+        if stopped:
+            assert consumer.stop() == 0
+            consumer.start(wait=False)
+    consumer.wait_ready()
+    content = check(consumer, TABLES)
+    copied = max(position(capture["snapshot_lsn"]) for capture in content.captures)
+    begun = [record for record in content.progress if record["slot_lsn"] == content.progress[-1]["slot_lsn"]]
+    assert begun and all(position(record["frontier"]) > copied for record in begun)
 
 
 def test_a_slot_of_somebody_else(consumer: Consumer, db: Connection, postgres: PostgresServer) -> None:
