@@ -58,9 +58,9 @@ Sums and averages of `float4` and `float8` are added up in the order of the valu
 meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`
 or `max` of a group, or stand in a list of percentiles, negative zero is shown as zero.
 
-Where `COALESCE`, `CASE`, `GREATEST`, `LEAST` or `UNION` bring numerics with different numbers of decimals together, each
-keeps its own, as in PostgreSQL: `coalesce(sum(price), 0)` is `12.50` or `0`. Only text holds both, so such a column is
-text in Delta and on the topic; `coalesce(sum(price), 0)::numeric(14,2)` is a `DECIMAL(14,2)` everywhere.
+Where `COALESCE`, `CASE`, `GREATEST`, `LEAST` or `UNION` bring numerics with different numbers of decimals together,
+each keeps its own, as in PostgreSQL: `coalesce(sum(price), 0)` is `12.50` or `0`. Only text holds both, so such a
+column is text in Delta and on the topic; `coalesce(sum(price), 0)::numeric(14,2)` is a `DECIMAL(14,2)` everywhere.
 """
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from shared_schema.lsn import Lsn
 from shared_schema.progress import Progress
 from shared_schema.topics import DEFAULT_PREFIX, progress_topic
 from tests.benchmarks import harness
+from tests.benchmarks.cores import own_core
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -180,7 +181,11 @@ def _staleness(connection: Connection) -> float:
 
 
 def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
-    """pgbench's transactions per second, in turns with and without pg-trickle-cdc; its tables are captured."""
+    """pgbench's transactions per second, in turns with and without pg-trickle-cdc; its tables are captured.
+
+    First as on a server with a core to spare: PostgreSQL and pgbench have one half of the cores in both turns, the
+    server's sender, the consumer and the broker the other. Then all of them share all cores, which pgbench alone fills.
+    """
     pgbench, url = str(stack.postgres.bin("pgbench")), stack.addresses.database_url
     subprocess.run([pgbench, "-i", "-q", "-s", "5", url], check=True, capture_output=True)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -191,28 +196,35 @@ def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
         connection.execute("SELECT pgtrickle.wait_for('branches', timeout => '5 min')")
     # It shares the cores with the source only on this machine.
     stack.stop("applier")
-    tps: dict[str, list[float]] = {"with": [], "without": []}
+    tps: dict[str, list[float]] = {f"{which}{how}": [] for how in ("", ", shared") for which in ("with", "without")}
     for _ in range(rounds):
-        for which, measured in tps.items():
-            if which == "with":
-                stack.restart("cdc")
-            else:
+        for turn, measured in tps.items():
+            if turn.startswith("without"):
                 stack.stop("cdc")
-            ran = subprocess.run(
-                [pgbench, "-n", "-c", "4", "-j", "2", "-T", str(seconds), url],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            found = re.search(r"tps = ([0-9.]+)", ran.stdout)
-            measured.append(float(found[1]) if found else 0.0)
-            harness.tell(f"latency: pgbench {which} the consumer: {measured[-1]:.0f} tps")
-    with_consumer, without = (statistics.median(tps[which]) for which in ("with", "without"))
+            else:
+                stack.restart("cdc")
+            measured.append(_pgbench(stack, [pgbench, "-n", "-c", "4", "-j", "2", "-T", str(seconds), url], turn))
+            harness.tell(f"latency: pgbench {turn}: {measured[-1]:.0f} tps")
+    middle = {turn: statistics.median(found) for turn, found in tps.items()}
     return {
-        "source_tps": round(with_consumer, 1),
-        "source_tps_alone": round(without, 1),
-        "source_tps_ratio": round(with_consumer / without, 3),
+        "source_tps": round(middle["with"], 1),
+        "source_tps_alone": round(middle["without"], 1),
+        "source_tps_ratio": round(middle["with"] / middle["without"], 3),
+        "source_tps_ratio_shared": round(middle["with, shared"] / middle["without, shared"], 3),
     }
+
+
+def _pgbench(stack: Stack, line: list[str], turn: str) -> float:
+    with ExitStack() as pinned:
+        if not turn.endswith("shared"):
+            with psycopg.connect(stack.addresses.database_url) as connection:
+                senders = [int(str(pid)) for (pid,) in connection.execute("SELECT pid FROM pg_stat_replication")]
+            readers = [*senders, stack.binaries["cdc"].pid, stack.kafka.pid]
+            cores = pinned.enter_context(own_core(stack.postgres.pid, readers))
+            line = ["taskset", "-c", ",".join(map(str, sorted(cores))), *line]
+        ran = subprocess.run(line, check=True, capture_output=True, text=True)
+    found = re.search(r"tps = ([0-9.]+)", ran.stdout)
+    return float(found[1]) if found else 0.0
 
 
 @contextmanager

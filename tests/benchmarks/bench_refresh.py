@@ -111,6 +111,7 @@ def measure_shapes(lab: Laboratory, rows: int, fractions: Sequence[float]) -> di
                 "matview_s": round(lab.refreshed(f"{shape}_view"), 4),
                 "jobs": max(tick.jobs for tick in ticks[shape]),
                 "rows": ticks[shape][-1].rows,
+                "read": ticks[shape][-1].read,
             }
             _say(f"{shape:15} {rows:>9} {fraction:>7.2%} " + _shown(line))
     for shape, query in SHAPES.items():
@@ -176,7 +177,8 @@ def measure_tpch(lab: Laboratory, scale: float, only: Sequence[str]) -> dict[str
     for name, query in queries.items():
         ticks: list[Measured] = found[name].pop("ticks")
         found[name]["tick_s"] = round(statistics.median(t.seconds for t in ticks), 4)
-        found[name] |= {"jobs": ticks[-1].jobs, "rows": ticks[-1].rows, "strategy": "differential"}
+        found[name] |= {"jobs": ticks[-1].jobs, "rows": ticks[-1].rows, "read": ticks[-1].read}
+        found[name]["strategy"] = "differential"
         found[name]["matview_s"] = round(lab.refreshed(f"{name}_view"), 4)
         _say(f"{name}: " + _shown(found[name]))
         if different := lab.differences(name, query):
@@ -187,7 +189,8 @@ def measure_tpch(lab: Laboratory, scale: float, only: Sequence[str]) -> dict[str
 def _shown(line: dict[str, Any]) -> str:
     ratio = line["spark_full_s"] / line["tick_s"]
     view = f", {line['matview_s'] / line['tick_s']:.2f}x the view's" if "matview_s" in line else ""
-    return f"tick {line['tick_s']:.3f} s, {ratio:.2f}x Spark's full{view}, {line['jobs']} jobs, {line['rows']} rows"
+    work = f"{line['jobs']} jobs, {line['read']} rows read, {line['rows']} changed"
+    return f"tick {line['tick_s']:.3f} s, {ratio:.2f}x Spark's full{view}, {work}"
 
 
 def _say(line: str) -> None:

@@ -42,6 +42,7 @@ from deploy.local.postgres import Postgres
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
+from tests.benchmarks.reads import RowsRead
 from tests.fixtures.choice import server_folder
 
 LOADED = Lsn(1_000)
@@ -62,6 +63,9 @@ class Measured:
     compute_s: float
     jobs: int
     rows: int
+    """Of the difference."""
+    read: int
+    """By Spark."""
 
 
 @dataclass
@@ -83,6 +87,7 @@ class Laboratory:
         self._sink = PostgresSink(Database(self.url, writes_stream_tables(60_000)), 4096)
         self._registry = Registry(Database(self.url))
         self._definitions = Database(self.url)
+        self._reads = RowsRead(self.spark)
 
     def capture(self, name: str) -> None:
         """A relation as it is now becomes a trace."""
@@ -163,6 +168,7 @@ class Laboratory:
     def tick(self, name: str) -> Measured:
         """Bring a stream table to now: compute and write back. The first one fills it."""
         window = Window(self._frontiers[name], self.now)
+        self._reads.since_last()
         began = time.perf_counter()
         delta, jobs = self._computed(name, window, self.states)
         computed = time.perf_counter()
@@ -175,7 +181,8 @@ class Laboratory:
                 move_frontier(cursor, self.tables[name].id, window.old, window.new, now)
         self._frontiers[name] = self.now
         ended = time.perf_counter()
-        return Measured(ended - began, computed - began, jobs, 0 if delta is None else delta.count)
+        rows = 0 if delta is None else delta.count
+        return Measured(ended - began, computed - began, jobs, rows, self._reads.since_last())
 
     def full(self, name: str) -> float:
         """Seconds Spark needs for the whole result, from the same traces."""
