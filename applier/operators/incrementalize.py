@@ -13,7 +13,7 @@ from applier.operators.aggregate import answered, delta_aggregate, delta_kept, d
 from applier.operators.calls import key_names
 from applier.operators.changing import Changing
 from applier.operators.inner_join import among_join, delta_join, join
-from applier.operators.inputs import Ends, Inputs, Shares, Side
+from applier.operators.inputs import Ends, Inputs, Meets, Shares, Side
 from applier.operators.leaf import leaf, linear
 from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
@@ -55,10 +55,10 @@ LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs) -> str:
-    """The node's whole result at one end of the window."""
+def snapshot(node: Node, side: Side, inputs: Inputs, meets: Meets | None = None) -> str:
+    """The node's whole result at one end of the window; of a relation less, where `meets` says what is needed."""
     if (kept_ready := leaf(node)) is not None:
-        return snapshot_scan(*kept_ready, side, inputs)
+        return snapshot_scan(*kept_ready, side, inputs, meets)
     match node:
         case Scan():
             raise AssertionError("a relation is a leaf")
@@ -178,7 +178,11 @@ def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
         return inputs.shared(rows, columns) if again and wanted.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
-    return Changing(changed, partial(snapshot, node, inputs=inputs), touched)
+
+    def whole(side: Side, meets: Meets | None) -> str:
+        return snapshot(node, side, inputs, meets)
+
+    return Changing(changed, whole, touched)
 
 
 def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:

@@ -12,14 +12,19 @@ from dataclasses import dataclass
 
 from applier.expressions.emit import spark_sql
 from applier.operators.changing import Changing
-from applier.operators.inputs import Side
+from applier.operators.inputs import Meets, Side
 from applier.operators.wanted import Wanted
-from applier.plan.expr import Expr, columns_read, shift
+from applier.plan.expr import Col, Expr, columns_read, shift
+from applier.plan.lineage import column_of
 from applier.plan.nodes import Join, Node, fields, row_key
 from applier.zset import LEFT, RIGHT, WEIGHT, column_names, placed, plus, select, times
 
 TINY_ROWS = 20_000
 """A whole input of at most so many rows is sent to the running result, and not the other way round."""
+
+
+FOUND_BY = ("smallint", "int", "bigint")
+"""Carriers of which rows are found by value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,9 @@ def delta_join(
         rows = inputs[changed].delta
         if rows is None:
             return None
-        return product.beginning_with(changed, rows, lambda other: inputs[other].whole(_end(other, changed)))
+        return product.beginning_with(
+            changed, rows, lambda other: inputs[other].whole(_end(other, changed), product.meets(other, changed))
+        )
 
     return plus(*(term(i) for i in range(len(factors))))
 
@@ -144,6 +151,22 @@ class _Product:
             text = times(text, placed(other(following), factor.places), now, self._sent(following))
             bound += factor.places
         return select(column_names(len(bound)), WEIGHT, f"({text})")
+
+    def meets(self, other: int, changed: int) -> Meets | None:
+        """By which column of one input its rows are found that the change of another may meet; None for no way."""
+        ours, theirs = self.factors[other], self.factors[changed]
+        for condition in self.conditions:
+            for mine, partner in (condition.pair, condition.pair[::-1]) if condition.pair else ():
+                if not (isinstance(mine, Col) and isinstance(partner, Col) and mine.type.spark == partner.type.spark):
+                    continue
+                if mine.type.spark not in FOUND_BY or mine.ordinal not in ours.places:
+                    continue
+                if partner.ordinal not in theirs.places:
+                    continue
+                found = column_of(theirs.node, partner.ordinal - theirs.places.start)
+                if found is not None:
+                    return Meets(mine.ordinal - ours.places.start, *found)
+        return None
 
     def _sent(self, following: int) -> str | None:
         """The side that is broadcast."""

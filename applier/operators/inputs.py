@@ -50,6 +50,16 @@ def unchanged(zset: str) -> str:
     return zset
 
 
+@dataclass(frozen=True, slots=True)
+class Meets:
+    """Of a relation only the rows that may meet a change are needed: those whose `column`, of what the rule makes of
+    them, is one of the values that `place` of `scan` has in the window's change rows. Others may come too."""
+
+    column: int
+    scan: Scan
+    place: int
+
+
 class Inputs(Protocol):
     """The traces as seen through one window; each answer is a SELECT of the scan's columns and their weight."""
 
@@ -60,7 +70,7 @@ class Inputs(Protocol):
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
         """A rule of the relation at one end of the window; most of it may have been applied before."""
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, Expr, columns_read
+from applier.plan.expr import AggregateCall, Col, Expr, columns_read
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -36,6 +36,19 @@ from shared_schema.table_schema import TableId
 Origin = frozenset[tuple[TableId, str]]
 
 NOTHING: Origin = frozenset()
+
+
+def column_of(node: Node, ordinal: int) -> tuple[Scan, int] | None:
+    """The relation's own column that filters and projections pass on at this place; None where it is another value."""
+    match node:
+        case Scan():
+            return node, ordinal
+        case Filter():
+            return column_of(node.input, ordinal)
+        case Project() if isinstance(passed := node.exprs[ordinal], Col):
+            return column_of(node.input, passed.ordinal)
+        case _:
+            return None
 
 
 def lineage(node: Node) -> tuple[Origin, ...]:

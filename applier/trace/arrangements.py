@@ -1,7 +1,8 @@
 """What stream tables read of a relation again and again, kept ready: the columns they need of the rows they filter.
 
 f(base) for a rule f that looks at each row alone. A base only grows by segments, so f is applied to each segment once;
-what came since is as small as the change, and f is applied to it in every window.
+what came since is as small as the change, and f is applied to it in every window. What is asked for by the values of a
+column is kept on the driver instead of in Spark, where the few rows that are met are found without a look at the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from applier import metrics
+from applier.trace.index import Index, bytes_per_row
 from applier.trace.segment import Segment
 from applier.trace.views import create_view, drop_view
 
@@ -25,6 +27,9 @@ WORTH_ROWS = 50_000
 
 UNUSED_S = 600.0
 """What nobody read for so long makes room for others."""
+
+REPLACED_S = 60.0
+"""The same where the rows are also on the driver. Not at once: somebody may have written a query over its name."""
 
 
 @dataclass
@@ -39,6 +44,13 @@ class Arrangement:
     used: float
 
 
+@dataclass
+class _Indexed:
+    segment: Segment
+    index: Index
+    used: float
+
+
 class Arrangements:
     """Of all traces; together no larger than the budget, unless somebody reads them right now."""
 
@@ -46,7 +58,9 @@ class Arrangements:
         self._spark = spark
         self.budget = budget_mb << 20
         self._kept: dict[str, Arrangement] = {}
+        self._indexes: dict[str, _Indexed] = {}
         self._refused: set[str] = set()
+        self._not_indexed: set[str] = set()
         self._lock = threading.Lock()
 
     def of(self, segment: Segment, text: str) -> Arrangement | None:
@@ -61,21 +75,43 @@ class Arrangements:
                 found.used = time.monotonic()
             return found
 
-    def tidy(self) -> None:
-        """Forget what is of segments that are gone."""
+    def index(self, segment: Segment, text: str) -> Index | None:
+        """The same rows on the driver; None where they are better met in Spark."""
+        if segment.rows < WORTH_ROWS or not self.budget:
+            return None
         with self._lock:
-            for text in [text for text, one in self._kept.items() if one.segment.released]:
-                self._drop(text)
+            found = self._indexes.get(text)
+            if found is None and text not in self._not_indexed:
+                found = self._make_index(segment, text)
+            if found is None:
+                return None
+            found.used = time.monotonic()
+            return found.index
+
+    def rows(self, segment: Segment, text: str) -> int:
+        """How many rows the text has, at most."""
+        with self._lock:
+            if (found := self._indexes.get(text)) is not None:
+                return found.index.rows
+        ready = self.of(segment, text)
+        return segment.rows if ready is None else ready.rows
+
+    def tidy(self) -> None:
+        """Forget what is of segments that are gone, and what is on the driver and no longer read in Spark."""
+        now = time.monotonic()
+        with self._lock:
+            for text, one in list(self._kept.items()):
+                if one.segment.released or (text in self._indexes and now - one.used > REPLACED_S):
+                    self._drop(text)
+            for text in [text for text, one in self._indexes.items() if one.segment.released]:
+                self._drop_index(text)
 
     def _make(self, segment: Segment, text: str) -> Arrangement | None:
         began = time.monotonic()
         frame = self._spark.sql(text).persist(StorageLevel.MEMORY_AND_DISK)
         rows = frame.count()
         size = _bytes_of(frame)
-        for old in sorted(self._kept, key=lambda old: self._kept[old].used):
-            if self._total() + size <= self.budget or began - self._kept[old].used < UNUSED_S:
-                break
-            self._drop(old)
+        self._make_room(size, began)
         extra = {"rows": rows, "of_rows": segment.rows, "mb": round(size / 2**20, 1)}
         if self._total() + size > self.budget:
             frame.unpersist()
@@ -90,15 +126,48 @@ class Arrangements:
         metrics.ARRANGED_BYTES.set(self._total())
         return made
 
+    def _make_index(self, segment: Segment, text: str) -> _Indexed | None:
+        began = time.monotonic()
+        arranged = self._kept.get(text) or self._make(segment, text)
+        if arranged is None:
+            return None
+        size = arranged.rows * bytes_per_row([field.dataType.simpleString() for field in arranged.frame.schema])
+        self._make_room(size - arranged.size, began)
+        if self._total() + size - arranged.size > self.budget:
+            self._not_indexed.add(text)
+            return None
+        found = self._indexes[text] = _Indexed(segment, Index(arranged.frame.toArrow(), arranged.frame.schema), began)
+        extra = {"rows": found.index.rows, "mb": round(found.index.size / 2**20, 1)}
+        log.info("kept ready by value", extra=extra | {"seconds": round(time.monotonic() - began, 3)})
+        return found
+
+    def _make_room(self, size: int, now: float) -> None:
+        """Give up what nobody read for long, the oldest first, until there is room."""
+        unused = [(one.used, self._drop, text) for text, one in self._kept.items()]
+        unused += [(one.used, self._drop_index, text) for text, one in self._indexes.items()]
+        for used, drop, text in sorted(unused, key=lambda each: each[0]):
+            if self._total() + size <= self.budget or now - used < UNUSED_S:
+                return
+            drop(text)
+
     def _total(self) -> int:
-        return sum(one.size for one in self._kept.values())
+        kept = sum(one.size for one in self._kept.values())
+        return kept + sum(one.index.size for one in self._indexes.values())
+
+    def _drop_index(self, text: str) -> None:
+        del self._indexes[text]
+        self._changed()
 
     def _drop(self, text: str) -> None:
         gone = self._kept.pop(text)
         drop_view(self._spark, gone.view)
         gone.frame.unpersist()
-        # There is room again, perhaps for what was refused.
+        self._changed()
+
+    def _changed(self) -> None:
+        """There is room again, perhaps for what was refused."""
         self._refused.clear()
+        self._not_indexed.clear()
         metrics.ARRANGED_BYTES.set(self._total())
 
 

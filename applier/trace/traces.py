@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
-from applier.operators.inputs import Keeper, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.plan.reach import Extent
 from applier.trace.arrangements import Arrangements
@@ -18,7 +18,9 @@ from applier.trace.arrivals import Chunk, Run
 from applier.trace.columns import TraceColumn
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
+from applier.trace.index import distinct
 from applier.trace.rows import LSN
+from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
 from applier.trace.views import create_view, drop_view
 from applier.zset import WEIGHT, column_name, column_names, ddl, net, nothing, select
@@ -158,8 +160,10 @@ class WindowInputs:
         self._parts: dict[TableId, Parts] = {}
         self._views: dict[int, str] = {}
         """Of chunks, which the parts keep alive, by their identity."""
-        self._nets: dict[tuple[TableId, tuple[int, ...]], str | None] = {}
-        """Views of net deltas by the columns they have, which may have any names; None for an empty one."""
+        self._nets: dict[tuple[TableId, tuple[int, ...]], tuple[pa.Table, str | None]] = {}
+        """Net deltas by the columns they have, which may have any names, and their views; None for an empty one."""
+        self._met: dict[tuple[str, Meets], str | None] = {}
+        """Views of rows of a base that a change may meet; None where there are too many."""
         self._fixpoints: dict[str, str] = {}
         self._computed = ComputedRows(spark)
         self._lock = threading.RLock()
@@ -168,7 +172,8 @@ class WindowInputs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for view in (*self._views.values(), *self._nets.values(), *self._fixpoints.values()):
+        nets = (view for _, view in self._nets.values())
+        for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._met.values()):
             drop_view(self._spark, view)
         self._computed.release()
 
@@ -194,14 +199,17 @@ class WindowInputs:
             return " UNION ALL ".join(
                 self._select(scan, self._view(scan.table, chunk)) for chunk in self._of(scan.table).changes
             )
+        _, view = self._netted(scan, rows)
+        return None if view is None else f"SELECT * FROM {view}"
+
+    def _netted(self, scan: Scan, rows: pa.Table) -> tuple[pa.Table, str | None]:
         key = scan.table, tuple(self._places(scan))
         with self._lock:
             if key not in self._nets:
                 netted = self._net(scan, rows)
                 frame = self._spark.createDataFrame(netted, self._ddl(scan)) if netted.num_rows else None
-                self._nets[key] = None if frame is None else create_view(frame)
-            view = self._nets[key]
-        return None if view is None else f"SELECT * FROM {view}"
+                self._nets[key] = netted, None if frame is None else create_view(frame)
+            return self._nets[key]
 
     def _net(self, scan: Scan, rows: pa.Table) -> pa.Table:
         read = rows.select([*(column_name(place) for place in self._places(scan)), WEIGHT])
@@ -212,10 +220,10 @@ class WindowInputs:
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ddl(types)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
-        texts = [text for text, _ in self._base(scan, rule)]
+        texts = self._base(scan, rule, meets)
         overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
         # What has changed is there already, net.
         if side is Side.AFTER and (changed := self.delta(scan)) is not None:
@@ -228,18 +236,44 @@ class WindowInputs:
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int:
         """About how many rows the relation has after the rule."""
-        return self._of(scan.table).rows_before + sum(rows for _, rows in self._base(scan, rule))
+        segments = self._segments(scan, rule)
+        if self.window.old:
+            of_base = sum(self._traces.arrangements.rows(segment, text) for segment, text in segments)
+        else:
+            of_base = sum(segment.rows for segment, _ in segments)
+        return self._of(scan.table).rows_before + of_base
 
-    def _base(self, scan: Scan, rule: Rule) -> list[tuple[str, int]]:
-        """The rule of each segment of the base, and how many rows that has at most."""
+    def _segments(self, scan: Scan, rule: Rule) -> list[tuple[Segment, str]]:
+        """The segments of the base with the rule of each."""
         parts = self._of(scan.table)
-        found = []
-        for segment, view in zip(parts.base.segments, parts.views, strict=True):
-            text = rule(self._select(scan, view))
-            # A fill reads everything once; a window is followed by others that read the same.
-            ready = self._traces.arrangements.of(segment, text) if self.window.old else None
-            found.append((text, segment.rows) if ready is None else (f"SELECT * FROM {ready.view}", ready.rows))
-        return found
+        views = zip(parts.base.segments, parts.views, strict=True)
+        return [(segment, rule(self._select(scan, view))) for segment, view in views]
+
+    def _base(self, scan: Scan, rule: Rule, meets: Meets | None) -> list[str]:
+        """The rule of the base, or of what a change may meet of it."""
+        segments = self._segments(scan, rule)
+        # A fill reads everything once; a window is followed by others that read the same.
+        return [self._ready(*each, meets) for each in segments] if self.window.old else [text for _, text in segments]
+
+    def _ready(self, segment: Segment, text: str, meets: Meets | None) -> str:
+        if meets is not None and (view := self._meeting(segment, text, meets)) is not None:
+            return f"SELECT * FROM {view}"
+        arranged = self._traces.arrangements.of(segment, text)
+        return text if arranged is None else f"SELECT * FROM {arranged.view}"
+
+    def _meeting(self, segment: Segment, text: str, meets: Meets) -> str | None:
+        """The rows of a segment that a change may meet; None where they are not found by value, or too many."""
+        changed = self._of(meets.scan.table).delta
+        if changed.num_rows > SMALL_WINDOW_ROWS:
+            return None
+        with self._lock:
+            if (text, meets) not in self._met:
+                index = self._traces.arrangements.index(segment, text)
+                values = distinct(self._netted(meets.scan, changed)[0], meets.place)
+                few = None if index is None else index.met(meets.column, values)
+                frame = None if few is None or index is None else self._spark.createDataFrame(few, index.schema)
+                self._met[text, meets] = None if frame is None else create_view(frame)
+            return self._met[text, meets]
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """A recursion at one end of the window, computed once however often it is asked for."""

@@ -1,0 +1,130 @@
+"""What a change may meet of a base is found by value: the join is the same, and Spark reads no more than that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from applier.operators.incrementalize import delta, snapshot
+from applier.operators.inputs import Side
+from applier.plan.expr import Call, Col, Const, ValueType
+from applier.plan.nodes import Field, Filter, Join, Node, Project, Scan
+from applier.trace import arrangements, index
+from applier.trace.arrivals import Arrival
+from applier.trace.index import Index
+from applier.trace.store import TraceStore
+from applier.trace.trace import Trace
+from applier.trace.traces import Traces
+from applier.zset import net
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.lsn import Lsn, Window
+from shared_schema.pg_types import PgType
+from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+
+INT = PgType(23, -1, "int4", "integer")
+VALUE = ValueType.of_column(INT)
+BOOL = ValueType.of_column(PgType(16, -1, "bool", "boolean"))
+
+
+def table(name: str, relid: int) -> TableSchema:
+    columns = tuple(Column(column, INT) for column in ("k", "v", "other"))
+    return TableSchema(TableId("public", name), relid, columns, (), ReplicaIdentity.FULL)
+
+
+LEFT, RIGHT = table("l", 1), table("r", 2)
+
+
+def scan(of: TableSchema, *columns: str) -> Scan:
+    return Scan(of.table, of.relid, columns, tuple(Field(VALUE, True) for _ in columns), None)
+
+
+def joined() -> Node:
+    """SELECT … FROM l JOIN r ON l.k = r.k WHERE r.v < 7, with the columns of r in another order."""
+    right = Filter(scan(RIGHT, "v", "k"), Call("int4lt(int4,int4)", (Col(0, VALUE), Const(7, VALUE)), BOOL))
+    turned = Project(right, (Col(1, VALUE), Col(0, VALUE)))
+    return Join(scan(LEFT, "v", "k"), turned, ((Col(1, VALUE), Col(0, VALUE)),), None)
+
+
+def changed(trace: Trace, of: TableSchema, lsn: int, rows: list[tuple[Op, tuple[int | None, ...]]]) -> None:
+    trace.append([Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, row), of) for seq, (op, row) in enumerate(rows)])
+
+
+def row(random: Random) -> tuple[int | None, ...]:
+    return tuple(random.choice([None, *range(12)]) for _ in range(3))
+
+
+def rows_of(spark: SparkSession, text: str | None) -> list[tuple[object, ...]]:
+    if text is None:
+        return []
+    found = net(spark.sql(text).toArrow())
+    return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True), key=repr)
+
+
+@pytest.mark.parametrize("most", [index.MOST_MET, 3])
+def test_the_change_of_a_join_is_the_difference_of_its_ends(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
+    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(index, "MOST_MET", most)
+    random, store, node = Random(5), TraceStore(spark, str(tmp_path)), joined()
+    tables = {LEFT: Trace(spark, LEFT.table), RIGHT: Trace(spark, RIGHT.table)}
+    traces = Traces(spark, tables.values(), 64)
+    held: dict[TableSchema, list[tuple[int | None, ...]]] = {LEFT: [], RIGHT: []}
+    for of, trace in tables.items():
+        trace.capture(of.columns, Lsn(1))
+        held[of] = [row(random) for _ in range(60)]
+        changed(trace, of, 5, [(Op.INSERT, one) for one in held[of]])
+        trace.rebase(store.append(trace, Lsn(6)))
+    for number in range(1, 7):
+        at = 10 * number
+        for of, trace in tables.items():
+            if number % 3 == (of is LEFT):
+                continue
+            gone = [held[of].pop(random.randrange(len(held[of]))) for _ in range(3)]
+            come = [row(random) for _ in range(3)]
+            held[of] += come
+            changed(trace, of, at, [*((Op.DELETE, one) for one in gone), *((Op.INSERT, one) for one in come)])
+        window = Window(Lsn(at - 4), Lsn(at + 1))
+        with traces.through(window) as inputs:
+            before, after = (snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER))
+            names = ", ".join(f"c{i}" for i in range(4))
+            expected = f"{after} UNION ALL SELECT {names}, -__w AS __w FROM ({before})"
+            assert rows_of(spark, delta(node, inputs)) == rows_of(spark, expected)
+        if number == 4:
+            for trace in tables.values():
+                trace.rebase(store.append(trace, Lsn(at + 2)))
+    assert traces.arrangements._indexes, "rows were found by value"
+
+
+def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    store = TraceStore(spark, str(tmp_path))
+    tables = {of: Trace(spark, of.table) for of in (LEFT, RIGHT)}
+    traces = Traces(spark, tables.values(), 64)
+    for of, trace in tables.items():
+        trace.capture(of.columns, Lsn(1))
+        changed(trace, of, 5, [(Op.INSERT, (i, 1, 1)) for i in range(500)])
+        trace.rebase(store.append(trace, Lsn(6)))
+    changed(tables[LEFT], LEFT, 10, [(Op.INSERT, (7, 2, 2)), (Op.DELETE, (400, 1, 1))])
+    with traces.through(Window(Lsn(6), Lsn(11))) as inputs:
+        text = delta(joined(), inputs)
+        assert rows_of(spark, text) == [(1, 400, 400, 1, -1), (2, 7, 7, 1, 1)]
+        (view,) = [view for view in inputs._met.values() if view is not None]
+        assert spark.table(view).count() == 2
+
+
+def test_values_are_found_wherever_they_are() -> None:
+    values = [3, None, 1, 3, 2, None, 3, -5]
+    rows = pa.table({"c0": pa.array(values, pa.int32()), "c1": pa.array(range(8), pa.int64())})
+    found = Index(rows, StructType([StructField("c0", LongType())]))
+    few = found.met(0, np.array([-5, 3, 9]))
+    assert few is not None and sorted(few["c1"].to_pylist()) == [0, 3, 6, 7]
+    none = found.met(0, np.array([], dtype=np.int64))
+    assert none is not None and none.num_rows == 0
