@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cdc_consumer.errors import SlotActive, SourceError, StoodByInVain, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.choose import read_state
+from cdc_consumer.sinks.choose import is_undecided, read_state
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
@@ -27,11 +27,16 @@ from cdc_consumer.wal.slot import (
     inspect_slot,
 )
 from shared_schema.lsn import Lsn
+from shared_schema.progress import Progress
 
 log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.3
 """How soon a standby notices that the slot is free; one question by primary key to the server."""
+
+
+UNDECIDED_S, UNDECIDED_POLL_S = 60.0, 0.2
+"""A broker that has come back ends the transactions it had answered within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ def starting_point(
     server last: a working instance moves all three meanwhile, and progress must not seem to be behind the slot.
     """
     slot = inspect_slot(catalog, settings.slot)
-    progress = read_state(settings).progress
+    progress = _progress_of(slot, settings)
     server = session.identify()
     if progress is not None:
         check_resumable(progress, server, slot, session.branches)
@@ -126,6 +131,22 @@ def starting_point(
     check_usable(slot)
     start = slot.confirmed_flush or Lsn(0)
     return StartingPoint(server, start, start, start), slot.active_pid
+
+
+def _progress_of(slot: SlotState | None, settings: ConsumerSettings) -> Progress | None:
+    """What is stored. A slot that is ahead of it may have been acknowledged for a commit that cannot be read yet."""
+    deadline = time.monotonic() + UNDECIDED_S
+    progress = read_state(settings).progress
+    while progress is not None and slot is not None and slot.confirmed_flush is not None:
+        if slot.confirmed_flush <= progress.resume_at or time.monotonic() > deadline:
+            break
+        undecided = is_undecided(settings)
+        progress = read_state(settings).progress
+        if not undecided:
+            break
+        log.info("progress is not readable yet", extra={"slot": settings.slot, "at": str(slot.confirmed_flush)})
+        time.sleep(UNDECIDED_POLL_S)
+    return progress
 
 
 def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:

@@ -41,6 +41,11 @@ def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIM
             return postgres.read_state(settings)
 
 
+def is_undecided(settings: ConsumerSettings) -> bool:
+    """Whether more progress may be stored than can be read at this moment."""
+    return settings.mode == "log" and progress.is_undecided(settings)
+
+
 Probe = Callable[[], None]
 """Asks the place where change rows go whether it is there; raises the typed error when it is not."""
 

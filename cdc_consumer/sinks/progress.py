@@ -38,12 +38,31 @@ def read_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -
         consumer.close()
 
 
-def _reader(settings: ConsumerSettings) -> Consumer:
+def is_undecided(settings: ConsumerSettings) -> bool:
+    """Whether the progress topic ends with transactions that readers do not see yet.
+
+    The broker answers a commit before it tells the partitions, so for a moment, or until it is back, the last record
+    is there and not to be read.
+    """
+    topic = TopicPartition(progress_topic(settings.topic_prefix), 0)
+    ends = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        consumer = _reader(settings, isolation)
+        try:
+            ends.append(consumer.get_watermark_offsets(topic, timeout=READ_TIMEOUT_S)[1])
+        except KafkaException as exception:
+            raise diagnose(kafka_error(exception), "reading the progress topic") from exception
+        finally:
+            consumer.close()
+    return ends[0] < ends[1]
+
+
+def _reader(settings: ConsumerSettings, isolation: str = "read_committed") -> Consumer:
     return Consumer(
         {
             **client_options(settings),
             "group.id": f"pg-trickle-cdc-{settings.slot}",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,

@@ -115,6 +115,37 @@ def test_a_slot_that_begins_anew_has_no_frontier_before_its_copies(
     assert begun and all(position(record["frontier"]) > copied for record in begun)
 
 
+def test_progress_that_cannot_be_read_yet_is_waited_for(consumer: Consumer, db: Connection) -> None:
+    """The broker has answered a commit and not told the partition: the slot is ahead of what readers see."""
+    from confluent_kafka import Producer
+
+    db.execute(SCHEMA)
+    consumer.start()
+    content = consumer.caught_up()
+    assert consumer.stop() == 0
+    db.execute("CREATE TABLE unpublished AS SELECT generate_series(1, 100)")
+    row = db.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+    assert row is not None
+    ahead = content.progress[-1] | {"frontier": str(row[0])}
+    topic, producers = f"{consumer.prefix}.progress", []
+    for name, record in (("open", ahead | {"slot": "another"}), ("ended", ahead)):
+        producer = Producer({"bootstrap.servers": consumer.bootstrap, "transactional.id": f"{consumer.prefix}-{name}"})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, json.dumps(record).encode(), record["slot"].encode())
+        producer.flush(10)
+        producers.append(producer)
+    producers[1].commit_transaction(20)
+    db.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (consumer.prefix, row[0]))
+    consumer.start(wait=False)
+    until(lambda: "progress is not readable yet" in consumer.log.read_text(), "it waits")
+    assert consumer.process.poll() is None
+    producers[0].abort_transaction(20)
+    consumer.wait_ready()
+    db.execute("INSERT INTO full_key VALUES (3, 'c', 3)")
+    check(consumer, TABLES)
+
+
 def test_a_slot_of_somebody_else(consumer: Consumer, db: Connection, postgres: PostgresServer) -> None:
     db.execute("SELECT pg_create_physical_replication_slot(%s)", (consumer.prefix,))
     try:
