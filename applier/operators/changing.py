@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from applier.operators.inputs import Meets, Side
+from applier.operators.inputs import Needed, Side
 from applier.operators.wanted import Wanted
 
 
@@ -14,8 +14,8 @@ class Changing:
     """What changes, and its two ends, asked for only when needed."""
 
     delta: str | None
-    whole: Callable[[Side, Meets | None], str]
-    """With `meets`, of a relation, at least the rows that it names."""
+    whole: Callable[[Side, Needed | None], str]
+    """With `needed`, of a relation, at least the rows that it names."""
     touched: Callable[[Wanted, bool, Sequence[int] | None], str]
     """The rows that are wanted as they were before the window; computed once where the flag says that they are read
     again. Of these columns only, where not all are needed: then equal rows are one."""

@@ -13,7 +13,7 @@ from applier.operators.aggregate import answered, delta_aggregate, delta_kept, d
 from applier.operators.calls import key_names
 from applier.operators.changing import Changing
 from applier.operators.inner_join import among_join, delta_join, join
-from applier.operators.inputs import Ends, Inputs, Meets, Shares, Side
+from applier.operators.inputs import Ends, Inputs, Needed, Shares, Side
 from applier.operators.leaf import leaf, linear
 from applier.operators.matching import matching_of
 from applier.operators.outer_join import delta_outer_join, outer_join
@@ -55,10 +55,10 @@ LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs, meets: Meets | None = None) -> str:
-    """The node's whole result at one end of the window; of a relation less, where `meets` says what is needed."""
+def snapshot(node: Node, side: Side, inputs: Inputs, needed: Needed | None = None) -> str:
+    """The node's whole result at one end of the window; of a relation less, where `needed` says what is needed."""
     if (kept_ready := leaf(node)) is not None:
-        return snapshot_scan(*kept_ready, side, inputs, meets)
+        return snapshot_scan(*kept_ready, side, inputs, needed)
     match node:
         case Scan():
             raise AssertionError("a relation is a leaf")
@@ -179,8 +179,8 @@ def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
 
-    def whole(side: Side, meets: Meets | None) -> str:
-        return snapshot(node, side, inputs, meets)
+    def whole(side: Side, needed: Needed | None) -> str:
+        return snapshot(node, side, inputs, needed)
 
     return Changing(changed, whole, touched)
 
@@ -192,7 +192,7 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
     """
     below = partial(among, side=side, inputs=inputs)
     if leaf(node) is not None:
-        return wanted.filtered(snapshot(node, side, inputs))
+        return wanted.filtered(snapshot(node, side, inputs, wanted.asked()))
     match node:
         case Filter() | Repeat() if wanted.keys:
             return linear(node, below(node.input, wanted=wanted))

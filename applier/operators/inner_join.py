@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from applier.expressions.emit import spark_sql
 from applier.operators.changing import Changing
-from applier.operators.inputs import Meets, Side
+from applier.operators.inputs import FOUND_BY, Meets, Side
 from applier.operators.wanted import Wanted
 from applier.plan.expr import Col, Expr, columns_read, shift
 from applier.plan.lineage import column_of
@@ -21,10 +21,6 @@ from applier.zset import LEFT, RIGHT, WEIGHT, column_names, placed, plus, select
 
 TINY_ROWS = 20_000
 """A whole input of at most so many rows is sent to the running result, and not the other way round."""
-
-
-FOUND_BY = ("smallint", "int", "bigint")
-"""Carriers of which rows are found by value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,22 @@ class Meets:
     place: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The same for the values of a small SELECT, q0; with `null_safe` NULL is one of them."""
+
+    column: int
+    values: str
+    null_safe: bool
+
+
+Needed = Meets | Asked
+"""Which rows of a relation are needed at least."""
+
+FOUND_BY = ("smallint", "int", "bigint")
+"""Carriers of which rows are found by value."""
+
+
 class Inputs(Protocol):
     """The traces as seen through one window; each answer is a SELECT of the scan's columns and their weight."""
 
@@ -70,7 +86,7 @@ class Inputs(Protocol):
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         """A rule of the relation at one end of the window; most of it may have been applied before."""
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.operators.passed_on import PassedOn
 from applier.plan.nodes import Scan
 
@@ -26,9 +26,9 @@ class AtOneEnd(PassedOn):
         del scan
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         """The same at either end; what meets them is no change of the window."""
-        del side, meets
+        del side, needed
         return self.inputs.snapshot(scan, self.side, rule)
 
     def kept(self, node: Keeper) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from applier.operators.inputs import Inputs, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Inputs, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 
 
@@ -24,9 +24,9 @@ class PassedOn:
         """As theirs."""
         return self.inputs.delta(scan)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         """As theirs."""
-        return self.inputs.snapshot(scan, side, rule, meets)
+        return self.inputs.snapshot(scan, side, rule, needed)
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
         """As theirs."""

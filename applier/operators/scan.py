@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from applier.operators.inputs import Inputs, Meets, Rule, Side
+from applier.operators.inputs import Inputs, Needed, Rule, Side
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, rule: Rule, side: Side, inputs: Inputs, meets: Meets | None = None) -> str:
+def snapshot_scan(node: Scan, rule: Rule, side: Side, inputs: Inputs, needed: Needed | None = None) -> str:
     """f(R) at one end of the window, for a rule f that looks at each row alone."""
-    return inputs.snapshot(node, side, rule, meets)
+    return inputs.snapshot(node, side, rule, needed)
 
 
 def delta_scan(node: Scan, inputs: Inputs) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from applier.expressions.emit import spark_sql
+from applier.operators.inputs import FOUND_BY, Asked
 from applier.plan.expr import Col, Expr, renumber, substituted
 
 
@@ -56,6 +57,14 @@ class Wanted:
         values = ", ".join(f"q{place} AS q{i}" for i, place in enumerate(places))
         keys = tuple(renumber(self.keys[place], lambda ordinal: ordinal - offset) for place in places)
         return replace(self, keys=keys, values=f"SELECT {values} FROM ({self.values})")
+
+    def asked(self) -> Asked | None:
+        """By which of the keys the rows are found by value; None for no way."""
+        if self.small:
+            for place, key in enumerate(self.keys):
+                if isinstance(key, Col) and key.type.spark in FOUND_BY:
+                    return Asked(key.ordinal, f"SELECT q{place} AS q0 FROM ({self.values})", self.null_safe)
+        return None
 
     def ordinals(self) -> list[int] | None:
         """Of the keys, when all are plain columns."""

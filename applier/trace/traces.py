@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self, assert_never
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier.errors import SourceChanged
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Asked, Keeper, Meets, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.plan.reach import Extent
 from applier.trace.arrangements import Arrangements
@@ -30,6 +31,9 @@ from shared_schema.table_schema import TableId, TableSchema
 
 SMALL_WINDOW_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
+
+WORTH_ASKING_ROWS = 500_000
+"""Which rows of a segment are needed may have to be computed first, by a query of its own: not for less than this."""
 
 
 class Traces:
@@ -162,8 +166,10 @@ class WindowInputs:
         """Of chunks, which the parts keep alive, by their identity."""
         self._nets: dict[tuple[TableId, tuple[int, ...]], tuple[pa.Table, str | None]] = {}
         """Net deltas by the columns they have, which may have any names, and their views; None for an empty one."""
-        self._met: dict[tuple[str, Meets], str | None] = {}
-        """Views of rows of a base that a change may meet; None where there are too many."""
+        self._needed: dict[tuple[str, Needed], str | None] = {}
+        """Views of the rows of a base that are needed; None where they are not found by value, or too many."""
+        self._asked: dict[str, pa.Table] = {}
+        """The values of a SELECT."""
         self._fixpoints: dict[str, str] = {}
         self._computed = ComputedRows(spark)
         self._lock = threading.RLock()
@@ -173,7 +179,7 @@ class WindowInputs:
 
     def __exit__(self, *_: object) -> None:
         nets = (view for _, view in self._nets.values())
-        for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._met.values()):
+        for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._needed.values()):
             drop_view(self._spark, view)
         self._computed.release()
 
@@ -220,10 +226,10 @@ class WindowInputs:
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ddl(types)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
-        texts = self._base(scan, rule, meets)
+        texts = self._base(scan, rule, needed)
         overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
         # What has changed is there already, net.
         if side is Side.AFTER and (changed := self.delta(scan)) is not None:
@@ -249,31 +255,52 @@ class WindowInputs:
         views = zip(parts.base.segments, parts.views, strict=True)
         return [(segment, rule(self._select(scan, view))) for segment, view in views]
 
-    def _base(self, scan: Scan, rule: Rule, meets: Meets | None) -> list[str]:
+    def _base(self, scan: Scan, rule: Rule, needed: Needed | None) -> list[str]:
         """The rule of the base, or of what a change may meet of it."""
         segments = self._segments(scan, rule)
         # A fill reads everything once; a window is followed by others that read the same.
-        return [self._ready(*each, meets) for each in segments] if self.window.old else [text for _, text in segments]
+        return [self._ready(*each, needed) for each in segments] if self.window.old else [text for _, text in segments]
 
-    def _ready(self, segment: Segment, text: str, meets: Meets | None) -> str:
-        if meets is not None and (view := self._meeting(segment, text, meets)) is not None:
+    def _ready(self, segment: Segment, text: str, needed: Needed | None) -> str:
+        if needed is not None and (view := self._found(segment, text, needed)) is not None:
             return f"SELECT * FROM {view}"
         arranged = self._traces.arrangements.of(segment, text)
         return text if arranged is None else f"SELECT * FROM {arranged.view}"
 
-    def _meeting(self, segment: Segment, text: str, meets: Meets) -> str | None:
-        """The rows of a segment that a change may meet; None where they are not found by value, or too many."""
-        changed = self._of(meets.scan.table).delta
-        if changed.num_rows > SMALL_WINDOW_ROWS:
-            return None
+    def _found(self, segment: Segment, text: str, needed: Needed) -> str | None:
+        """The rows of a segment that are needed; None where they are not found by value, or too many."""
         with self._lock:
-            if (text, meets) not in self._met:
-                index = self._traces.arrangements.index(segment, text)
-                values = distinct(self._netted(meets.scan, changed)[0], meets.place)
-                few = None if index is None else index.met(meets.column, values)
-                frame = None if few is None or index is None else self._spark.createDataFrame(few, index.schema)
-                self._met[text, meets] = None if frame is None else create_view(frame)
-            return self._met[text, meets]
+            if (text, needed) not in self._needed:
+                self._needed[text, needed] = self._find(segment, text, needed)
+            return self._needed[text, needed]
+
+    def _find(self, segment: Segment, text: str, needed: Needed) -> str | None:
+        if isinstance(needed, Asked) and segment.rows < WORTH_ASKING_ROWS:
+            return None
+        values = self._values(needed)
+        index = None if values is None else self._traces.arrangements.index(segment, text)
+        if values is None or index is None:
+            return None
+        few = index.met(needed.column, values)
+        return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
+
+    def _values(self, needed: Needed) -> np.ndarray | None:
+        """What the column of a row that is needed may be; None where it may be too much."""
+        match needed:
+            case Meets():
+                changed = self._of(needed.scan.table).delta
+                if changed.num_rows > SMALL_WINDOW_ROWS:
+                    return None
+                return distinct(self._netted(needed.scan, changed)[0], needed.place)
+            case Asked():
+                if needed.values not in self._asked:
+                    text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_WINDOW_ROWS + 1}"
+                    self._asked[needed.values] = self._spark.sql(text).toArrow()
+                rows = self._asked[needed.values]
+                beyond = rows.num_rows > SMALL_WINDOW_ROWS or (needed.null_safe and rows["c0"].null_count > 0)
+                return None if beyond else distinct(rows, 0)
+            case _:
+                assert_never(needed)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """A recursion at one end of the window, computed once however often it is asked for."""

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from applier.definition import Definition, define
 from applier.definition.refusal import Refused
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.trace.computed import ComputedRows
 from applier.trace.fixpoint import fixpoint
@@ -85,7 +85,7 @@ class Ends:
         leaving = f"SELECT {columns}{', ' if columns else ''}-{WEIGHT} AS {WEIGHT} FROM ({old})"
         return f"{new} UNION ALL {leaving}"
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         return rule(f"SELECT * FROM {self._sides[scan, side]}")
 
     def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:

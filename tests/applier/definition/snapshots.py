@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
@@ -28,7 +28,7 @@ class LoadedInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         if scan not in self._views:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))

@@ -26,7 +26,7 @@ from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
 from applier.expressions.aggregates import AGGREGATES
 from applier.expressions.entry import Fixed
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.trace.fixpoint import fixpoint
 from applier.trace.views import create_view
@@ -128,7 +128,7 @@ class _NoisyInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         rows = fetch(self._connection, sql.SQL("fuzz"), read)
         below = frame(self._spark, rows, [t.spark for _, t in read])

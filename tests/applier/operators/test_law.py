@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.operators import aggregate, incrementalize, inner_join, leaf, matching, project, union_all
-from applier.operators.inputs import Keeper, Meets, Rule, Side, unchanged
+from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
 from applier.plan.nodes import (
     Aggregate,
@@ -72,7 +72,7 @@ class BagInputs:
         weights = [(row, 1) for row in new.elements()] + [(row, -1) for row in old.elements()]
         return self._view((scan.table.name, None), weights)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, meets: Meets | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
         return rule(self._view((scan.table.name, side), list(bag.items())))
 

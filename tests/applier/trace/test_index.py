@@ -13,9 +13,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
-from applier.plan.expr import Call, Col, Const, ValueType
-from applier.plan.nodes import Field, Filter, Join, Node, Project, Scan
+from applier.plan.expr import AggregateCall, Call, Col, Const, ValueType
+from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, fields
 from applier.trace import arrangements, index
+from applier.trace import traces as traces_module
 from applier.trace.arrivals import Arrival
 from applier.trace.index import Index
 from applier.trace.store import TraceStore
@@ -38,6 +39,7 @@ def table(name: str, relid: int) -> TableSchema:
 
 
 LEFT, RIGHT = table("l", 1), table("r", 2)
+KINDS = ("outer", "some", "none", "groups")
 
 
 def scan(of: TableSchema, *columns: str) -> Scan:
@@ -49,6 +51,21 @@ def joined() -> Node:
     right = Filter(scan(RIGHT, "v", "k"), Call("int4lt(int4,int4)", (Col(0, VALUE), Const(7, VALUE)), BOOL))
     turned = Project(right, (Col(1, VALUE), Col(0, VALUE)))
     return Join(scan(LEFT, "v", "k"), turned, ((Col(1, VALUE), Col(0, VALUE)),), None)
+
+
+def matched(kind: str) -> Node:
+    """l LEFT JOIN r, l WHERE [NOT] EXISTS r, and the least value of each group of r, which is none of a sum."""
+    pairs = ((Col(1, VALUE), Col(0, VALUE)),)
+    match kind:
+        case "outer":
+            return OuterJoin(scan(LEFT, "v", "k"), scan(RIGHT, "k", "v"), pairs, None, False)
+        case "some" | "none":
+            return SemiJoin(scan(LEFT, "v", "k"), scan(RIGHT, "k", "v"), pairs, None, kind == "none")
+        case "groups":
+            least = AggregateCall("min(int4)", (Col(1, VALUE),), VALUE)
+            return Aggregate(scan(RIGHT, "k", "v"), (Col(0, VALUE),), (least,))
+        case _:
+            return joined()
 
 
 def changed(trace: Trace, of: TableSchema, lsn: int, rows: list[tuple[Op, tuple[int | None, ...]]]) -> None:
@@ -66,14 +83,17 @@ def rows_of(spark: SparkSession, text: str | None) -> list[tuple[object, ...]]:
     return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True), key=repr)
 
 
-@pytest.mark.parametrize("most", [index.MOST_MET, 3])
-def test_the_change_of_a_join_is_the_difference_of_its_ends(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+@pytest.mark.parametrize(
+    ("kind", "most"), [("inner", index.MOST_MET), ("inner", 3), *((k, index.MOST_MET) for k in KINDS)]
+)
+def test_the_change_is_the_difference_of_both_ends(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
 ) -> None:
     """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
     monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(traces_module, "WORTH_ASKING_ROWS", 1)
     monkeypatch.setattr(index, "MOST_MET", most)
-    random, store, node = Random(5), TraceStore(spark, str(tmp_path)), joined()
+    random, store, node = Random(5), TraceStore(spark, str(tmp_path)), matched(kind)
     tables = {LEFT: Trace(spark, LEFT.table), RIGHT: Trace(spark, RIGHT.table)}
     traces = Traces(spark, tables.values(), 64)
     held: dict[TableSchema, list[tuple[int | None, ...]]] = {LEFT: [], RIGHT: []}
@@ -94,7 +114,7 @@ def test_the_change_of_a_join_is_the_difference_of_its_ends(
         window = Window(Lsn(at - 4), Lsn(at + 1))
         with traces.through(window) as inputs:
             before, after = (snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER))
-            names = ", ".join(f"c{i}" for i in range(4))
+            names = ", ".join(f"c{i}" for i in range(len(fields(node))))
             expected = f"{after} UNION ALL SELECT {names}, -__w AS __w FROM ({before})"
             assert rows_of(spark, delta(node, inputs)) == rows_of(spark, expected)
         if number == 4:
@@ -116,7 +136,7 @@ def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypat
     with traces.through(Window(Lsn(6), Lsn(11))) as inputs:
         text = delta(joined(), inputs)
         assert rows_of(spark, text) == [(1, 400, 400, 1, -1), (2, 7, 7, 1, 1)]
-        (view,) = [view for view in inputs._met.values() if view is not None]
+        (view,) = [view for view in inputs._needed.values() if view is not None]
         assert spark.table(view).count() == 2
 
 
