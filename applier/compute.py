@@ -25,7 +25,7 @@ from applier.plan.reach import reach
 from applier.session import at_most
 from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
-from applier.trace.traces import WindowInputs
+from applier.trace.window_inputs import WindowInputs
 from applier.zset import net
 from shared_schema.lsn import ORIGIN, Window
 

@@ -32,7 +32,8 @@ from applier.strategy import Way, Why, beyond_repair
 from applier.stream_table import Delta, RunByPostgres, Status, StreamTable, TableDelta
 from applier.task import Change, Done, Outcome, Rows, Task, together
 from applier.trace.inbox import Inbox
-from applier.trace.traces import Traces, WindowInputs
+from applier.trace.traces import Traces
+from applier.trace.window_inputs import WindowInputs
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Capture

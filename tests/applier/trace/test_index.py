@@ -15,8 +15,7 @@ from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Call, Col, Const, ValueType
 from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, fields
-from applier.trace import arrangements, index
-from applier.trace import traces as traces_module
+from applier.trace import arrangements, index, window_inputs
 from applier.trace.arrivals import Arrival
 from applier.trace.index import Index
 from applier.trace.store import TraceStore
@@ -91,7 +90,7 @@ def test_the_change_is_the_difference_of_both_ends(
 ) -> None:
     """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
     monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
-    monkeypatch.setattr(traces_module, "WORTH_ASKING_ROWS", 1)
+    monkeypatch.setattr(window_inputs, "WORTH_ASKING_ROWS", 1)
     monkeypatch.setattr(index, "MOST_MET", most)
     random, store, node = Random(5), TraceStore(spark, str(tmp_path)), matched(kind)
     tables = {LEFT: Trace(spark, LEFT.table), RIGHT: Trace(spark, RIGHT.table)}

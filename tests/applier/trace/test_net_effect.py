@@ -13,7 +13,7 @@ from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.stream_table import StreamTable
-from applier.trace import traces
+from applier.trace import window_inputs
 from applier.trace.arrivals import Arrival
 from applier.trace.trace import Trace
 from applier.trace.traces import Traces
@@ -74,7 +74,7 @@ def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
 
 
 def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "SMALL_WINDOW_ROWS", 0)
+    monkeypatch.setattr(window_inputs, "SMALL_WINDOW_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
     assert _computed(spark, SUM, rows, "large sum")[0] == {(3,): -1, (7,): 1}
 
