@@ -7,7 +7,7 @@ join everything before it meets the delta.   Reads the traces of the other input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from applier.expressions.emit import spark_sql
@@ -151,18 +151,19 @@ class _Product:
     def meets(self, other: int, changed: int) -> Meets | None:
         """By which column of one input its rows are found that the change of another may meet; None for no way."""
         ours, theirs = self.factors[other], self.factors[changed]
-        for condition in self.conditions:
-            for mine, partner in (condition.pair, condition.pair[::-1]) if condition.pair else ():
-                if not (isinstance(mine, Col) and isinstance(partner, Col) and mine.type.spark == partner.type.spark):
-                    continue
-                if mine.type.spark not in FOUND_BY or mine.ordinal not in ours.places:
-                    continue
-                if partner.ordinal not in theirs.places:
-                    continue
+        for mine, partner in self._columns_that_meet():
+            if mine.ordinal in ours.places and partner.ordinal in theirs.places:
                 found = column_of(theirs.node, partner.ordinal - theirs.places.start)
                 if found is not None:
                     return Meets(mine.ordinal - ours.places.start, *found)
         return None
+
+    def _columns_that_meet(self) -> Iterator[tuple[Col, Col]]:
+        """Pairs of columns by which rows are found, both ways round."""
+        for first, second in (condition.pair for condition in self.conditions if condition.pair is not None):
+            carriers = {first.type.spark, second.type.spark}
+            if isinstance(first, Col) and isinstance(second, Col) and len(carriers) == 1 and carriers <= FOUND_BY:
+                yield from ((first, second), (second, first))
 
     def _sent(self, following: int) -> str | None:
         """The side that is broadcast."""

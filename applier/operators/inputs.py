@@ -72,7 +72,7 @@ class Asked:
 Needed = Meets | Asked
 """Which rows of a relation are needed at least."""
 
-FOUND_BY = ("smallint", "int", "bigint")
+FOUND_BY = frozenset({"smallint", "int", "bigint"})
 """Carriers of which rows are found by value."""
 
 
