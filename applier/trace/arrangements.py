@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from applier import metrics
-from applier.trace.index import Index, bytes_per_row
+from applier.trace.index import Index, bytes_of
 from applier.trace.segment import Segment
 from applier.trace.views import create_view, drop_view
 
@@ -131,7 +131,7 @@ class Arrangements:
         arranged = self._kept.get(text) or self._make(segment, text)
         if arranged is None:
             return None
-        size = arranged.rows * bytes_per_row([field.dataType.simpleString() for field in arranged.frame.schema])
+        size = bytes_of(arranged.rows, len(arranged.frame.columns))
         self._make_room(size - arranged.size, began)
         if self._total() + size - arranged.size > self.budget:
             self._not_indexed.add(text)

@@ -6,28 +6,25 @@ The rows stay as they came; for each column that is asked for, its values are ke
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from applier.trace.packed import Packed
 from applier.zset import column_name
 
 MOST_MET = 50_000
 """Rows that are handed to Spark by themselves; where more are met it reads what it holds."""
 
-WIDTHS = {"smallint": 2, "int": 4, "bigint": 8, "float": 4, "double": 8, "boolean": 1, "date": 4, "timestamp": 8}
-TEXT_WIDTH, DECIMAL_WIDTH = 40, 16
+BYTES_PER_VALUE = 8
+"""About: texts that are often the same take less, others more."""
 
 
-def bytes_per_row(types: Sequence[str]) -> int:
-    """About how many a row of these Spark types takes, and its place in one index."""
-    return 16 + sum(
-        DECIMAL_WIDTH if kind.startswith("decimal") else WIDTHS.get(kind.removesuffix("_ntz"), TEXT_WIDTH)
-        for kind in types
-    )
+def bytes_of(rows: int, columns: int) -> int:
+    """About what so many rows take, with their places in one index."""
+    return rows * BYTES_PER_VALUE * (columns + 1)
 
 
 class Index:
@@ -36,20 +33,15 @@ class Index:
     def __init__(self, rows: pa.Table, schema: StructType) -> None:
         self.schema = schema
         """The rows' in Spark."""
-        # One piece per column: rows are taken from anywhere.
-        self._rows = rows.combine_chunks()
+        self.rows = int(rows.num_rows)
+        self._rows = Packed(rows)
         self._places: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._lock = threading.Lock()
 
     @property
-    def rows(self) -> int:
-        """How many there are."""
-        return int(self._rows.num_rows)
-
-    @property
     def size(self) -> int:
         """Bytes."""
-        return int(self._rows.nbytes) + sum(values.nbytes + at.nbytes for values, at in self._places.values())
+        return self._rows.nbytes + sum(values.nbytes + at.nbytes for values, at in self._places.values())
 
     def met(self, column: int, values: np.ndarray) -> pa.Table | None:
         """The rows whose column is one of the values, which are distinct; None when they are too many. NULL is none."""
@@ -61,13 +53,13 @@ class Index:
             return None
         # first[i], first[i] + 1 … behind[i] - 1 for each value, one after the other.
         begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        return self._rows.take(pa.array(at[begins + np.arange(total)]))
+        return self._rows.take(at[begins + np.arange(total)])
 
     def _ordered(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         with self._lock:
             if column not in self._places:
-                values = self._rows[column_name(column)]
-                there = np.flatnonzero(pc.is_valid(values).to_numpy(zero_copy_only=False))
+                values = self._rows.column(column)
+                there = np.flatnonzero(pc.is_valid(values).to_numpy(zero_copy_only=False)).astype(np.int32)
                 known = pc.drop_null(values).to_numpy()
                 order = np.argsort(known, kind="stable")
                 self._places[column] = known[order], there[order]

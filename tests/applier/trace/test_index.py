@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -18,6 +20,7 @@ from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, 
 from applier.trace import arrangements, index, window_inputs
 from applier.trace.arrivals import Arrival
 from applier.trace.index import Index
+from applier.trace.packed import Packed
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.trace.traces import Traces
@@ -147,3 +150,33 @@ def test_values_are_found_wherever_they_are() -> None:
     assert few is not None and sorted(few["c1"].to_pylist()) == [0, 3, 6, 7]
     none = found.met(0, np.array([], dtype=np.int64))
     assert none is not None and none.num_rows == 0
+
+
+def test_packed_rows_come_out_as_they_were() -> None:
+    random = Random(3)
+
+    def values(make: Callable[[], object], share: float = 0.2) -> list[object]:
+        return [None if random.random() < share else make() for _ in range(300)]
+
+    columns = {
+        "c0": pa.array(
+            values(lambda: Decimal(random.randint(-(10**18) + 1, 10**18 - 1)).scaleb(-2)), pa.decimal128(18, 2)
+        ),
+        "c1": pa.array(values(lambda: Decimal(random.randint(-(10**30), 10**30))), pa.decimal128(38, 0)),
+        "c2": pa.array(values(lambda: Decimal(random.randint(-9, 9)), 0.0), pa.decimal128(1, 0)),
+        "c3": pa.array(values(lambda: random.choice(["", "é", "open"])), pa.string()),
+        "c4": pa.array([7] * 300, pa.int32()),
+        "c5": pa.array([None] * 300, pa.int64()),
+        "c6": pa.array(values(lambda: random.choice([True, False])), pa.bool_()),
+        "c7": pa.array(values(lambda: random.randint(0, 10**15)), pa.timestamp("us", tz="UTC")),
+        "__w": pa.array([1] * 300, pa.int64()),
+    }
+    whole = pa.table(columns)
+    # In pieces that begin somewhere in the middle of a buffer, as they come from Spark.
+    rows = pa.concat_tables([whole.slice(0, 100), whole.slice(100, 50), whole.slice(150)])
+    places = np.array([random.randrange(300) for _ in range(500)])
+    packed = Packed(rows)
+    assert packed.take(places).to_pylist() == rows.take(pa.array(places)).to_pylist()
+    assert packed.take(places).schema == rows.schema
+    assert packed.take(places[:0]).schema == rows.schema
+    assert packed.nbytes < rows.nbytes
