@@ -50,20 +50,20 @@ class SumsOnDriver:
     def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
         """What a window's shares make of the touched groups; and the views to drop when it is over."""
         both = []
-        for key, added in self._rows_of(rows):
+        for key, share in self._rows_of(rows):
             old = self._groups.get(identity(key), (key, self._zero))[1]
-            both.append((*key, *old, *sums(old, added)))
+            both.append((*key, *old, *sums(old, share)))
         fields, columns = list(self._schema)[: self._keys], [self._arrow.field(i) for i in range(self._keys)]
         for side in (OLD, NEW):
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
-        table = arrow_table(both, pa.schema(columns))
-        views = [
-            create_view(self._spark.createDataFrame(table, StructType(fields))),
-            create_view(self._spark.createDataFrame(rows, self._schema)),
+        view = create_view(self._spark.createDataFrame(arrow_table(both, pa.schema(columns)), StructType(fields)))
+        added = [
+            f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]
-        return Shares(self.before, f"SELECT * FROM {views[1]}", f"SELECT * FROM {views[0]}"), views
+        delta = f"SELECT {', '.join([*key_names(self.node), *added])} FROM {view}"
+        return Shares(self.before, delta, f"SELECT * FROM {view}"), [view]
 
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""

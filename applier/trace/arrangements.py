@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 WORTH_ROWS = 50_000
 """A smaller segment is read as it is: it is in memory anyway."""
 
+WORTH_FINDING_ROWS = 300_000
+"""Fewer rows are read faster than some of them are found and handed over."""
+
 UNUSED_S = 600.0
 """What nobody read for so long makes room for others."""
 
@@ -130,6 +133,9 @@ class Arrangements:
         began = time.monotonic()
         arranged = self._kept.get(text) or self._make(segment, text)
         if arranged is None:
+            return None
+        if arranged.rows < WORTH_FINDING_ROWS:
+            self._not_indexed.add(text)
             return None
         size = bytes_of(arranged.rows, len(arranged.frame.columns))
         self._make_room(size - arranged.size, began)

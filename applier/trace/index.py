@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 from applier.trace.packed import Packed
 from applier.zset import column_name
 
-MOST_MET = 50_000
-"""Rows that are handed to Spark by themselves; where more are met it reads what it holds."""
+MOST_MET, MET_SHARE = 50_000, 0.02
+"""Rows that are handed to Spark by themselves, at most, and as a share of all; where more are met it reads what it
+holds. Handing a row over takes about as long as reading fifty to a hundred that are there."""
 
 BYTES_PER_VALUE = 8
 """About: texts that are often the same take less, others more."""
@@ -49,7 +50,7 @@ class Index:
         first, behind = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
         counts = behind - first
         total = int(counts.sum())
-        if total > MOST_MET:
+        if total > min(MOST_MET, MET_SHARE * self.rows):
             return None
         # first[i], first[i] + 1 … behind[i] - 1 for each value, one after the other.
         begins = np.repeat(first - (np.cumsum(counts) - counts), counts)

@@ -93,6 +93,8 @@ def test_the_change_is_the_difference_of_both_ends(
 ) -> None:
     """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
     monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(arrangements, "WORTH_FINDING_ROWS", 1)
+    monkeypatch.setattr(index, "MET_SHARE", 1.0)
     monkeypatch.setattr(window_inputs, "WORTH_ASKING_ROWS", 1)
     monkeypatch.setattr(index, "MOST_MET", most)
     random, store, node = Random(5), TraceStore(spark, str(tmp_path)), matched(kind)
@@ -127,6 +129,8 @@ def test_the_change_is_the_difference_of_both_ends(
 
 def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(arrangements, "WORTH_FINDING_ROWS", 1)
+    monkeypatch.setattr(index, "MET_SHARE", 1.0)
     store = TraceStore(spark, str(tmp_path))
     tables = {of: Trace(spark, of.table) for of in (LEFT, RIGHT)}
     traces = Traces(spark, tables.values(), 64)
@@ -142,7 +146,8 @@ def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypat
         assert spark.table(view).count() == 2
 
 
-def test_values_are_found_wherever_they_are() -> None:
+def test_values_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "MET_SHARE", 1.0)
     values = [3, None, 1, 3, 2, None, 3, -5]
     rows = pa.table({"c0": pa.array(values, pa.int32()), "c1": pa.array(range(8), pa.int64())})
     found = Index(rows, StructType([StructField("c0", LongType())]))
@@ -150,6 +155,8 @@ def test_values_are_found_wherever_they_are() -> None:
     assert few is not None and sorted(few["c1"].to_pylist()) == [0, 3, 6, 7]
     none = found.met(0, np.array([], dtype=np.int64))
     assert none is not None and none.num_rows == 0
+    monkeypatch.setattr(index, "MET_SHARE", 0.4)
+    assert found.met(0, np.array([-5, 3, 9])) is None, "so many are read faster than handed over"
 
 
 def test_packed_rows_come_out_as_they_were() -> None:
