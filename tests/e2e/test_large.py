@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from deploy.local.stack import Stack
 from tests import oracle
@@ -53,7 +54,10 @@ def assert_everywhere(db: Connection, stack: Stack, query: str, rows: int) -> No
     assert expected[0] == rows
 
     def in_delta() -> None:
-        table = DeltaTable(f"{stack.addresses.delta_root}/public/product").to_pyarrow_table(columns=["v"])
+        try:
+            table = DeltaTable(f"{stack.addresses.delta_root}/public/product").to_pyarrow_table(columns=["v"])
+        except TableNotFoundError as error:
+            raise AssertionError("it is not in Delta yet") from error
         assert (table.num_rows, sum(table["v"].to_pylist())) == expected
 
     oracle.eventually(in_delta, within_s=300)

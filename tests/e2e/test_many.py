@@ -25,7 +25,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 COUNT = int(os.environ.get("STREAM_TABLES", "10"))
 UNDER_LOAD_S = 0.5 * COUNT
 IDLE_S = 8.0
-SETTLE_S, IDLE_SHARE = (60.0, 0.10) if COUNT >= 50 else (3.0, 0.50)
+SETTLE_S, IDLE_SHARE = (240.0, 0.05) if COUNT >= 50 else (3.0, 0.50)
 """Of a core, for both binaries together. What is promised is 0.05 once Java has compiled what it runs; a short run ends
 while it still does."""
 
