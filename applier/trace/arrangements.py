@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
@@ -54,6 +56,9 @@ class _Indexed:
     used: float
 
 
+_Kept = TypeVar("_Kept", Arrangement, _Indexed)
+
+
 class Arrangements:
     """Of all traces; together no larger than the budget, unless somebody reads them right now."""
 
@@ -68,28 +73,12 @@ class Arrangements:
 
     def of(self, segment: Segment, text: str) -> Arrangement | None:
         """The rows of a text that reads one segment; None where it is better read as it is."""
-        if segment.rows < WORTH_ROWS or not self.budget:
-            return None
-        with self._lock:
-            found = self._kept.get(text)
-            if found is None and text not in self._refused:
-                found = self._make(segment, text)
-            if found is not None:
-                found.used = time.monotonic()
-            return found
+        return self._read(segment, text, self._arranged)
 
     def index(self, segment: Segment, text: str) -> Index | None:
         """The same rows on the driver; None where they are better met in Spark."""
-        if segment.rows < WORTH_ROWS or not self.budget:
-            return None
-        with self._lock:
-            found = self._indexes.get(text)
-            if found is None and text not in self._not_indexed:
-                found = self._make_index(segment, text)
-            if found is None:
-                return None
-            found.used = time.monotonic()
-            return found.index
+        found = self._read(segment, text, self._indexed)
+        return None if found is None else found.index
 
     def rows(self, segment: Segment, text: str) -> int:
         """How many rows the text has, at most."""
@@ -108,6 +97,24 @@ class Arrangements:
                     self._drop(text)
             for text in [text for text, one in self._indexes.items() if one.segment.released]:
                 self._drop_index(text)
+
+    def _read(self, segment: Segment, text: str, find: Callable[[Segment, str], _Kept | None]) -> _Kept | None:
+        if segment.rows < WORTH_ROWS or not self.budget:
+            return None
+        with self._lock:
+            if (found := find(segment, text)) is not None:
+                found.used = time.monotonic()
+            return found
+
+    def _arranged(self, segment: Segment, text: str) -> Arrangement | None:
+        if text in self._kept or text in self._refused:
+            return self._kept.get(text)
+        return self._make(segment, text)
+
+    def _indexed(self, segment: Segment, text: str) -> _Indexed | None:
+        if text in self._indexes or text in self._not_indexed:
+            return self._indexes.get(text)
+        return self._make_index(segment, text)
 
     def _make(self, segment: Segment, text: str) -> Arrangement | None:
         began = time.monotonic()
@@ -131,13 +138,12 @@ class Arrangements:
 
     def _make_index(self, segment: Segment, text: str) -> _Indexed | None:
         began = time.monotonic()
-        arranged = self._kept.get(text) or self._make(segment, text)
-        if arranged is None:
-            return None
-        if arranged.rows < WORTH_FINDING_ROWS:
+        arranged = self._arranged(segment, text)
+        if arranged is None or arranged.rows < WORTH_FINDING_ROWS:
             self._not_indexed.add(text)
             return None
-        size = bytes_of(arranged.rows, len(arranged.frame.columns))
+        # Long texts take as much as they do in Spark, which knows.
+        size = max(arranged.size, bytes_of(arranged.rows, len(arranged.frame.columns)))
         self._make_room(size - arranged.size, began)
         if self._total() + size - arranged.size > self.budget:
             self._not_indexed.add(text)

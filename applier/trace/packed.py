@@ -12,6 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+"""Texts and bytes, which are numbered."""
+
 SHORT_DIGITS = 18
 """What fits into eight bytes."""
 
@@ -67,10 +70,9 @@ class Packed:
 
 
 def _packed(column: pa.ChunkedArray) -> _Column:
-    values = column.combine_chunks()
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], column.type)
-    kind = values.type
+    kind = column.type
+    # In one piece, which may be longer than the type's own offsets reach.
+    values = column.cast(_LARGE.get(kind, kind)).combine_chunks()
     if len(values) and not values.null_count and pa.types.is_integer(kind):
         ends = pc.min_max(values)
         if ends["min"] == ends["max"]:
@@ -80,9 +82,7 @@ def _packed(column: pa.ChunkedArray) -> _Column:
         both = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), 16 * values.offset)
         missing = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
         return _Short(both[::2].copy(), missing, kind)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _Plain(pc.dictionary_encode(values), kind)
-    return _Plain(values, kind)
+    return _Plain(pc.dictionary_encode(values) if kind in _LARGE else values, kind)
 
 
 def _size(column: _Column) -> int:
@@ -109,6 +109,7 @@ def _taken(column: _Column, places: np.ndarray) -> pa.Array:
             there = None if missing is None else missing.buffers()[1]
             return pa.Array.from_buffers(column.type, len(places), [there, pa.py_buffer(both)])
         case _Plain():
-            return column.values.take(pa.array(places)).cast(column.type)
+            taken = column.values.take(pa.array(places))
+            return taken.dictionary_decode().cast(column.type) if column.type in _LARGE else taken
         case _:
             assert_never(column)

@@ -158,23 +158,28 @@ class WindowInputs:
             return self._needed[text, needed]
 
     def _find(self, segment: Segment, text: str, needed: Needed) -> str | None:
-        if isinstance(needed, Asked) and segment.rows < WORTH_ASKING_ROWS:
+        if not self._is_worth(segment, needed) or (index := self._arrangements.index(segment, text)) is None:
             return None
         values = self._values(needed)
-        index = None if values is None else self._arrangements.index(segment, text)
-        if values is None or index is None:
-            return None
-        few = index.met(needed.column, values)
+        few = None if values is None else index.met(needed.column, values)
         return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
+
+    def _is_worth(self, segment: Segment, needed: Needed) -> bool:
+        """Whether it is told soon enough which values are needed."""
+        match needed:
+            case Meets():
+                return int(self._of(needed.scan.table).delta.num_rows) <= SMALL_WINDOW_ROWS
+            case Asked():
+                return segment.rows >= WORTH_ASKING_ROWS
+            case _:
+                assert_never(needed)
 
     def _values(self, needed: Needed) -> np.ndarray | None:
         """What the column of a row that is needed may be; None where it may be too much."""
         match needed:
             case Meets():
-                changed = self._of(needed.scan.table).delta
-                if changed.num_rows > SMALL_WINDOW_ROWS:
-                    return None
-                return distinct(self._netted(needed.scan, changed)[0], needed.place)
+                rows = self._of(needed.scan.table).delta
+                return distinct(self._netted(needed.scan, rows)[0], needed.place)
             case Asked():
                 if needed.values not in self._asked:
                     text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_WINDOW_ROWS + 1}"

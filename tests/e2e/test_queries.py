@@ -25,6 +25,8 @@ QUERIES = {
     " FROM sales s WHERE s.buyer = b.id ORDER BY s.amount, s.id LIMIT 2) t ON true",
     "q_labels": "SELECT s.id, v.label FROM sales s JOIN (VALUES (0, 'none'), (1, 'one')) v(n, label)"
     " ON v.n = s.quantity",
+    "q_scales": "SELECT buyer, sum(CASE WHEN quantity > 1 THEN amount ELSE 0 END) AS several,"
+    " avg(coalesce(amount, 0)) AS mean, coalesce(sum(amount), 0) AS total FROM sales GROUP BY buyer",
     "q_pieces": "SELECT s.id, g AS piece FROM sales s, generate_series(1, s.quantity) g",
     "q_written": "SELECT n, n * n AS square FROM generate_series(1, 4) n",
     "q_below": "WITH RECURSIVE below(id, top) AS (SELECT id, id FROM buyers WHERE boss IS NULL"

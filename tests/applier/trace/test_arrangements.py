@@ -89,6 +89,9 @@ def test_there_is_no_more_of_it_than_room(
     kept.budget = first.size
     assert kept.of(segment, f"SELECT c1, __w FROM {view}") is None
     assert "for want of memory" in caplog.text
+    # Nor is it made again for whoever asks for it by value.
+    assert kept.index(segment, f"SELECT c1, __w FROM {view}") is None
+    assert caplog.text.count("for want of memory") == 1
     assert kept.of(segment, f"SELECT c0, __w FROM {view}") is first
     # Nobody read the first for long: it makes room.
     monkeypatch.setattr(arrangements, "UNUSED_S", -1.0)

@@ -176,6 +176,7 @@ def test_packed_rows_come_out_as_they_were() -> None:
         "c5": pa.array([None] * 300, pa.int64()),
         "c6": pa.array(values(lambda: random.choice([True, False])), pa.bool_()),
         "c7": pa.array(values(lambda: random.randint(0, 10**15)), pa.timestamp("us", tz="UTC")),
+        "c8": pa.array(values(lambda: random.choice([b"", b"\\0", b"bytes"])), pa.binary()),
         "__w": pa.array([1] * 300, pa.int64()),
     }
     whole = pa.table(columns)
