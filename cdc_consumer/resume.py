@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 STANDBY_POLL_S = 0.3
 """How soon a standby notices that the slot is free; one question by primary key to the server."""
 
-
 UNDECIDED_S, UNDECIDED_POLL_S = 60.0, 0.2
 """A broker that has come back ends the transactions it had answered within seconds."""
 
@@ -68,7 +67,7 @@ def take_slot(
     check_wal_level(catalog)
     began = time.monotonic()
     while True:
-        point, active_pid = starting_point(session, catalog, settings)
+        point, active_pid = starting_point(session, catalog, settings, stop)
         try:
             if active_pid is None:
                 session.start(settings.slot, point.begins_at, settings.publications)
@@ -110,7 +109,7 @@ def _stand_by(
 
 
 def starting_point(
-    session: ReplicationSession, catalog: Connection, settings: ConsumerSettings
+    session: ReplicationSession, catalog: Connection, settings: ConsumerSettings, stop: threading.Event
 ) -> tuple[StartingPoint, int | None]:
     """Check what is stored against what is there; without progress, make or adopt the slot.
 
@@ -118,7 +117,7 @@ def starting_point(
     server last: a working instance moves all three meanwhile, and progress must not seem to be behind the slot.
     """
     slot = inspect_slot(catalog, settings.slot)
-    progress = _progress_of(slot, settings)
+    progress = _progress_of(slot, settings, stop)
     server = session.identify()
     if progress is not None:
         check_resumable(progress, server, slot, session.branches)
@@ -133,20 +132,27 @@ def starting_point(
     return StartingPoint(server, start, start, start), slot.active_pid
 
 
-def _progress_of(slot: SlotState | None, settings: ConsumerSettings) -> Progress | None:
+def _progress_of(slot: SlotState | None, settings: ConsumerSettings, stop: threading.Event) -> Progress | None:
     """What is stored. A slot that is ahead of it may have been acknowledged for a commit that cannot be read yet."""
-    deadline = time.monotonic() + UNDECIDED_S
-    progress = read_state(settings).progress
-    while progress is not None and slot is not None and slot.confirmed_flush is not None:
-        if slot.confirmed_flush <= progress.resume_at or time.monotonic() > deadline:
-            break
+    progress, deadline, told = read_state(settings).progress, time.monotonic() + UNDECIDED_S, False
+    while _is_ahead(slot, progress) and time.monotonic() < deadline:
         undecided = is_undecided(settings)
+        # Read after the question: what was decided meanwhile is there now.
         progress = read_state(settings).progress
         if not undecided:
             break
-        log.info("progress is not readable yet", extra={"slot": settings.slot, "at": str(slot.confirmed_flush)})
-        time.sleep(UNDECIDED_POLL_S)
+        if not told:
+            log.info("progress is not readable yet", extra={"slot": settings.slot})
+            told = True
+        if stop.wait(UNDECIDED_POLL_S):
+            raise StopRequested
     return progress
+
+
+def _is_ahead(slot: SlotState | None, progress: Progress | None) -> bool:
+    if slot is None or progress is None or slot.confirmed_flush is None:
+        return False
+    return slot.confirmed_flush > progress.resume_at
 
 
 def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -18,6 +19,8 @@ from shared_schema.progress import Capture, Progress, decode
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import progress_topic, schemas_topic
 
+READING = "reading the progress topic"
+
 READ_TIMEOUT_S = 30.0
 """The topic is compacted and small; longer means that the broker is not there."""
 
@@ -25,17 +28,12 @@ READ_TIMEOUT_S = 30.0
 def read_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -> StoredState:
     """Read the progress topic to its end, committed records only; empty when there is no topic."""
     topic = progress_topic(settings.topic_prefix)
-    consumer = _reader(settings)
-    try:
+    with _reading(settings, READING) as consumer:
         # Asked first: a consumer that does not know the partition's leader waits half a second before it looks.
         if consumer.list_topics(topic, timeout=patience_s).topics[topic].error is not None:
             return StoredState()
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         return _fold(consumer, settings.slot)
-    except KafkaException as exception:
-        raise diagnose(kafka_error(exception), "reading the progress topic") from exception
-    finally:
-        consumer.close()
 
 
 def is_undecided(settings: ConsumerSettings) -> bool:
@@ -44,21 +42,20 @@ def is_undecided(settings: ConsumerSettings) -> bool:
     The broker answers a commit before it tells the partitions, so for a moment, or until it is back, the last record
     is there and not to be read.
     """
-    topic = TopicPartition(progress_topic(settings.topic_prefix), 0)
-    ends = []
-    for isolation in ("read_committed", "read_uncommitted"):
-        consumer = _reader(settings, isolation)
-        try:
-            ends.append(consumer.get_watermark_offsets(topic, timeout=READ_TIMEOUT_S)[1])
-        except KafkaException as exception:
-            raise diagnose(kafka_error(exception), "reading the progress topic") from exception
-        finally:
-            consumer.close()
-    return ends[0] < ends[1]
+    readable, written = (_end(settings, isolation) for isolation in ("read_committed", "read_uncommitted"))
+    return readable < written
 
 
-def _reader(settings: ConsumerSettings, isolation: str = "read_committed") -> Consumer:
-    return Consumer(
+def _end(settings: ConsumerSettings, isolation: str) -> int:
+    topic = progress_topic(settings.topic_prefix)
+    with _reading(settings, READING, isolation) as consumer:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=READ_TIMEOUT_S)[1])
+
+
+@contextmanager
+def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_committed") -> Iterator[Consumer]:
+    """A reader; its errors in our words, `doing` says what it was at."""
+    consumer = Consumer(
         {
             **client_options(settings),
             "group.id": f"pg-trickle-cdc-{settings.slot}",
@@ -68,6 +65,12 @@ def _reader(settings: ConsumerSettings, isolation: str = "read_committed") -> Co
             "fetch.wait.max.ms": 10,
         }
     )
+    try:
+        yield consumer
+    except KafkaException as exception:
+        raise diagnose(kafka_error(exception), doing) from exception
+    finally:
+        consumer.close()
 
 
 def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
@@ -80,18 +83,13 @@ def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | N
 
 
 def _values(settings: ConsumerSettings, topic: str) -> Iterator[bytes]:
-    consumer = _reader(settings)
-    try:
+    with _reading(settings, f"reading {topic}") as consumer:
         if consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].error is not None:
             return
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         for message in _to_end(consumer):
             if (value := message.value()) is not None:
                 yield value
-    except KafkaException as exception:
-        raise diagnose(kafka_error(exception), f"reading {topic}") from exception
-    finally:
-        consumer.close()
 
 
 def _fold(consumer: Consumer, slot: str) -> StoredState:

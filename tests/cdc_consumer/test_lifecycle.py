@@ -140,6 +140,8 @@ def test_progress_that_cannot_be_read_yet_is_waited_for(consumer: Consumer, db: 
     consumer.start(wait=False)
     until(lambda: "progress is not readable yet" in consumer.log.read_text(), "it waits")
     assert consumer.process.poll() is None
+    assert consumer.stop() == 0
+    consumer.start(wait=False)
     producers[0].abort_transaction(20)
     consumer.wait_ready()
     db.execute("INSERT INTO full_key VALUES (3, 'c', 3)")
