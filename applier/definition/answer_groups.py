@@ -10,9 +10,9 @@ from applier.definition.built import columns
 from applier.definition.grouping import of_no_rows
 from applier.definition.joins import split
 from applier.definition.null_safe import same
-from applier.definition.truths import BOOL
 from applier.expressions.aggregates import COUNT
 from applier.plan.expr import (
+    BOOL,
     AggregateCall,
     BoolOp,
     Call,

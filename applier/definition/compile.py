@@ -22,7 +22,7 @@ from applier.definition.json_paths import json_path
 from applier.definition.json_words import is_json, json_answer, json_made
 from applier.definition.lookup import called, check_collation, check_unchanged, listed, unlisted
 from applier.definition.refusal import Reason, Refused
-from applier.definition.truths import BOOL, truth_test
+from applier.definition.truths import truth_test
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.arrays import COMPARED, is_own_comparison
@@ -30,7 +30,7 @@ from applier.expressions.entry import Unfit, extreme, literal_text
 from applier.expressions.json_paths import takes_path
 from applier.expressions.keys import joined_labels
 from applier.expressions.regex import from_similar
-from applier.plan.expr import BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
 
 Scope = Callable[[tree.Expression], Expr | None]
 """What an expression stands for in the node below, None when it has to be computed from its parts."""

@@ -11,15 +11,12 @@ from applier.definition.catalog import Catalog
 from applier.definition.collations import collation_of
 from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
-from applier.definition.truths import BOOL
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.expressions.rows import ROW_IN, ROW_OF, fields_of
-from applier.plan.expr import BoolOp, Call, Const, Expr, Logic, NullTest, ValueType, nullable
-from shared_schema.pg_types import PgType
+from applier.plan.expr import BOOL, TEXT, BoolOp, Call, Const, Expr, Logic, NullTest, ValueType, nullable
 
 Compile = Callable[[tree.Expression], Expr]
-_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
 _TEXTS = frozenset({"text", "varchar"})
 _SAME_TEXT = frozenset({"int2", "int4", "int8", "bool", "uuid", "date", "time", "timestamp", "timestamptz"})
 """Values that are equal where their texts are, and only there."""
@@ -41,7 +38,7 @@ def row_value(row: tree.RowOf, compile_: Compile, catalog: Catalog) -> Expr:
     if row.may_be_missing and all(nullable(part) for part in fields):
         hint = "list the columns; which rows are missing is known where one of them is NOT NULL"
         raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
-    args = (Const("\x00".join(row.names), _TEXT), *fields)
+    args = (Const("\x00".join(row.names), TEXT), *fields)
     try:
         return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
     except Unfit as error:

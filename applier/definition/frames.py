@@ -12,10 +12,9 @@ from applier.definition.fields import unknown
 from applier.definition.refusal import Reason, Refused
 from applier.definition.spans import literal_micros
 from applier.expressions.entry import Unfit, common_decimal, decimal, decimal_of
-from applier.plan.expr import Call, Const, Expr, SortKey, ValueType
+from applier.plan.expr import INT8, Call, Const, Expr, SortKey, ValueType
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode
 from shared_schema.change_row import Value
-from shared_schema.pg_types import PgType
 
 _MODES = {0x2: FrameMode.RANGE, 0x4: FrameMode.ROWS, 0x8: FrameMode.GROUPS}
 _STARTS = {
@@ -36,7 +35,6 @@ _Option = TypeVar("_Option", FrameMode, BoundKind)
 _MOST_ROWS = 2**31 - 1
 _INTEGERS = ("smallint", "int", "bigint")
 _MOMENTS = ("date", "timestamp_ntz", "timestamp")
-_INT8 = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
 
 
 def frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: Catalog) -> Frame:
@@ -116,7 +114,7 @@ def _spans(offsets: list[Const | None]) -> list[Const | None]:
             raise _negative("write an interval that is not negative")
     if any(o is not None and length is None for o, length in zip(offsets, micros, strict=True)):
         return offsets
-    return [None if length is None else Const(length, _INT8) for length in micros]
+    return [None if length is None else Const(length, INT8) for length in micros]
 
 
 def _measure(key: Expr, offsets: list[Const]) -> str:

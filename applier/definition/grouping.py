@@ -19,11 +19,8 @@ from applier.definition.group_key import GroupKey, group_key, grouped_by, own_ke
 from applier.definition.null_safe import same
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.aggregates import on_empty
-from applier.plan.expr import AggregateCall, Coalesce, Col, Const, Expr, ValueType, shift
+from applier.plan.expr import INT4, AggregateCall, Coalesce, Col, Const, Expr, shift
 from applier.plan.nodes import Field, Node, OuterJoin, Project, UnionAll, fields
-from shared_schema.pg_types import PgType
-
-_INT4 = ValueType.of_column(PgType(23, -1, "int4", "integer"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ class GroupedBySets:
             shown[chosen.index(i)] if i in chosen else Const(None, key.value.type) for i, key in enumerate(planned)
         ]
         exprs += shown[len(chosen) :]
-        exprs += [Const(_mask(call, keys), _INT4) for call in self.asked]
+        exprs += [Const(_mask(call, keys), INT4) for call in self.asked]
         return Project(grouped, tuple(exprs))
 
     def scope(self, output: tuple[Field, ...]) -> Scope:

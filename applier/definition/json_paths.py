@@ -16,10 +16,8 @@ from applier.definition.constants import body_of, numeric
 from applier.definition.refusal import Reason, Refused
 from applier.expressions.entry import Unfit
 from applier.expressions.regex import translate
-from applier.plan.expr import Const, ValueType
-from shared_schema.pg_types import PgType
+from applier.plan.expr import TEXT, Const
 
-_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
 _VERSION, _LAX, _VERSION_MASK = 1, 0x80000000, 0x0FFFFFFF
 _HINT = "use keys, subscripts, wildcards, filters, comparisons, arithmetic, .type(), .size(), .abs() and their like"
 _OF_TWO = {
@@ -42,7 +40,7 @@ def json_path(path: tree.Expression) -> Const:
         construct, hint = "a jsonpath that is no literal", "write the path itself"
         raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.at(path))
     try:
-        return Const(path_text(path.datum), _TEXT)
+        return Const(path_text(path.datum), TEXT)
     except (Unfit, struct.error, ValueError) as error:
         construct, hint = f"a jsonpath with {error.problem}" if isinstance(error, Unfit) else "this jsonpath", _HINT
         raise Refused(Reason.CONSTANT, construct, hint=hint, token=path.at) from error

@@ -9,18 +9,14 @@ from applier.definition.casts import OTHER_TYPE
 from applier.definition.catalog import Catalog
 from applier.definition.json_paths import json_path
 from applier.definition.refusal import Reason, Refused
-from applier.definition.truths import BOOL
 from applier.definition.unify import unify
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit
 from applier.expressions.json_paths import may_fail
 from applier.expressions.json_words import IS_JSON, RAISE, json_answered, json_built
-from applier.plan.expr import Call, Const, Expr, ValueType, nullable
-from shared_schema.pg_types import PgType
+from applier.plan.expr import BOOL, JSONB, TEXT, Call, Const, Expr, ValueType, nullable
 
 Compile = Callable[[tree.Expression], Expr]
-_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
-_JSONB = ValueType(PgType(3802, -1, "jsonb", "jsonb"), "string")
 _PASSED = frozenset({"bool", "int2", "int4", "int8", "numeric", "text", "varchar", "jsonb"})
 
 
@@ -40,7 +36,7 @@ def json_answer(asked: tree.JsonOf, compile_: Compile, catalog: Catalog) -> Expr
         signature = json_answered(asked.answer.name.lower(), raises=any(place == RAISE for place in places))
         wrapped = tree.Wrapped.NEVER if asked.wrapped is tree.Wrapped.UNSPECIFIED else asked.wrapped
         how = f"{wrapped.name} {'OMIT' if asked.omits_quotes else 'KEEP'}"
-        args = (json, json_path(asked.path), _variables(asked, compile_), Const(how, _TEXT), *places)
+        args = (json, json_path(asked.path), _variables(asked, compile_), Const(how, TEXT), *places)
         result = Call(signature, args, type_)
         ENTRIES[signature].carrier((*args, result))
     except Unfit as error:
@@ -73,14 +69,14 @@ def _in_place(given: tree.Expression | None, compile_: Compile, type_: ValueType
 
 def _variables(asked: tree.JsonOf, compile_: Compile) -> Expr:
     if not asked.names:
-        return Const("{}", _JSONB)
+        return Const("{}", JSONB)
     passed = [compile_(arg) for arg in asked.passing]
     for arg in passed:
         if arg.type.pg.name not in _PASSED:
             raise Unfit(f"PASSING a value of type {arg.type.pg.display}", hint="cast it to text, numeric or jsonb")
-    args = tuple(e for name, arg in zip(asked.names, passed, strict=True) for e in (Const(name, _TEXT), arg))
+    args = tuple(e for name, arg in zip(asked.names, passed, strict=True) for e in (Const(name, TEXT), arg))
     ENTRIES["jsonb_build_object(any)"].carrier(args)
-    return Call("jsonb_build_object(any)", args, _JSONB)
+    return Call("jsonb_build_object(any)", args, JSONB)
 
 
 def json_made(made: tree.JsonMade, compile_: Compile, catalog: Catalog) -> Expr:
@@ -98,7 +94,7 @@ def json_made(made: tree.JsonMade, compile_: Compile, catalog: Catalog) -> Expr:
 
 def is_json(asked: tree.IsJson, compile_: Compile) -> Expr:
     """IS JSON."""
-    args = (compile_(asked.arg), Const(asked.shape.name.lower(), _TEXT), Const(asked.unique, BOOL))
+    args = (compile_(asked.arg), Const(asked.shape.name.lower(), TEXT), Const(asked.unique, BOOL))
     return _called(IS_JSON, args, BOOL, "IS JSON", asked.at)
 
 

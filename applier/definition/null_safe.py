@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from applier.definition.refusal import Reason, Refused
-from applier.definition.truths import BOOL
-from applier.plan.expr import Coalesce, Const, Expr, NullTest, nullable
+from applier.plan.expr import BOOL, Coalesce, Const, Expr, NullTest, nullable
 from shared_schema.change_row import Value
 
 Pairs = tuple[tuple[Expr, Expr], ...]

@@ -18,8 +18,7 @@ from applier.definition.compile import Scope
 from applier.definition.joins import Frame, conjunction, placeable, split
 from applier.definition.refusal import Reason, Refused
 from applier.definition.tree import RESULT
-from applier.definition.truths import BOOL
-from applier.plan.expr import Coalesce, Const, Expr, NullTest, nullable, shift
+from applier.plan.expr import BOOL, Coalesce, Const, Expr, NullTest, nullable, shift
 from applier.plan.nodes import Filter, Node, SemiJoin, fields
 
 

@@ -21,16 +21,13 @@ from applier.expressions.json_members import FIELD, FIELD_TYPES, FIELDS, listing
 from applier.expressions.json_paths import ARRAY_OF_ITEMS, SET_OF_ITEMS
 from applier.expressions.letters import MATCHES, MATCHES_BY_FLAGS
 from applier.expressions.outputs import input_carrier
-from applier.plan.expr import Call, Col, Const, Expr, ValueType
+from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
 from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
 from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
 _MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
 _NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
-_BIGINT = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
-_TEXT = PgType(25, -1, "text", "text")
-_TEXT_VALUE = ValueType(_TEXT, "string")
 _ARRAYS = {
     "text": PgType(1009, -1, "_text", "text[]"),
     "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
@@ -38,10 +35,10 @@ _ARRAYS = {
 _HINT = "store its rows in a table; generate_series, unnest and those that list an array or a jsonb are taken"
 
 _LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
-    "jsonb_object_keys(jsonb)": (("keys", _TEXT),),
-    "jsonb_each(jsonb)": (("keys", _TEXT), ("values", None)),
-    "jsonb_each_text(jsonb)": (("keys", _TEXT), ("value_texts", _TEXT)),
-    "jsonb_array_elements_text(jsonb)": (("element_texts", _TEXT),),
+    "jsonb_object_keys(jsonb)": (("keys", TEXT.pg),),
+    "jsonb_each(jsonb)": (("keys", TEXT.pg), ("values", None)),
+    "jsonb_each_text(jsonb)": (("keys", TEXT.pg), ("value_texts", TEXT.pg)),
+    "jsonb_array_elements_text(jsonb)": (("element_texts", TEXT.pg),),
 }
 """By function, for each of its columns what lists them, and its type; None: the same as the whole."""
 
@@ -121,7 +118,7 @@ class RowSets:
         name, type_, typmod = column
         pg = self._catalog.pg_type(type_, typmod)
         sized = pg.precision_scale if pg.name == "numeric" else None
-        args = (json, Const(name, _TEXT_VALUE), Const(":".join(map(str, (pg.name, *(sized or ())))), _TEXT_VALUE))
+        args = (json, Const(name, TEXT), Const(":".join(map(str, (pg.name, *(sized or ())))), TEXT))
         if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
             hint = "name a column of text, integers, numeric, bool or jsonb, and cast it"
             raise Refused(Reason.CARRIER, f"a column list with {pg.display}", hint=hint, token=at)
@@ -200,7 +197,7 @@ def _listed(what: str, json: Expr, element: PgType) -> RowSet:
 def _step(step: Expr, call: tree.SetOf) -> tuple[SetFunction, Const]:
     micros = literal_micros(step)
     if micros is not None:
-        return SetFunction.MOMENTS, Const(micros, _BIGINT)
+        return SetFunction.MOMENTS, Const(micros, INT8)
     if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
         return SetFunction.CALENDAR, step
     hint = "write the step as a literal, all of it in one direction"

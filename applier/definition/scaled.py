@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from applier.definition.truths import BOOL
+from applier.definition.unify import comparable
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.by_scale import BY_SCALE, listed
-from applier.expressions.entry import Unfit, common_decimal, decimal_of, extreme
-from applier.plan.expr import AggregateCall, Call, Case, Coalesce, Const, Expr, NullTest, ValueType, Widen
-from shared_schema.pg_types import PgType
+from applier.expressions.entry import decimal_of, extreme
+from applier.expressions.numtext import PRODUCTS, SAME_DIGITS, SUMS
+from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, NullTest, ValueType, Widen
 
-_INT = ValueType(PgType(23, -1, "int4", "integer"), "int")
 _LARGER = extreme("GREATEST", "int4")
-_SCALE_OF = {
-    "numeric_add(numeric,numeric)": _LARGER,
-    "numeric_sub(numeric,numeric)": _LARGER,
-    "numeric_mul(numeric,numeric)": "int4pl(int4,int4)",
-}
-_SAME_SCALE = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "numeric_abs(numeric)", "abs(numeric)"})
+_SCALE_OF = dict.fromkeys(SUMS, _LARGER) | dict.fromkeys(PRODUCTS, "int4pl(int4,int4)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +59,10 @@ def _scales(scale: Expr) -> frozenset[int]:
 
 def _taken_apart(expr: Expr) -> _Scaled | None:
     if expr.type.spark != "string":
-        return _Scaled(expr, Const(decimal_of(expr)[1], _INT))
+        return _Scaled(expr, Const(decimal_of(expr)[1], INT4))
     match expr:
         case Const(value=None):
-            return _Scaled(replace(expr, type=ValueType(expr.type.pg, "decimal(1,0)")), Const(None, _INT))
+            return _Scaled(replace(expr, type=ValueType(expr.type.pg, "decimal(1,0)")), Const(None, INT4))
         case Widen():
             return _taken_apart(expr.arg)
         case Case():
@@ -77,7 +71,7 @@ def _taken_apart(expr: Expr) -> _Scaled | None:
         case Coalesce():
             args = _all_apart(expr.args)
             return None if args is None else _first(expr, args)
-        case Call() if expr.signature in _SCALE_OF or expr.signature in _SAME_SCALE:
+        case Call() if expr.signature in _SCALE_OF or expr.signature in SAME_DIGITS:
             operands = _all_apart(expr.args)
             return None if operands is None else _computed(expr, operands)
         case _:
@@ -89,13 +83,10 @@ def _all_apart(exprs: Sequence[Expr]) -> list[_Scaled] | None:
     return found if len(found) == len(exprs) else None
 
 
-def _met(parts: Sequence[_Scaled]) -> list[Expr] | None:
+def _met(parts: Sequence[_Scaled]) -> tuple[Expr, ...] | None:
     """The values in one decimal; None where 38 digits do not hold them."""
-    try:
-        spark = common_decimal([decimal_of(part.value) for part in parts])
-    except Unfit:
-        return None
-    return [Widen(part.value, ValueType(part.value.type.pg, spark)) for part in parts]
+    values = comparable([part.value for part in parts])
+    return None if values[0].type.spark == "string" else values
 
 
 def _chosen(case: Case, results: Sequence[_Scaled]) -> _Scaled | None:
@@ -106,7 +97,7 @@ def _chosen(case: Case, results: Sequence[_Scaled]) -> _Scaled | None:
     scales = [part.scale for part in results]
     return _Scaled(
         Case(tuple(zip(conditions, values, strict=False)), values[-1], ValueType(case.type.pg, values[0].type.spark)),
-        Case(tuple(zip(conditions, scales, strict=False)), scales[-1], _INT),
+        Case(tuple(zip(conditions, scales, strict=False)), scales[-1], INT4),
     )
 
 
@@ -117,8 +108,8 @@ def _first(coalesce: Coalesce, args: Sequence[_Scaled]) -> _Scaled | None:
     there = [NullTest(part.value, True, BOOL) for part in args[:-1]]
     scales = [part.scale for part in args]
     return _Scaled(
-        Coalesce(tuple(values), ValueType(coalesce.type.pg, values[0].type.spark)),
-        Case(tuple(zip(there, scales, strict=False)), scales[-1], _INT),
+        Coalesce(values, ValueType(coalesce.type.pg, values[0].type.spark)),
+        Case(tuple(zip(there, scales, strict=False)), scales[-1], INT4),
     )
 
 
@@ -129,5 +120,5 @@ def _computed(call: Call, operands: Sequence[_Scaled]) -> _Scaled | None:
         return None
     scale = operands[0].scale
     if len(operands) == 2:
-        scale = Call(_SCALE_OF[call.signature], (scale, operands[1].scale), _INT)
+        scale = Call(_SCALE_OF[call.signature], (scale, operands[1].scale), INT4)
     return _Scaled(replace(call, args=values, type=ValueType(call.type.pg, spark)), scale)

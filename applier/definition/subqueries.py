@@ -29,9 +29,9 @@ from applier.definition.ordering import literal_number, without_limit
 from applier.definition.partners import correlated, inward, outer_part, own_columns
 from applier.definition.refusal import Reason, Refused
 from applier.definition.sort_key import sort_key
-from applier.definition.truths import BOOL
 from applier.expressions.aggregates import COUNT, ONLY_ROW
 from applier.plan.expr import (
+    BOOL,
     AggregateCall,
     BoolOp,
     Case,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from applier.definition import tree
-from applier.plan.expr import BoolOp, Coalesce, Const, Expr, Logic, NullTest, ValueType
-from shared_schema.pg_types import PgType
-
-BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
+from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, Logic, NullTest
 
 
 def truth_test(arg: Expr, test: tree.TruthTest) -> Expr:

@@ -16,12 +16,11 @@ from applier.definition.built import columns
 from applier.definition.catalog import Catalog
 from applier.definition.group_key import check_key, group_key, grouped_by
 from applier.definition.refusal import Reason, Refused
-from applier.definition.truths import BOOL
 from applier.definition.unify import unify
 from applier.expressions.aggregates import COUNT
 from applier.expressions.allow_list import ENTRIES
 from applier.expressions.entry import Unfit, extreme
-from applier.plan.expr import BoolOp, Call, Const, Expr, Logic, ValueType, Widen
+from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
 from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
 from shared_schema.pg_types import PgType
 

@@ -21,7 +21,7 @@ from applier.expressions.entry import Fixed, Unfit, decimal, decimal_of, fixed_c
 from applier.expressions.folds import entry_of_fold
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.literals import quote
-from applier.expressions.numtext import check_numeric, digits, is_text
+from applier.expressions.numtext import digits, is_text, of_numerics
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
@@ -163,11 +163,6 @@ def _any_value() -> Iterator[AggregateEntry]:
     )
 
 
-def _as_text(args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    return "string"
-
-
 def _quotient(_: AggregateCall) -> str:
     return "if({n} = 0, NULL, pg_numeric_div(CAST({0} AS string), CAST({n} AS string)))"
 
@@ -183,7 +178,7 @@ def _averages() -> Iterator[AggregateEntry]:
         )
     yield AggregateEntry(
         signature="avg(numeric)",
-        carrier=_as_text,
+        carrier=of_numerics("string"),
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=over_values("pg_aggregates_numeric_avg"),
         long_form=Additive(
@@ -224,7 +219,7 @@ def _spreads() -> Iterator[AggregateEntry]:
                 fuzz=((name,),),
             )
         yield AggregateEntry(
-            signature=f"{function}(numeric)", carrier=_as_text, form=exact, fuzz=(*_NUMERICS, ("numeric",))
+            signature=f"{function}(numeric)", carrier=of_numerics("string"), form=exact, fuzz=(*_NUMERICS, ("numeric",))
         )
         for name, spark in (("float8", "double"), ("float4", "float")):
             yield AggregateEntry(

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from applier.expressions.aggregate_entry import Additive, AggregateEntry, Sum
 from applier.expressions.entry import decimal, decimal_of, literal_text
-from applier.plan.expr import AggregateCall, Const, ValueType
-from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
-
-_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
+from applier.plan.expr import TEXT, AggregateCall, Const
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 
 BY_SCALE = {"sum(numeric)": "sum(numeric,scale)", "avg(numeric)": "avg(numeric,scale)"}
 """No functions of PostgreSQL: the same over value, scale and the list of all scales there may be."""
@@ -17,7 +15,7 @@ BY_SCALE = {"sum(numeric)": "sum(numeric,scale)", "avg(numeric)": "avg(numeric,s
 
 def listed(scales: Iterable[int]) -> Const:
     """The last argument: the numbers of decimals that rows may have, the most first."""
-    return Const(",".join(map(str, sorted(scales, reverse=True))), _TEXT)
+    return Const(",".join(map(str, sorted(scales, reverse=True))), TEXT)
 
 
 def _scales_of(call: AggregateCall) -> list[int]:

@@ -8,11 +8,7 @@ tests compare them with PostgreSQL's `=` and `<` over all pairs of many values.
 from __future__ import annotations
 
 from applier.expressions.entry import Entry, fixed_carrier, template
-from applier.plan.expr import Call, Const, Expr, ValueType
-from shared_schema.pg_types import PgType
-
-_TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
-_INT = ValueType(PgType(23, -1, "int4", "integer"), "int")
+from applier.plan.expr import INT4, TEXT, Call, Const, Expr
 
 _KEYS = {
     "numeric": ("string", "pg_numeric_sortable({0})"),
@@ -34,21 +30,21 @@ def key_of(value: Expr) -> Expr | None:
     carrier, _ = _KEYS.get(value.type.pg.name, ("", ""))
     if value.type.spark != carrier:
         return None
-    kept = _TEXT if carrier == "string" else value.type
+    kept = TEXT if carrier == "string" else value.type
     return Call(f"key_of({value.type.pg.name})", (value,), kept)
 
 
 def place_of(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
     """What sorts as the value does; `labels` are those of an enum, in order. None where nothing is known to."""
     if labels is not None:
-        return Call(_ENUM_PLACE, (value, joined_labels(labels)), _INT)
+        return Call(_ENUM_PLACE, (value, joined_labels(labels)), INT4)
     carrier, _ = _PLACES.get(value.type.pg.name, ("", ""))
-    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), _TEXT) if value.type.spark == carrier else None
+    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), TEXT) if value.type.spark == carrier else None
 
 
 def joined_labels(labels: tuple[str, ...]) -> Const:
     """The labels of an enum as the one argument that functions of its order take."""
-    return Const("\x00".join(labels), _TEXT)
+    return Const("\x00".join(labels), TEXT)
 
 
 ENTRIES: tuple[Entry, ...] = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
 from applier.expressions.integers import CARRIERS as INTEGERS
-from applier.expressions.numtext import as_text, check_numeric
+from applier.expressions.numtext import as_text, check_numeric, of_numerics
 from applier.plan.expr import Call, Expr
 
 _ONE: tuple[tuple[FuzzArg, ...], ...] = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric",))
@@ -15,14 +15,6 @@ _TWO: tuple[tuple[FuzzArg, ...], ...] = (
     ("numeric", "numeric(4,4)"),
     ("numeric", "numeric"),
 )
-
-
-def _over_text(result: str) -> Callable[[tuple[Expr, ...]], str]:
-    def carrier(args: tuple[Expr, ...]) -> str:
-        check_numeric(args)
-        return result
-
-    return carrier
 
 
 def _java(form: str) -> Callable[[Call, Sequence[str]], str]:
@@ -43,7 +35,7 @@ def _functions() -> Iterator[Entry]:
     ):
         for function in functions:
             raises = function != "trim_scale"
-            yield Entry(f"{function}(numeric)", _over_text("string"), _java(java), fuzz, raises=raises)
+            yield Entry(f"{function}(numeric)", of_numerics("string"), _java(java), fuzz, raises=raises)
     powers: tuple[tuple[FuzzArg, ...], ...] = (
         ("numeric(6,3)", "numeric(4,2)"),
         ("numeric(6,3)", "numeric(2,0)"),
@@ -55,21 +47,21 @@ def _functions() -> Iterator[Entry]:
     )
     for function in ("power", "pow", "numeric_power"):
         java = "pg_numeric_power({0}, {1})"
-        yield Entry(f"{function}(numeric,numeric)", _over_text("string"), _java(java), powers, raises=True)
+        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java(java), powers, raises=True)
     logs: tuple[tuple[FuzzArg, ...], ...] = (("numeric(6,3)", "numeric(6,3)"), ("numeric(6,3)", "numeric"))
     for function in ("log", "numeric_log"):
         java = "pg_numeric_log({0}, {1})"
-        yield Entry(f"{function}(numeric,numeric)", _over_text("string"), _java(java), logs, raises=True)
+        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java(java), logs, raises=True)
     for function, java, raises in (
         ("div", "pg_numeric_div_trunc", True),
         ("gcd", "pg_numeric_gcd", False),
         ("lcm", "pg_numeric_lcm", False),
     ):
         yield Entry(
-            f"{function}(numeric,numeric)", _over_text("string"), _java(f"{java}({{0}}, {{1}})"), _TWO, raises=raises
+            f"{function}(numeric,numeric)", of_numerics("string"), _java(f"{java}({{0}}, {{1}})"), _TWO, raises=raises
         )
     for function in ("scale", "min_scale"):
-        yield Entry(f"{function}(numeric)", _over_text("int"), _java(f"pg_numeric_{function}({{0}})"), _ONE)
+        yield Entry(f"{function}(numeric)", of_numerics("int"), _java(f"pg_numeric_{function}({{0}})"), _ONE)
     yield Entry(
         "factorial(int8)", fixed_carrier(["bigint"], "string"), template("pg_numeric_factorial({0})"),
         (("int8",),), raises=True,
@@ -111,15 +103,10 @@ def _integers() -> Iterator[Entry]:
             )
 
 
-def _printed(args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    return "string"
-
-
 def _texts() -> Iterator[Entry]:
     yield Entry(
         io_cast("numeric", "text"),
-        _printed,
+        of_numerics("string"),
         lambda call, args: as_text(call.args[0], args[0]),
         _ONE,
         spelling="({0})::text",

@@ -29,7 +29,7 @@ from applier.expressions.entry import (
 )
 from applier.expressions.integers import CARRIERS as INTEGERS
 from applier.expressions.integers import COMPARISONS
-from applier.expressions.numtext import as_text, check_numeric, is_text
+from applier.expressions.numtext import as_text, check_numeric, is_text, of_numerics
 from applier.plan.expr import Call, Expr
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, VARHDRSZ, PgType
 
@@ -119,11 +119,6 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
     return Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, raises=raises)
 
 
-def _comparable(args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    return "boolean"
-
-
 def _compare(sign: str, call: Call, args: Sequence[str]) -> str:
     try:
         common = common_decimal([decimal_of(arg) for arg in call.args])
@@ -141,16 +136,11 @@ def _comparisons() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"numeric_{suffix}(numeric,numeric)",
-            carrier=_comparable,
+            carrier=of_numerics("boolean"),
             sql=partial(_compare, sign),
             fuzz=_FUZZ_PAIRS,
             hash_equal=suffix == "eq",
         )
-
-
-def _quotient_carrier(args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    return "string"
 
 
 def _quotient(call: Call, args: Sequence[str]) -> str:
@@ -170,7 +160,7 @@ def _arithmetic() -> Iterator[Entry]:
         yield _either(f"{function}(numeric,numeric)", size, forms, _FUZZ_PAIRS)
     yield Entry(
         signature="numeric_div(numeric,numeric)",
-        carrier=_quotient_carrier,
+        carrier=of_numerics("string"),
         sql=_quotient,
         fuzz=_FUZZ_PAIRS,
         raises=True,
@@ -275,11 +265,6 @@ def _cast(call: Call, args: Sequence[str]) -> str:
     return sized if call.type.spark == "string" else f"CAST({sized} AS {call.type.spark})"
 
 
-def _other(spark: str, args: tuple[Expr, ...]) -> str:
-    check_numeric(args)
-    return spark
-
-
 def _integer(bits: int, call: Call, args: Sequence[str]) -> str:
     if not is_text(call.args[0]):
         return f"CAST(round({args[0]}, 0) AS {call.type.spark})"
@@ -302,7 +287,7 @@ def _casts() -> Iterator[Entry]:
         )
         yield Entry(
             signature=f"{name}(numeric)",
-            carrier=partial(_other, spark),
+            carrier=of_numerics(spark),
             sql=partial(_integer, _INTEGER_BITS[name]),
             fuzz=_FUZZ_SINGLE,
             raises=True,
@@ -310,7 +295,7 @@ def _casts() -> Iterator[Entry]:
     for name, spark in (("float8", "double"), ("float4", "float")):
         yield Entry(
             signature=f"{name}(numeric)",
-            carrier=partial(_other, spark),
+            carrier=of_numerics(spark),
             sql=partial(_float, f"pg_numeric_to_{name}"),
             fuzz=_FUZZ_SINGLE,
             raises=True,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from applier.expressions.entry import Unfit, decimal_of
 from applier.plan.expr import Call, Expr, Widen
 
-_PRODUCT = frozenset({"numeric_mul(numeric,numeric)"})
-_SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
-_SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "abs(numeric)"})
+PRODUCTS = frozenset({"numeric_mul(numeric,numeric)"})
+SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
+SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "numeric_abs(numeric)", "abs(numeric)"})
+"""By how many decimals their results show: of both as many as the longer one, the sum, and those of the argument."""
 
 
 def is_text(arg: Expr) -> bool:
@@ -26,6 +27,16 @@ def check_numeric(args: Sequence[Expr]) -> None:
             decimal_of(arg)
 
 
+def of_numerics(result: str) -> Callable[[tuple[Expr, ...]], str]:
+    """The carrier of what is made of numerics, however they are held."""
+
+    def carrier(args: tuple[Expr, ...]) -> str:
+        check_numeric(args)
+        return result
+
+    return carrier
+
+
 def as_text(arg: Expr, sql: str) -> str:
     """The numeric as the text PostgreSQL prints."""
     return sql if is_text(arg) else f"CAST({sql} AS string)"
@@ -38,13 +49,13 @@ def digits(arg: Expr) -> tuple[int, int] | None:
     match arg:
         case Widen():
             return digits(arg.arg)
-        case Call(args=(first,)) if arg.signature in _SAME_DIGITS:
+        case Call(args=(first,)) if arg.signature in SAME_DIGITS:
             return digits(first)
-        case Call(args=(first, second)) if arg.signature in _PRODUCT | _SUMS:
+        case Call(args=(first, second)) if arg.signature in PRODUCTS | SUMS:
             left, right = digits(first), digits(second)
             if left is None or right is None:
                 return None
-            if arg.signature in _PRODUCT:
+            if arg.signature in PRODUCTS:
                 return left[0] + right[0], left[1] + right[1]
             scale = max(left[1], right[1])
             return max(left[0] - left[1], right[0] - right[1]) + 1 + scale, scale

@@ -17,15 +17,14 @@ from applier.expressions.literals import literal
 from applier.operators.framed import asked, counted, is_listed, listed
 from applier.operators.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
 from applier.operators.wanted import Wanted
-from applier.plan.expr import AggregateCall, Const, ValueType
+from applier.plan.expr import INT8, AggregateCall, Const
 from applier.plan.nodes import Window, fields
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall
 from applier.zset import column_names, select
-from shared_schema.pg_types import PgType
 
 _BOTH = {"min": "least", "max": "greatest"}
 """How the extremes of two parts of a frame become one."""
-_ONE = Const(1, ValueType(PgType(20, -1, "int8", "bigint"), "bigint"))
+_ONE = Const(1, INT8)
 _LAST_BEFORE, _FIRST_AFTER = Bound(BoundKind.PRECEDING, _ONE), Bound(BoundKind.FOLLOWING, _ONE)
 
 

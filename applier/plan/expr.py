@@ -27,6 +27,13 @@ class ValueType:
         return cls(pg, pg.spark_ddl)
 
 
+BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
+INT4 = ValueType(PgType(23, -1, "int4", "integer"), "int")
+INT8 = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
+TEXT = ValueType(PgType(25, -1, "text", "text"), "string")
+JSONB = ValueType(PgType(3802, -1, "jsonb", "jsonb"), "string")
+
+
 @dataclass(frozen=True, slots=True)
 class Col:
     """The input's column at this ordinal."""

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from applier.plan.expr import AggregateCall, Coalesce, Col, Const, Expr, NullTest, ValueType, Widen, nullable
+from applier.plan.expr import INT8, AggregateCall, Coalesce, Col, Const, Expr, NullTest, ValueType, Widen, nullable
 from applier.plan.order import SortKey, fixed_columns
 from applier.plan.window import WindowCall
-from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
 
@@ -394,7 +393,7 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
 
 def _unfolded(node: Unfold) -> tuple[Field, ...]:
     members = tuple(Field(s.type, node.outer or len(node.sets) > 1 or _holds_null(s)) for s in node.sets)
-    number = Field(ValueType(PgType(20, -1, "int8", "bigint"), "bigint"), node.outer)
+    number = Field(INT8, node.outer)
     return (*members, number) if node.ordinality else members
 
 
