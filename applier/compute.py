@@ -16,13 +16,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 from applier.apply.refused import brought_home
 from applier.apply.staged import Difference, StagedDelta
 from applier.apply.staging import Staging
+from applier.collect import at_most, collect
 from applier.errors import CalculationError, Infrastructure
 from applier.expressions.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Side
 from applier.operators.top_k import TIE
 from applier.plan.reach import reach
-from applier.session import at_most
 from applier.state.states import States
 from applier.stream_table import StreamTable, TableDelta
 from applier.trace.window_inputs import WindowInputs
@@ -103,11 +103,11 @@ def _asked(table: StreamTable, window: Window, inputs: WindowInputs) -> _Asked:
 def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Staging | None) -> pa.Table | StagedDelta:
     """Net rows on the driver, or in PostgreSQL where there are too many of them."""
     if staging is None:
-        return net(spark.sql(text).toArrow())
+        return net(collect(spark.sql(text)))
     parts = asked.parts
     if asked.read <= staging.above:
         bounded = asked.most <= staging.above
-        few = spark.sql(text).toArrow() if bounded else at_most(spark, text, staging.above)
+        few = collect(spark.sql(text)) if bounded else at_most(spark, text, staging.above)
         if few is not None:
             return net(few)
         parts = UNFORESEEN_PARTS

@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from applier.jvm.build import functions_jar
+
+TIME_ZONE = "UTC"
 
 _IDLE_RULES = (
     "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric",
@@ -31,12 +31,12 @@ def spark_session(
     jars: Sequence[Path], *, master: str = "local[*]", driver_memory: str = "2g", scratch: Path
 ) -> SparkSession:
     """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath."""
-    os.environ["TZ"] = "UTC"
+    os.environ["TZ"] = TIME_ZONE
     if master.startswith("local"):
         # Executors run Python of ours when they COPY a large delta; on a cluster it is the operator who installs it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java_options = (
-        "-Duser.timezone=UTC -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
+        f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
         "-Dlog4j2.level=ERROR -Dio.netty.tryReflectionSetAccessible=true"
     )
     options = {
@@ -50,7 +50,7 @@ def spark_session(
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.session.timeZone": TIME_ZONE,
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
         # What it infers our plans say already; over columns that are computed from each other it takes forever.
@@ -93,28 +93,6 @@ def spark_session(
     session.sparkContext.setLogLevel("ERROR")
     session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]
     return session
-
-
-def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
-    """What the query returns; None when it is more than so many rows, and then little more has been collected.
-
-    Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and
-    another analysis of the query does not come for nothing either.
-    """
-    jvm, java = session._jvm, session._jsparkSession
-    if jvm is None:
-        raise AssertionError("the session has no JVM")
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    limit = _object(catalyst.expressions, "Literal").apply(rows + 1)
-    plan = catalyst.plans.logical.LocalLimit(limit, java.sessionState().sqlParser().parsePlan(query))
-    limited = _object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
-    found = DataFrame(limited, session).toArrow()
-    return found if found.num_rows <= rows else None
-
-
-def _object(package: Any, name: str) -> Any:
-    """A Scala object, by the name of its class."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def jobs_begun(session: SparkSession) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from applier.expressions.emit import spark_sql
 from applier.operators.calls import COUNT, added_up, additive, answer, key_names, shares, sum_types, total, value_names
+from applier.operators.inputs import Touched
 from applier.operators.wanted import Wanted
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, column_name, column_names, select
@@ -54,9 +55,10 @@ def delta_kept(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
     return _difference(node, touched, delta)
 
 
-def delta_summed(node: Aggregate, both: str) -> str:
+def delta_summed(node: Aggregate, touched: Touched) -> str:
     """The same from what the touched groups are made of at both ends, named o_… and n_….   State: σ(A), or extremes."""
-    return _changes(node, _results(node, both, (OLD, NEW)))
+    groups = _results(node, touched.rows, (OLD, NEW), (WEIGHT,) if touched.signed else ())
+    return _signed_changes(node, groups) if touched.signed else _changes(node, groups)
 
 
 def groups_of(node: Aggregate, zset: str) -> str:
@@ -103,11 +105,11 @@ def _summed(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     return f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}"
 
 
-def _results(node: Aggregate, summed: str, sides: tuple[str, ...]) -> str:
+def _results(node: Aggregate, summed: str, sides: tuple[str, ...], also: tuple[str, ...] = ()) -> str:
     answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
     results = [f"{_exists(node, side)} AS {side}_there" for side in sides]
     results += [f"{part.result} AS {side}_r{i}" for (side, i), part in answers.items()]
-    return f"SELECT {', '.join([*key_names(node), *results])} FROM ({summed})"
+    return f"SELECT {', '.join([*key_names(node), *results, *also])} FROM ({summed})"
 
 
 def _exists(node: Aggregate, side: str) -> str:
@@ -123,13 +125,28 @@ def _difference(node: Aggregate, before: str, delta: str) -> str:
 def _changes(node: Aggregate, groups: str) -> str:
     """Groups with both their answers -> the old one leaves, the new one comes; what stays the same is left out."""
     first, count = len(node.keys), len(node.calls)
-    results = {side: [f"{side}_r{i}" for i in range(count)] for side in (OLD, NEW)}
-    same = " AND ".join(f"{old} <=> {new}" for old, new in zip(results[OLD], results[NEW], strict=True)) or "true"
     names = ["there", *(column_name(first + i) for i in range(count)), WEIGHT]
-    signed = [", ".join([f"{side}_there", *results[side], weight]) for side, weight in ((OLD, "-1L"), (NEW, "1L"))]
+    signed = [
+        ", ".join([*(f"{side}_{name}" for name in _answers(node)), weight])
+        for side, weight in ((OLD, "-1L"), (NEW, "1L"))
+    ]
     # Two rows per group out of one: the groups are computed once.
     columns = [f"k{i} AS {column_name(i)}" for i in range(first)]
     columns.append(f"stack(2, {signed[0]}, {signed[1]}) AS ({', '.join(names)})")
-    changed = f"NOT ({OLD}_there <=> {NEW}_there AND {same})"
-    pairs = f"SELECT {', '.join(columns)} FROM ({groups}) WHERE {changed}"
+    pairs = f"SELECT {', '.join(columns)} FROM ({groups}) WHERE {_changed(node)}"
     return select(column_names(first + count), WEIGHT, f"({pairs}) WHERE there")
+
+
+def _signed_changes(node: Aggregate, groups: str) -> str:
+    """The same of groups that are there twice: one row out of one, which Spark computes while it plans."""
+    there, *results = (f"if({WEIGHT} < 0, {OLD}_{name}, {NEW}_{name})" for name in _answers(node))
+    return select([*key_names(node), *results], WEIGHT, f"({groups}) WHERE {_changed(node)} AND {there}")
+
+
+def _changed(node: Aggregate) -> str:
+    """Whether the answers at both ends of a window differ."""
+    return f"NOT ({' AND '.join(f'{OLD}_{name} <=> {NEW}_{name}' for name in _answers(node))})"
+
+
+def _answers(node: Aggregate) -> list[str]:
+    return ["there", *(f"r{i}" for i in range(len(node.calls)))]

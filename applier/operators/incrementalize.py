@@ -132,8 +132,8 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case SemiJoin():
             return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case Aggregate() if (kept := inputs.kept(node)) is not None:
-            if kept.both is not None:
-                return delta_summed(node, kept.both)
+            if kept.touched is not None:
+                return delta_summed(node, kept.touched)
             if isinstance(kept, Ends):
                 return None
             return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)

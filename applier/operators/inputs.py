@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, TopK
+from applier.zset import WEIGHT
 
 
 class Side(Enum):
@@ -15,6 +16,19 @@ class Side(Enum):
 
     BEFORE = "before"
     AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The groups of an aggregate that a window touches, with what they are made of at both ends."""
+
+    rows: str
+    signed: bool
+    """Whether each is there twice, with the weights of what it was and of what it is."""
+
+    def once(self) -> str:
+        """A SELECT of each group once."""
+        return f"SELECT * FROM ({self.rows}) WHERE {WEIGHT} > 0" if self.signed else self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +41,15 @@ class Shares:
     before: Callable[[], str]
     delta: str | None
     """None when nothing is added."""
-    both: str | None = None
-    """The touched groups with their sums at both ends, where somebody has added them up already."""
+    touched: Touched | None = None
+    """Where somebody has added up their sums at both ends already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The groups of an aggregate that a window touches, with what they are made of at both ends; None for none."""
+    """The least and largest values of the groups of an aggregate, of which a window touches some or none."""
 
-    both: str | None
+    touched: Touched | None
 
 
 Keeper = Aggregate | Recursion | TopK

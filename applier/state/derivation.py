@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from applier.collect import collect
 from applier.operators.incrementalize import among, delta, snapshot
 from applier.operators.inputs import Inputs, Side
 from applier.operators.one_end import AtOneEnd
@@ -66,7 +67,7 @@ def derived_change(spark: SparkSession, held: DerivedRows, inputs: Inputs) -> pa
     text = delta_recursion(
         held.node, held.before(), snapshot(held.node, Side.AFTER, AtOneEnd(inputs, Side.AFTER, True))
     )
-    rows = spark.sql(text).toArrow()
+    rows = collect(spark.sql(text))
     return net(rows) if rows.num_rows else None
 
 
@@ -113,7 +114,7 @@ class Derivation:
         """The rows that lost a derivation, though they may have another, and those that have one more than before."""
         text = plus(base, step)
         sums = f"sum(if({WEIGHT} < 0, {WEIGHT}, 0L)) AS lost, sum({WEIGHT}) AS {WEIGHT}"
-        rows = self._spark.sql(counted(fields(self._node), f"SELECT * FROM ({text})", sums)).toArrow()
+        rows = collect(self._spark.sql(counted(fields(self._node), f"SELECT * FROM ({text})", sums)))
         if rows.num_rows > MOST_CHANGED:
             raise TooMuchChanges
         signs = list(zip(rows["lost"].to_pylist(), rows[WEIGHT].to_pylist(), strict=True))
@@ -165,7 +166,7 @@ class Derivation:
     def _run(self, text: str | None) -> pa.Table:
         if text is None:
             return self._held.table([])
-        rows = self._spark.sql(text).toArrow()
+        rows = collect(self._spark.sql(text))
         return pa.Table.from_arrays(rows.columns, names=[*self._names, WEIGHT])
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from applier.collect import collect
 from applier.operators.aggregate import NEW, OLD, groups_of, signed_groups_of
 from applier.operators.calls import COUNT, extremes, key_names
 from applier.operators.incrementalize import among, delta
@@ -20,6 +21,7 @@ from applier.operators.inputs import Ends, Inputs, Side
 from applier.operators.wanted import Wanted
 from applier.plan.nodes import Aggregate
 from applier.state.numbers import added, arrow_table, rows_of, zero
+from applier.state.touched import sent
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
@@ -59,7 +61,7 @@ class ExtremesOnDriver:
         text = delta(self.node.input, inputs)
         if text is None:
             return None
-        touched = self._spark.sql(signed_groups_of(self.node, text)).toArrow()
+        touched = collect(self._spark.sql(signed_groups_of(self.node, text)))
         if not touched.num_rows:
             return None
         columns = [*self._keys.names, *(_old(name) for name in self._names), *self._names]
@@ -106,15 +108,15 @@ class ExtremesOnDriver:
             asking, few = key_names(self.node), inputs.small
             wanted = Wanted.of(self.node.keys, asking, f"SELECT * FROM {view}", null_safe=True, small=few)
             text = groups_of(self.node, among(self.node.input, Side.AFTER, wanted, inputs))
-            found = self._spark.sql(text).toArrow().select(self._arrow.names)
+            found = collect(self._spark.sql(text)).select(self._arrow.names)
         finally:
             drop_view(self._spark, view)
         return {identity(row[: self._width]): row[self._width :] for row in rows_of(found)}
 
     def with_window(self, both: pa.Table) -> tuple[Ends, list[str]]:
         """The groups of a window; and the views to drop when it is over."""
-        view = create_view(self._spark.createDataFrame(both, self._schema))
-        return Ends(f"SELECT * FROM {view}"), [view]
+        touched, view = sent(self._spark, both, self._schema)
+        return Ends(touched), [view]
 
     def add(self, both: pa.Table) -> None:
         """The window counts now."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from applier.collect import collect
 from applier.operators.top_k import first_rows, last_place
 from applier.plan.nodes import TopK
 from applier.state.rows import RowsOnDriver, weighted
@@ -43,7 +44,7 @@ class FirstRows(RowsOnDriver):
         """Of this input, with places to spare for so many rows that leave."""
         asked = last_place(node) + max(SPARE, 2 * leaving)
         frame = spark.sql(first_rows(node, zset, asked))
-        return cls(spark, node, frame.schema, net(frame.toArrow()), asked)
+        return cls(spark, node, frame.schema, net(collect(frame)), asked)
 
     def stands(self, rows: pa.Table) -> bool:
         """Whether a window with these changes can be answered from what is held."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
+from applier.collect import at_most, collect
 from applier.operators.aggregate import groups_of, shares_of
 from applier.operators.calls import additive
 from applier.operators.incrementalize import delta, snapshot
@@ -25,7 +26,6 @@ from applier.operators.inputs import Ends, Inputs, Keeper, Shares, Side
 from applier.operators.keeping import kept_nodes
 from applier.operators.passed_on import PassedOn
 from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived
-from applier.session import at_most
 from applier.state.derivation import derived_change
 from applier.state.extremes import ExtremesOnDriver
 from applier.state.first_rows import FirstRows, leaving
@@ -146,7 +146,7 @@ class States:
         match shares:
             case FirstRows():
                 text = delta(shares.node.input, kept)
-                rows = None if text is None else net(self._spark.sql(text).toArrow())
+                rows = None if text is None else net(collect(self._spark.sql(text)))
                 return rows if rows is not None and rows.num_rows else None
             case DerivedRows():
                 return derived_change(self._spark, shares, kept)
@@ -156,7 +156,7 @@ class States:
                 text = delta(shares.node.input, kept)
                 if text is None:
                     return None
-                rows = self._spark.sql(shares_of(shares.node, text)).toArrow()
+                rows = collect(self._spark.sql(shares_of(shares.node, text)))
                 return rows if rows.num_rows else None
             case _:
                 assert_never(shares)
@@ -213,7 +213,7 @@ class States:
                 return self._shares(node, self._spark.sql(shares_of(node, snapshot(node.input, side, kept))))
             case Recursion():
                 frame = self._spark.sql(snapshot(node, side, kept))
-                rows = frame.toArrow()
+                rows = collect(frame)
                 few = rows.num_rows <= MOST_DERIVED
                 return DerivedRows(self._spark, node, frame.schema, net(rows)) if few else None
             case _:

@@ -17,6 +17,7 @@ from applier.plan.nodes import Aggregate
 from applier.state.numbers import arrow_table, rows_of, sums, zero
 from applier.state.sent import SentRows
 from applier.state.shares import SharesInSpark
+from applier.state.touched import sent
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
@@ -58,12 +59,12 @@ class SumsOnDriver:
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
-        view = create_view(self._spark.createDataFrame(arrow_table(both, pa.schema(columns)), StructType(fields)))
+        touched, view = sent(self._spark, arrow_table(both, pa.schema(columns)), StructType(fields))
         added = [
             f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]
-        delta = f"SELECT {', '.join([*key_names(self.node), *added])} FROM {view}"
-        return Shares(self.before, delta, f"SELECT * FROM {view}"), [view]
+        delta = f"SELECT {', '.join([*key_names(self.node), *added])} FROM ({touched.once()})"
+        return Shares(self.before, delta, touched), [view]
 
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""

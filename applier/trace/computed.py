@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from applier.collect import at_most, collect
 from applier.plan.nodes import Field
-from applier.session import at_most
 from applier.trace.views import create_view, drop_view
 from applier.zset import ddl, net, nothing
 
@@ -29,7 +29,7 @@ class ComputedRows:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         """A Z-set as small as the change, by what is on the driver; None when it is empty."""
         if zset not in self._selects:
-            self._keep(zset, self._on_driver(self._spark.sql(zset).toArrow(), columns))
+            self._keep(zset, self._on_driver(collect(self._spark.sql(zset)), columns))
         return self._selects[zset]
 
     def shared(self, zset: str, columns: Sequence[Field]) -> str:

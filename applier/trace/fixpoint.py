@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from applier.collect import collect
 from applier.errors import CalculationError
 from applier.plan.nodes import Recursion, fields
 from applier.trace.views import create_view, drop_view
@@ -23,7 +24,7 @@ def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[st
     schema = ddl([field.type.spark for field in fields(node)])
 
     def run(text: str) -> pa.Table:
-        rows = spark.sql(text).toArrow()
+        rows = collect(spark.sql(text))
         return net(pa.Table.from_arrays(rows.columns, names=[*names, WEIGHT]))
 
     working = found = _once(run(base)) if node.distinct else run(base)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from applier.collect import collect
 from applier.trace.columns import TraceColumn
 from applier.trace.rows import trace_schema
 from applier.trace.views import create_view, drop_view
@@ -50,6 +51,6 @@ def _in_base(spark: SparkSession, views: Sequence[str], asked: DataFrame, read: 
         texts = (
             f"SELECT /*+ BROADCAST(k) */ {columns} FROM {view} b LEFT SEMI JOIN {keys} k ON {same}" for view in views
         )
-        return spark.sql(" UNION ALL ".join(texts)).toArrow()
+        return collect(spark.sql(" UNION ALL ".join(texts)))
     finally:
         drop_view(spark, keys)

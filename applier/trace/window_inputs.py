@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from applier.collect import collect
 from applier.operators.inputs import Asked, Keeper, Meets, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.plan.reach import Extent
@@ -183,7 +184,7 @@ class WindowInputs:
             case Asked():
                 if needed.values not in self._asked:
                     text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_WINDOW_ROWS + 1}"
-                    self._asked[needed.values] = self._spark.sql(text).toArrow()
+                    self._asked[needed.values] = collect(self._spark.sql(text))
                 rows = self._asked[needed.values]
                 beyond = rows.num_rows > SMALL_WINDOW_ROWS or (needed.null_safe and rows["c0"].null_count > 0)
                 return None if beyond else distinct(rows, 0)

@@ -13,17 +13,16 @@ from tests.benchmarks.laboratory import Laboratory
 from tests.fixtures.postgres import PostgresServer
 
 JOBS = {
-    "SELECT id, v FROM a": 1,
-    "SELECT id, v FROM a WHERE v < 50": 1,
-    "SELECT v, count(*) AS n FROM a GROUP BY v": 2,
+    "SELECT id, v FROM a": 0,
+    "SELECT id, v FROM a WHERE v < 50": 0,
+    "SELECT v, count(*) AS n FROM a GROUP BY v": 1,
     "SELECT a.id, b.v FROM a JOIN b ON b.id = a.v": 3,
-    "SELECT b.v, sum(a.id) AS s FROM a JOIN b ON b.id = a.v GROUP BY b.v": 4,
+    "SELECT b.v, sum(a.id) AS s FROM a JOIN b ON b.id = a.v GROUP BY b.v": 3,
     "SELECT a.id, b.v FROM a LEFT JOIN b ON b.id = a.v": 9,
     "SELECT a.id FROM a WHERE EXISTS (SELECT FROM b WHERE b.id = a.v)": 7,
-    "SELECT v, max(id) AS m FROM a GROUP BY v": 2,
+    "SELECT v, max(id) AS m FROM a GROUP BY v": 1,
     "SELECT id, row_number() OVER (PARTITION BY v ORDER BY id) AS n FROM a": 2,
-    # One more than computing it from the whole table, which is not read instead.
-    "SELECT id, v FROM a ORDER BY id DESC LIMIT 5": 2,
+    "SELECT id, v FROM a ORDER BY id DESC LIMIT 5": 1,
 }
 
 

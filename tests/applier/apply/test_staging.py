@@ -23,10 +23,10 @@ from applier.apply.parts import any_order
 from applier.apply.refused import brought_home
 from applier.apply.staged import PREFIX, Difference, StagedDelta, clear
 from applier.apply.staging import Staging
+from applier.collect import at_most
 from applier.errors import TargetDiverged, TargetError
 from applier.install import install
 from applier.publish.change_rows import change_rows
-from applier.session import at_most
 from applier.stream_table import Delta, StreamTable, TableDelta
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, Window

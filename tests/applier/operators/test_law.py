@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from applier.collect import collect
 from applier.operators import aggregate, incrementalize, inner_join, leaf, matching, project, union_all
 from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
@@ -112,7 +113,7 @@ def collected(spark: SparkSession, text: str | None) -> Bag:
 
 
 def _tuples(frame: DataFrame) -> list[Row]:
-    table = frame.toArrow()
+    table = collect(frame)
     return list(zip(*[table[name].to_pylist() for name in table.column_names], strict=True))
 
 

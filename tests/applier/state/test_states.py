@@ -16,7 +16,7 @@ from applier.operators.inputs import Side
 from applier.operators.keeping import kept_nodes
 from applier.plan.expr import AggregateCall, Col, NullTest
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
-from applier.state import sent, shares, sums
+from applier.state import sent, shares, sums, touched
 from applier.state import states as states_module
 from applier.state.shares import total_of
 from applier.state.states import States
@@ -74,6 +74,7 @@ def test_windows_after_windows(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MOST_GROUPS", groups)
         patch.setattr(sent, "FEW_ROWS", few)
+        patch.setattr(touched, "FEW_GROUPS", few)
         _follow(spark, node, states, repeated)
 
 
@@ -113,12 +114,14 @@ OTHER = _content([(1, 2), (2, 2), (None, 3)], [(1, 2), (2, 1), (None, None)])
 
 
 @pytest.mark.parametrize("node", [NESTED, OUTER])
-@pytest.mark.parametrize(("fold", "groups"), [(0, 0), (1000, 0), (0, 1), (0, 1000)])
+@pytest.mark.parametrize(("fold", "groups", "few"), [(0, 0, 9), (1000, 0, 9), (0, 1, 9), (0, 1000, 0), (0, 1000, 9)])
 def test_groups_empty_and_refill(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int, few: int
 ) -> None:
-    """Held in Spark with and without folding, on the driver until there are too many, and there all the time."""
+    """Held in Spark with and without folding, on the driver until there are too many, and there all the time; answered
+    by a job and while Spark plans."""
     monkeypatch.setattr(shares, "FOLD_ROWS", fold)
+    monkeypatch.setattr(touched, "FEW_GROUPS", few)
     for module in (states_module, sums):
         monkeypatch.setattr(module, "MOST_GROUPS", groups)
     followed = Followed(spark, node)

@@ -1,0 +1,45 @@
+"""Rows of queries on the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from applier.session import TIME_ZONE
+
+MOST_PLANNED = 5_000
+"""Rows that come along with the answer of a call; more are better sent by a job."""
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """All rows. Projections and filters of rows on the driver are computed by Spark's optimizer already: their rows
+    come without a job, which would cost more than all the rest of such a query."""
+    jvm = frame.sparkSession._jvm
+    if jvm is None:
+        raise AssertionError("the session has no JVM")
+    planned = jvm.pgtrickle.Planned.rows(frame._jdf, TIME_ZONE, MOST_PLANNED)
+    return frame.toArrow() if planned is None else pa.ipc.open_stream(planned).read_all()
+
+
+def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
+    """What the query returns; None when it is more than so many rows, and then little more has been collected.
+
+    Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and
+    another analysis of the query does not come for nothing either.
+    """
+    jvm, java = session._jvm, session._jsparkSession
+    if jvm is None:
+        raise AssertionError("the session has no JVM")
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    limit = _object(catalyst.expressions, "Literal").apply(rows + 1)
+    plan = catalyst.plans.logical.LocalLimit(limit, java.sessionState().sqlParser().parsePlan(query))
+    limited = _object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
+    found = collect(DataFrame(limited, session))
+    return found if found.num_rows <= rows else None
+
+
+def _object(package: Any, name: str) -> Any:
+    """A Scala object, by the name of its class."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
