@@ -14,13 +14,19 @@ MOST_PLANNED = 5_000
 
 
 def collect(frame: DataFrame) -> pa.Table:
-    """All rows. Projections and filters of rows on the driver are computed by Spark's optimizer already: their rows
-    come without a job, which would cost more than all the rest of such a query."""
+    """All rows."""
+    rows = planned(frame)
+    return frame.toArrow() if rows is None else rows
+
+
+def planned(frame: DataFrame) -> pa.Table | None:
+    """All rows of projections and filters of rows on the driver, which Spark's optimizer computes by itself: without a
+    job, which would cost more than all the rest of such a query. None when it is no such query, or of many rows."""
     jvm = frame.sparkSession._jvm
     if jvm is None:
         raise AssertionError("the session has no JVM")
-    planned = jvm.pgtrickle.Planned.rows(frame._jdf, TIME_ZONE, MOST_PLANNED)
-    return frame.toArrow() if planned is None else pa.ipc.open_stream(planned).read_all()
+    stream = jvm.pgtrickle.Planned.rows(frame._jdf, TIME_ZONE, MOST_PLANNED)
+    return None if stream is None else pa.ipc.open_stream(stream).read_all()
 
 
 def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:

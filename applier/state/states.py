@@ -18,9 +18,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
-from applier.collect import at_most, collect
+from applier.collect import at_most, collect, planned
 from applier.operators.aggregate import groups_of, shares_of
 from applier.operators.calls import additive
+from applier.operators.calls import shares as shares_of_rows
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.inputs import Ends, Inputs, Keeper, Shares, Side
 from applier.operators.keeping import kept_nodes
@@ -156,10 +157,19 @@ class States:
                 text = delta(shares.node.input, kept)
                 if text is None:
                     return None
-                rows = collect(self._spark.sql(shares_of(shares.node, text)))
+                rows = self._summed(shares, text)
                 return rows if rows.num_rows else None
             case _:
                 assert_never(shares)
+
+    def _summed(self, shares: SharesInSpark | SumsOnDriver, zset: str) -> pa.Table:
+        """The shares of a window's Z-set, one per group."""
+        if isinstance(shares, SumsOnDriver) and not derived(shares.node.input):
+            # Few rows that are a matter of single change rows: then a query for them alone takes no job.
+            rows = planned(self._spark.sql(shares_of_rows(shares.node, zset)))
+            if rows is not None:
+                return shares.summed(rows)
+        return collect(self._spark.sql(shares_of(shares.node, zset)))
 
     def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
         state = self._tables.get(table.id)

@@ -66,6 +66,14 @@ class SumsOnDriver:
         delta = f"SELECT {', '.join([*key_names(self.node), *added])} FROM ({touched.once()})"
         return Shares(self.before, delta, touched), [view]
 
+    def summed(self, rows: pa.Table) -> pa.Table:
+        """Shares of single rows -> one per group, without those that are zero."""
+        groups: dict[Row, tuple[Row, Row]] = {}
+        for key, share in self._rows_of(rows):
+            name = identity(key)
+            groups[name] = key, sums(groups[name][1], share) if name in groups else share
+        return arrow_table([(*key, *share) for key, share in groups.values() if any(share)], self._arrow)
+
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""
         for key, added in self._rows_of(rows):

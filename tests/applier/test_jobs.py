@@ -15,7 +15,7 @@ from tests.fixtures.postgres import PostgresServer
 JOBS = {
     "SELECT id, v FROM a": 0,
     "SELECT id, v FROM a WHERE v < 50": 0,
-    "SELECT v, count(*) AS n FROM a GROUP BY v": 1,
+    "SELECT v, count(*) AS n FROM a GROUP BY v": 0,
     "SELECT a.id, b.v FROM a JOIN b ON b.id = a.v": 3,
     "SELECT b.v, sum(a.id) AS s FROM a JOIN b ON b.id = a.v GROUP BY b.v": 3,
     "SELECT a.id, b.v FROM a LEFT JOIN b ON b.id = a.v": 9,
