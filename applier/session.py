@@ -64,7 +64,7 @@ def spark_session(
         "spark.sql.autoBroadcastJoinThreshold": "64m",
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Rows on the driver that the optimizer may compute with, by itself and uncompiled: many are better left to a job.
+        # Rows that the optimizer may compute with, by itself and uncompiled: many are better left to a job.
         "spark.sql.execution.arrow.localRelationThreshold": "256k",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "5",
