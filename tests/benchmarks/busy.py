@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from tests.fixtures.processes import TICKS_PER_S, processes
+
 CPUS = os.cpu_count() or 1
 
 _IDLE = (3, 4)
@@ -38,7 +39,7 @@ class BusyMeter:
         """Now."""
         columns = [int(n) for n in (self.proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
         busy = sum(n for i, n in enumerate(columns) if i not in _IDLE)
-        return Reading(time.monotonic(), busy / TICKS_PER_S, self._ours() / TICKS_PER_S)
+        return Reading(time.monotonic(), busy / TICKS_PER_S, self._ours())
 
     def others_s(self, before: Reading, after: Reading) -> float:
         """CPU seconds that others used in between."""
@@ -53,20 +54,10 @@ class BusyMeter:
         """The load average of the last minute, ours included: for the reader, not for decisions."""
         return float((self.proc / "loadavg").read_text().split()[0])
 
-    def _ours(self) -> int:
-        parent_of: dict[int, int] = {}
-        ticks_of: dict[int, int] = {}
-        for entry in self.proc.iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                # The name in parentheses may hold anything, so the fields are counted from its end.
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parent_of[int(entry.name)] = int(fields[1])
-            ticks_of[int(entry.name)] = sum(map(int, fields[11:15]))
-        return sum(ticks for pid, ticks in ticks_of.items() if self._is_ours(pid, parent_of))
+    def _ours(self) -> float:
+        all_ = {process.pid: process for process in processes(self.proc)}
+        parents = {pid: process.parent for pid, process in all_.items()}
+        return sum(p.own_s + p.waited_for_s for pid, p in all_.items() if self._is_ours(pid, parents))
 
     def _is_ours(self, pid: int, parent_of: dict[int, int]) -> bool:
         while pid:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.fixtures.processes import children
+
 
 def threads(pid: int) -> list[int]:
     """Of a process that may be gone by now."""
@@ -14,19 +16,6 @@ def threads(pid: int) -> list[int]:
         return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return []
-
-
-def children(pid: int) -> list[int]:
-    """Of a process, direct ones."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found.append(int(stat.parent.name))
-    return found
 
 
 def keep_on(cores: set[int], pids: Iterable[int]) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from shared_schema.errors import TrickleError
 from tests.benchmarks import harness
-from tests.benchmarks.busy import CPUS, TICKS_PER_S, BusyMeter, Reading
+from tests.benchmarks.busy import CPUS, BusyMeter, Reading
 from tests.benchmarks.harness import Benchmark, Contestant
+from tests.fixtures.processes import TICKS_PER_S
 
 
 class FakeMeter(BusyMeter):

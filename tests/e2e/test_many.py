@@ -12,13 +12,13 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from deploy.local.stack import Stack
 from tests.e2e.test_schedules import assert_equal, value, wait
+from tests.fixtures.processes import processes
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -88,15 +88,7 @@ def dag(db: Connection) -> list[str]:
 
 def cpu_seconds(pid: int) -> float:
     """Of a process and everything it started."""
-    total, tick = 0.0, os.sysconf("SC_CLK_TCK")
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if pid in (int(stat.parent.name), int(fields[1])):
-            total += (int(fields[11]) + int(fields[12])) / tick
-    return total
+    return sum(process.own_s for process in processes() if pid in (process.pid, process.parent))
 
 
 def refreshes(stack: Stack) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 
 from deploy.local.stack import Stack
+from tests.fixtures.processes import children
 
 MB = 1 << 20
 
@@ -55,7 +56,7 @@ LIMITS = {
 def sample(stack: Stack, commits: int) -> dict[str, float]:
     """Every figure of LIMITS now."""
     applier, consumer = stack.parts["applier"].pid, stack.parts["cdc"].pid
-    jvm = next(iter(_children(applier)), 0)
+    jvm = next((pid for pid in children(applier) if "java" in os.readlink(f"/proc/{pid}/exe")), 0)
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
         row = connection.execute(_IN_POSTGRES).fetchone()
     assert row is not None
@@ -122,19 +123,6 @@ def slopes(samples: Sequence[tuple[float, dict[str, float]]]) -> list[Slope]:
         growth = slope * (times[-1] - times[0])
         flat = growth <= max(limit.at_least, limit.share * max(values[0], middle_v))
         found.append(Slope(name, values[0], values[-1], slope, growth, flat))
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                status = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(status[1]) == pid and "java" in os.readlink(entry / "exe"):
-                found.append(int(entry.name))
     return found
 
 
