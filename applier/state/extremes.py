@@ -21,7 +21,7 @@ from applier.operators.inputs import Ends, Inputs, Side
 from applier.operators.wanted import Wanted
 from applier.plan.nodes import Aggregate
 from applier.state.numbers import added, arrow_table, rows_of, zero
-from applier.state.touched import sent
+from applier.state.touched import touched_groups
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
@@ -115,7 +115,7 @@ class ExtremesOnDriver:
 
     def with_window(self, both: pa.Table) -> tuple[Ends, list[str]]:
         """The groups of a window; and the views to drop when it is over."""
-        touched, view = sent(self._spark, both, self._schema)
+        touched, view = touched_groups(self._spark, both, self._schema)
         return Ends(touched), [view]
 
     def add(self, both: pa.Table) -> None:

@@ -17,7 +17,7 @@ from applier.plan.nodes import Aggregate
 from applier.state.numbers import arrow_table, rows_of, sums, zero
 from applier.state.sent import SentRows
 from applier.state.shares import SharesInSpark
-from applier.state.touched import sent
+from applier.state.touched import touched_groups
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
@@ -59,7 +59,7 @@ class SumsOnDriver:
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
-        touched, view = sent(self._spark, arrow_table(both, pa.schema(columns)), StructType(fields))
+        touched, view = touched_groups(self._spark, arrow_table(both, pa.schema(columns)), StructType(fields))
         added = [
             f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]

@@ -14,7 +14,7 @@ FEW_GROUPS = 1_000
 """So many are sent twice, and are answered while Spark plans, without a job; with more, a job is faster."""
 
 
-def sent(spark: SparkSession, both: pa.Table, schema: StructType) -> tuple[Touched, str]:
+def touched_groups(spark: SparkSession, both: pa.Table, schema: StructType) -> tuple[Touched, str]:
     """What the groups are made of at both ends, for the operators; and the view to drop when the window is over."""
     signed = both.num_rows <= FEW_GROUPS
     if signed:
