@@ -30,6 +30,7 @@ demo: ## see it work: a small shop, three stream tables, a minute of changes, ch
 test: ## see it proven: everything that `check` checks, then all tests
 	$(SETUP)
 	@$(MAKE) --no-print-directory check
+	@$(BIN)/pg-trickle-applier prepare
 	@$(BIN)/python -m pytest
 
 fuzz: ## compare every function with PostgreSQL for longer, with fresh random values (FUZZ_SEED repeats a run)

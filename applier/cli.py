@@ -173,3 +173,14 @@ def jars() -> None:
 
     for path in ensure(SPARK_JARS):
         click.echo(path)
+
+
+@main.command()
+@_reports_errors
+def prepare() -> None:
+    """Fetch the jars, compile the functions and archive Spark's classes: every start is faster, the first needs no
+    network."""
+    from applier import prepare as preparing
+
+    if (archive := preparing.prepare(click.echo)) is not None:
+        click.echo(archive)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from applier.jvm.archive import archive_of, begin_with
 from applier.jvm.build import functions_jar
 
 TIME_ZONE = "UTC"
@@ -27,21 +28,34 @@ _IDLE_RULES = (
 """Of Spark's optimizer, of no use to our texts: they took a fifth of its time."""
 
 
+def class_path(jars: Sequence[Path]) -> list[str]:
+    """What a JVM needs besides Spark itself."""
+    return [str(jar) for jar in (*jars, functions_jar())]
+
+
 def spark_session(
-    jars: Sequence[Path], *, master: str = "local[*]", driver_memory: str = "2g", scratch: Path
+    jars: Sequence[Path],
+    *,
+    master: str = "local[*]",
+    driver_memory: str = "2g",
+    scratch: Path,
+    java_options: str = "",
 ) -> SparkSession:
-    """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath."""
+    """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath.
+
+    Without options of its own the JVM begins with the archive of its classes, if there is one.
+    """
     os.environ["TZ"] = TIME_ZONE
     if master.startswith("local"):
         # Executors run Python of ours when they COPY a large delta; on a cluster it is the operator who installs it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    java_options = (
+    of_every_jvm = (
         f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
         "-Dlog4j2.level=ERROR -Dio.netty.tryReflectionSetAccessible=true"
     )
     options = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": of_every_jvm,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -80,10 +94,11 @@ def spark_session(
         "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "4",
     }
-    # On a local master the driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
-    joined = [str(jar) for jar in (*jars, functions_jar())]
+    joined = class_path(jars)
     if master.startswith("local"):
+        # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
         options["spark.driver.extraClassPath"] = os.pathsep.join(joined)
+        options["spark.driver.extraJavaOptions"] += f" {java_options or begin_with(archive_of(joined))}"
         # Nor can it lose touch with itself; only a clock that is set ahead makes it seem so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:

@@ -1,0 +1,32 @@
+"""The archive of Spark's classes is used where there is one, and another Java or jar makes another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.jars import SPARK_JARS, ensure
+from applier.jvm.archive import archive_of, begin_with
+from applier.session import class_path
+
+
+def test_other_jars_are_another_archive(tmp_path: Path) -> None:
+    assert archive_of(["a.jar"], tmp_path) == archive_of(["a.jar"], tmp_path) != archive_of(["b.jar"], tmp_path)
+
+
+def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    assert begin_with(archive) == ""
+    archive.touch()
+    assert str(archive) in begin_with(archive)
+
+
+def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
+    archive = archive_of(class_path(ensure(SPARK_JARS)))
+    if not archive.exists():
+        pytest.skip("`pg-trickle-applier prepare` was not run; `make test` does")
+    assert spark._jvm is not None
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
