@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from applier.session import class_path, spark_session
 
 EXIT_S = 300
 """Writing the archive takes some seconds."""
+
+KEPT_S = 14 * 86_400
 
 _QUERIES = (
     "SELECT b, sum(a) AS s, count(*) AS n, min(d) AS d FROM t WHERE a > 0 GROUP BY b HAVING count(*) > 0",
@@ -45,7 +48,15 @@ def prepare(say: Callable[[str], None]) -> Path | None:
             say("this Java writes no archive of its classes: starts stay as they are")
             return None
         os.replace(made, archive)
+    _tidy(archive.parent)
     return archive
+
+
+def _tidy(folder: Path) -> None:
+    """Archives are large, and each is of jars that may no longer be in use; where one still is, starts are slower."""
+    for old in folder.glob("classes-*.jsa"):
+        if old.stat().st_mtime < time.time() - KEPT_S:
+            old.unlink(missing_ok=True)
 
 
 def _use_spark(jars: list[Path], scratch: Path, java_options: str) -> None:
