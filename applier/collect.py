@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +28,13 @@ def planned(frame: DataFrame) -> pa.Table | None:
     jvm = frame.sparkSession._jvm
     if jvm is None:
         raise AssertionError("the session has no JVM")
-    stream = jvm.pgtrickle.Planned.rows(frame._jdf, TIME_ZONE, MOST_PLANNED)
-    return None if stream is None else pa.ipc.open_stream(stream).read_all()
+    file = Path(frame.sparkSession.sparkContext._temp_dir or gettempdir(), f"planned-{uuid4().hex}")
+    try:
+        if jvm.pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MOST_PLANNED, str(file)):
+            return pa.ipc.open_stream(file.read_bytes()).read_all()
+        return None
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
