@@ -29,7 +29,7 @@ demo: ## see it work: a small shop, three stream tables, a minute of changes, ch
 
 test: ## see it proven: everything that `check` checks, then all tests
 	$(SETUP)
-	@$(BIN)/pg-trickle-applier prepare >/dev/null 2>&1 & prepared=$$!; \
+	@$(BIN)/pg-trickle-applier prepare 2>/dev/null & prepared=$$!; \
 	$(MAKE) --no-print-directory check; checked=$$?; \
 	wait $$prepared || echo "Spark's classes are not archived: starts are slower" >&2; \
 	exit $$checked

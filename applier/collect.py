@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.session import TIME_ZONE
 
 MOST_PLANNED = 5_000
-"""Rows that come along with the answer of a call; more are better sent by a job."""
+"""Rows that a query without a job may be made of; with more, the compiled code of a job is faster."""
 
 
 def collect(frame: DataFrame) -> pa.Table:
@@ -25,12 +25,10 @@ def collect(frame: DataFrame) -> pa.Table:
 def planned(frame: DataFrame) -> pa.Table | None:
     """All rows of projections and filters of rows on the driver, which Spark's optimizer computes by itself: without a
     job, which would cost more than all the rest of such a query. None when it is no such query, or of many rows."""
-    jvm = frame.sparkSession._jvm
-    if jvm is None:
-        raise AssertionError("the session has no JVM")
-    file = Path(frame.sparkSession.sparkContext._temp_dir or gettempdir(), f"planned-{uuid4().hex}")
+    session = frame.sparkSession
+    file = Path(session.sparkContext._temp_dir or gettempdir(), f"planned-{uuid4().hex}")
     try:
-        if jvm.pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MOST_PLANNED, str(file)):
+        if _jvm(session).pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MOST_PLANNED, str(file)):
             return pa.ipc.open_stream(file.read_bytes()).read_all()
         return None
     finally:
@@ -43,15 +41,19 @@ def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
     Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and
     another analysis of the query does not come for nothing either.
     """
-    jvm, java = session._jvm, session._jsparkSession
-    if jvm is None:
-        raise AssertionError("the session has no JVM")
+    jvm, java = _jvm(session), session._jsparkSession
     catalyst = jvm.org.apache.spark.sql.catalyst
     limit = _object(catalyst.expressions, "Literal").apply(rows + 1)
     plan = catalyst.plans.logical.LocalLimit(limit, java.sessionState().sqlParser().parsePlan(query))
     limited = _object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
     found = collect(DataFrame(limited, session))
     return found if found.num_rows <= rows else None
+
+
+def _jvm(session: SparkSession) -> Any:
+    if session._jvm is None:
+        raise AssertionError("the session has no JVM")
+    return session._jvm
 
 
 def _object(package: Any, name: str) -> Any:

@@ -23,6 +23,7 @@ EXIT_S = 300
 """Writing the archive takes some seconds."""
 
 KEPT_S = 14 * 86_400
+"""How long an archive is left alone that nobody may need any more."""
 
 _QUERIES = (
     "SELECT b, sum(a) AS s, count(*) AS n, min(d) AS d FROM t WHERE a > 0 GROUP BY b HAVING count(*) > 0",

@@ -21,6 +21,9 @@ from applier.state.touched import touched_groups
 from applier.trace.views import create_view, drop_view
 from applier.zset import Row, identity
 
+_Groups = dict[Row, tuple[Row, Row]]
+"""By what identifies it, the key of a group and its sums."""
+
 MOST_GROUPS = 50_000
 """Some 25 MB for a few sums; beyond, Spark's memory is the better place."""
 
@@ -35,7 +38,7 @@ class SumsOnDriver:
         self._arrow = rows.schema
         self._keys = len(key_names(node))
         self._zero = tuple(zero(rows.schema.field(name).type) for name in sum_types(node))
-        self._groups: dict[Row, tuple[Row, Row]] = {}
+        self._groups: _Groups = {}
         self._sent = SentRows(spark, schema)
         self.add(rows)
 
@@ -46,7 +49,7 @@ class SumsOnDriver:
 
     def before(self) -> str:
         """A SELECT of all of them."""
-        return self._sent.select(self._table)
+        return self._sent.select(lambda: self._table(self._groups))
 
     def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
         """What a window's shares make of the touched groups; and the views to drop when it is over."""
@@ -68,28 +71,29 @@ class SumsOnDriver:
 
     def summed(self, rows: pa.Table) -> pa.Table:
         """Shares of single rows -> one per group, without those that are zero."""
-        groups: dict[Row, tuple[Row, Row]] = {}
-        for key, share in self._rows_of(rows):
-            name = identity(key)
-            groups[name] = key, sums(groups[name][1], share) if name in groups else share
-        return arrow_table([(*key, *share) for key, share in groups.values() if any(share)], self._arrow)
+        groups: _Groups = {}
+        self._put(groups, rows)
+        return self._table(groups)
 
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""
+        self._put(self._groups, rows)
+        self._sent.added(rows, self.rows)
+
+    def _put(self, groups: _Groups, rows: pa.Table) -> None:
         for key, added in self._rows_of(rows):
             name = identity(key)
-            new = sums(self._groups.get(name, (key, self._zero))[1], added)
+            new = sums(groups.get(name, (key, self._zero))[1], added)
             if any(new):
-                self._groups[name] = key, new
+                groups[name] = key, new
             else:
-                self._groups.pop(name, None)
-        self._sent.added(rows, self.rows)
+                groups.pop(name, None)
 
     def moved(self) -> SharesInSpark | None:
         """The same in Spark's memory, once there are too many for the driver."""
         if self.rows <= 2 * MOST_GROUPS:
             return None
-        view = create_view(self._spark.createDataFrame(self._table(), self._schema))
+        view = create_view(self._spark.createDataFrame(self._table(self._groups), self._schema))
         try:
             return SharesInSpark(self._spark, self.node, self._spark.sql(f"SELECT * FROM {view}"))
         finally:
@@ -103,5 +107,5 @@ class SumsOnDriver:
     def _rows_of(self, rows: pa.Table) -> list[tuple[Row, Row]]:
         return [(row[: self._keys], row[self._keys :]) for row in rows_of(rows.select(self._arrow.names))]
 
-    def _table(self) -> pa.Table:
-        return arrow_table([(*key, *sums) for key, sums in self._groups.values()], self._arrow)
+    def _table(self, groups: _Groups) -> pa.Table:
+        return arrow_table([(*key, *sums) for key, sums in groups.values()], self._arrow)

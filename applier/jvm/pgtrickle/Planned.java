@@ -50,7 +50,7 @@ public final class Planned {
             into.addAll(((LocalRelation) plan).data());
             return true;
         }
-        // A limit of ours is above what is taken from here in any case.
+        // Alone it is only there in `at_most`, which counts what it gets.
         if (plan instanceof LocalLimit) return gathered(((LocalLimit) plan).child(), into);
         if (!(plan instanceof Union)) return false;
         Iterator children = ((Union) plan).children().iterator();
