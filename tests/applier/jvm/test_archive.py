@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,16 @@ def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> No
     assert begin_with(archive) == ""
     archive.touch()
     assert str(archive) in begin_with(archive)
+
+
+@pytest.mark.timeout(600)
+def test_the_command_leaves_an_archive() -> None:
+    """Made by `make test` before the tests begin, so it is only looked for; else it takes its minute here."""
+    program = Path(sys.executable).with_name("pg-trickle-applier")
+    told = subprocess.run([program, "prepare"], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    last = told.stdout.splitlines()[-1]
+    assert Path(last) == archive_of(class_path(ensure(SPARK_JARS))) and Path(last).stat().st_size > 0
 
 
 def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:

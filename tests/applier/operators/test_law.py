@@ -147,6 +147,8 @@ COUNT_SUM = (AggregateCall("count()", (), BIG, nullable=False), AggregateCall("s
 MIN_MAX = (AggregateCall("min(int4)", (Y,), INT), AggregateCall("max(int4)", (Y,), INT))
 LIST = (AggregateCall("array_agg(anynonarray)", (Y,), TEXT, order=(SortKey(Y, True, False), SortKey(X, False, True))),)
 
+TOTALS_OF_A, TOTALS_OF_B = (Aggregate(scan(table), (X,), COUNT_SUM) for table in TABLES)
+
 SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] = [
     (
         "both sides of a join change, the partner leaves",
@@ -237,6 +239,18 @@ SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] =
         Aggregate(Aggregate(scan("a"), (X,), COUNT_SUM), (Col(1, BIG, False),), COUNT_SUM[:1]),
         {"a": [(1, 2), (2, 3)], "b": []},
         {"a": [(1, 2), (1, 2), (2, 3)], "b": []},
+    ),
+    (
+        "two aggregates that are joined change at once",
+        Join(TOTALS_OF_A, TOTALS_OF_B, ((X, X),), None),
+        {"a": [(1, 2), (2, 3)], "b": [(1, 5), (2, 5)]},
+        {"a": [(1, 2), (1, 2), (3, 1)], "b": [(1, 6), (2, 5), (3, None)]},
+    ),
+    (
+        "aggregates in a chain of left joins lose and gain partners",
+        OuterJoin(OuterJoin(scan("a"), TOTALS_OF_B, ((X, X),), None, False), TOTALS_OF_A, ((Y, X),), None, False),
+        {"a": [(1, 2), (2, None)], "b": [(1, 5)]},
+        {"a": [(1, 3), (2, None), (3, 1)], "b": [(2, 5), (2, 6)]},
     ),
     (
         "an update the filter lets through one way",

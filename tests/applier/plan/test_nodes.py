@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from applier.plan.expr import (
+    BOOL,
     AggregateCall,
     BoolOp,
     Call,
@@ -19,6 +20,8 @@ from applier.plan.expr import (
     nullable,
     shift,
 )
+from applier.plan.expr import INT4 as INT
+from applier.plan.expr import INT8 as LONG
 from applier.plan.nodes import (
     Aggregate,
     Field,
@@ -36,10 +39,6 @@ from applier.plan.nodes import (
 )
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
-
-INT = ValueType(PgType(23, -1, "int4", "integer"), "int")
-LONG = ValueType(PgType(20, -1, "int8", "bigint"), "bigint")
-BOOL = ValueType(PgType(16, -1, "bool", "boolean"), "boolean")
 
 
 def _scan(*not_null: bool, key: tuple[int, ...] | None) -> Scan:

@@ -53,11 +53,12 @@ class Followed:
             text = incrementalize.snapshot(self.node, Side.AFTER, known)
             assert collected(self.spark, text) == evaluate(self.node, content)
 
-    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: Window) -> None:
+    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: Window) -> Bag:
         inputs = BagInputs(self.spark, before, after)
         with self.states.through(self.table, window, inputs) as known:
             got = collected(self.spark, incrementalize.delta(self.node, known))
         assert got == difference(evaluate(self.node, after), evaluate(self.node, before))
+        return got
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -129,6 +130,19 @@ def test_groups_empty_and_refill(
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
     for i, (before, after) in enumerate(pairwise(path), 1):
         followed.go(before, after, Window(Lsn(i), Lsn(i + 1)))
+
+
+TWO_TOTALS: Node = Join(Aggregate(scan("a"), (X,), COUNT_SUM), Aggregate(scan("b"), (X,), COUNT_SUM), ((X, X),), None)
+
+
+def test_many_windows_add_up_to_one(spark: SparkSession) -> None:
+    step_by_step, at_once = Followed(spark, TWO_TOTALS), Followed(spark, TWO_TOTALS)
+    for followed in (step_by_step, at_once):
+        followed.fill(SOME, 1)
+    total: Bag = Counter()
+    for i, (before, after) in enumerate(pairwise([SOME, OTHER, EMPTY, OTHER]), 1):
+        total.update(step_by_step.go(before, after, Window(Lsn(i), Lsn(i + 1))))
+    assert {row: n for row, n in total.items() if n} == at_once.go(SOME, OTHER, Window(Lsn(1), Lsn(4)))
 
 
 def test_a_window_elsewhere_computes_the_state_again(spark: SparkSession) -> None:

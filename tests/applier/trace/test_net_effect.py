@@ -12,6 +12,7 @@ from applier.compute import compute
 from applier.operators.inputs import Side
 from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
+from applier.session import jobs_begun
 from applier.stream_table import StreamTable
 from applier.trace import window_inputs
 from applier.trace.arrivals import Arrival
@@ -44,14 +45,16 @@ def _table(root: Node) -> StreamTable:
     return StreamTable(1, TableId("public", "st"), 1, columns, StreamPlan(root, tuple(c.name for c in columns)))
 
 
-def _computed(spark: SparkSession, root: Node, found: Traces) -> Counter[tuple[object, ...]] | None:
-    """The delta as a multiset; None when Spark was not asked for it."""
+def _computed(spark: SparkSession, root: Node, found: Traces) -> tuple[Counter[tuple[object, ...]] | None, int]:
+    """The delta as a multiset, None when it is proven empty; and how many Spark jobs it took."""
+    before = jobs_begun(spark)
     with found.through(WINDOW) as inputs:
         outcome = compute(spark, _table(root), inputs)
+    jobs = jobs_begun(spark) - before
     if outcome is None:
-        return None
+        return None, jobs
     rows = zip(*[c.to_pylist() for c in outcome.rows.columns], strict=True)
-    return Counter({tuple(row[:-1]): row[-1] for row in rows})
+    return Counter({tuple(row[:-1]): row[-1] for row in rows}), jobs
 
 
 ELSEWHERE = ((Op.DELETE, (1, None, None)), (Op.INSERT, (1, None, None)), (Op.DELETE, (2, None, None)))
@@ -60,20 +63,22 @@ UNREAD = (*ELSEWHERE, (Op.INSERT, (2, datetime(2024, 1, 1), None)))
 
 @pytest.mark.parametrize("root", [OF_A, SUM, COUNT])
 def test_an_update_of_columns_nobody_reads_asks_spark_nothing(spark: SparkSession, root: Node) -> None:
-    assert _computed(spark, root, _traces(spark, *UNREAD)) is None
+    assert _computed(spark, root, _traces(spark, *UNREAD)) == (None, 0)
 
 
 def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)), (Op.INSERT, (2, None, None)))
-    assert _computed(spark, OF_A, rows) == {(1,): -1, (5,): 1, (2,): 1}
-    assert _computed(spark, SUM, rows) == {(3,): -1, (9,): 1}
-    assert _computed(spark, COUNT, rows) == {(2,): -1, (3,): 1}
+    assert _computed(spark, OF_A, rows)[0] == {(1,): -1, (5,): 1, (2,): 1}
+    delta, jobs = _computed(spark, SUM, rows)
+    assert delta == {(3,): -1, (9,): 1}
+    assert _computed(spark, COUNT, rows)[0] == {(2,): -1, (3,): 1}
+    assert jobs > 0
 
 
 def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_inputs, "SMALL_WINDOW_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
-    assert _computed(spark, SUM, rows) == {(3,): -1, (7,): 1}
+    assert _computed(spark, SUM, rows)[0] == {(3,): -1, (7,): 1}
 
 
 @pytest.mark.parametrize("names", [("delta", "v"), ("before", "v")])
