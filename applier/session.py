@@ -28,9 +28,9 @@ _IDLE_RULES = (
 """Of Spark's optimizer, of no use to our texts: they took a fifth of its time."""
 
 
-def class_path(jars: Sequence[Path]) -> list[str]:
+def class_path(jars: Sequence[Path]) -> list[Path]:
     """What a JVM needs besides Spark itself."""
-    return [str(jar) for jar in (*jars, functions_jar())]
+    return [*jars, functions_jar()]
 
 
 def spark_session(
@@ -97,12 +97,12 @@ def spark_session(
     joined = class_path(jars)
     if master.startswith("local"):
         # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
-        options["spark.driver.extraClassPath"] = os.pathsep.join(joined)
+        options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, joined))
         options["spark.driver.extraJavaOptions"] += f" {java_options or begin_with(archive_of(joined))}"
         # Nor can it lose touch with itself; only a clock that is set ahead makes it seem so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:
-        options["spark.jars"] = ",".join(joined)
+        options["spark.jars"] = ",".join(map(str, joined))
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)
     for name, value in options.items():
         builder = builder.config(name, value)

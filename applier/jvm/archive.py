@@ -11,15 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from applier.jars import cache_folder, find_java
+from applier.jvm.build import spark_jars_folder
 
 
-def archive_of(class_path: Sequence[str], cache: Path | None = None) -> Path:
-    """Where the archive for such a JVM is, or is to be."""
+def archive_of(class_path: Sequence[Path], *, spark: Path | None = None, cache: Path | None = None) -> Path:
+    """Where the archive for such a JVM is, or is to be; `spark` is the folder of Spark's own jars."""
     java = find_java().resolve()
     release = java.parent.parent / "release"
     told = release.read_bytes() if release.exists() else b""
-    digest = hashlib.sha256("\n".join((str(java), *class_path)).encode() + told)
+    jars = (*class_path, *sorted((spark or spark_jars_folder()).glob("*.jar")))
+    digest = hashlib.sha256("\n".join((str(java), *map(_as_java_knows_it, jars))).encode() + told)
     return (cache or cache_folder()) / "jars" / f"classes-{digest.hexdigest()[:12]}.jsa"
+
+
+def _as_java_knows_it(jar: Path) -> str:
+    """A JVM leaves an archive out when one of its jars has moved, changed or only been written again."""
+    stat = jar.stat()
+    return f"{jar} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def begin_with(archive: Path) -> str:

@@ -27,7 +27,7 @@ class NotCompiled(TrickleError):
 
 def functions_jar(cache: Path | None = None) -> Path:
     """The jar of the functions; compiles when it is not there yet."""
-    spark_jars = _spark_jars()
+    spark_jars = spark_jars_folder()
     sources = sorted(SOURCES.glob("*.java"))
     digest = hashlib.sha256(",".join(sorted(p.name for p in spark_jars.glob("spark-catalyst*"))).encode())
     for source in sources:
@@ -57,7 +57,8 @@ def _compile(sources: list[Path], spark_jars: Path, scratch: Path) -> Path:
     return jar
 
 
-def _spark_jars() -> Path:
+def spark_jars_folder() -> Path:
+    """Where the installed Spark has its own jars."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise NotCompiled("pyspark is not installed here", hint="install the project first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,23 @@ from applier.session import class_path
 
 
 def test_other_jars_are_another_archive(tmp_path: Path) -> None:
-    assert archive_of(["a.jar"], tmp_path) == archive_of(["a.jar"], tmp_path) != archive_of(["b.jar"], tmp_path)
+    """Moved, changed or written again: Java would leave the archive of the former ones out, and nobody would know."""
+    ours, spark = tmp_path / "ours.jar", tmp_path / "spark"
+    spark.mkdir()
+    for jar in (ours, spark / "core.jar"):
+        jar.write_bytes(b"1")
+
+    def archive(spark: Path) -> Path:
+        return archive_of([ours], spark=spark, cache=tmp_path)
+
+    seen = [archive(spark)]
+    assert archive(spark) == seen[0]
+    (spark / "core.jar").write_bytes(b"12")
+    seen.append(archive(spark))
+    os.utime(ours, (1, 1))
+    seen.append(archive(spark))
+    seen.append(archive(spark.rename(tmp_path / "moved")))
+    assert len(set(seen)) == len(seen)
 
 
 def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> None:
@@ -23,6 +40,16 @@ def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> No
     assert begin_with(archive) == ""
     archive.touch()
     assert str(archive) in begin_with(archive)
+
+
+def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
+    """Comes before the command's test, which may make an archive that this session could not begin with."""
+    archive = archive_of(class_path(ensure(SPARK_JARS)))
+    if not archive.exists():
+        pytest.skip("`pg-trickle-applier prepare` was not run; `make test` does")
+    assert spark._jvm is not None
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
 
 
 @pytest.mark.timeout(600)
@@ -33,12 +60,3 @@ def test_the_command_leaves_an_archive() -> None:
     assert told.returncode == 0, told.stderr
     last = told.stdout.splitlines()[-1]
     assert Path(last) == archive_of(class_path(ensure(SPARK_JARS))) and Path(last).stat().st_size > 0
-
-
-def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
-    archive = archive_of(class_path(ensure(SPARK_JARS)))
-    if not archive.exists():
-        pytest.skip("`pg-trickle-applier prepare` was not run; `make test` does")
-    assert spark._jvm is not None
-    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
-    assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
