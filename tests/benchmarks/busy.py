@@ -1,17 +1,19 @@
 """How busy the machine was with work that is not ours, from /proc: CPU time of all minus that of our process tree.
 
-Time the hypervisor took away counts as others'. Children that ended are in the accounts of whoever waited for them.
+Time the hypervisor took away counts as others'. Children that ended are in the accounts of whoever waited for them,
+or in nobody's: what a child had used before the first reading is taken off its parent's account, never below nothing.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fixtures.processes import TICKS_PER_S, processes
+from tests.fixtures.processes import TICKS_PER_S, Process, processes
 
 CPUS = os.cpu_count() or 1
 
@@ -25,7 +27,8 @@ class Reading:
 
     at: float
     all_s: float
-    ours_s: float
+    ours: Mapping[int, Process]
+    """By process id."""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,20 @@ class BusyMeter:
 
     def others_s(self, before: Reading, after: Reading) -> float:
         """CPU seconds that others used in between."""
-        return max(0.0, (after.all_s - before.all_s) - (after.ours_s - before.ours_s))
+        return max(0.0, (after.all_s - before.all_s) - self.ours_s(before, after))
+
+    def ours_s(self, before: Reading, after: Reading) -> float:
+        """CPU seconds that our processes used in between."""
+        known: dict[int, float] = defaultdict(float)
+        for pid, gone in before.ours.items():
+            if pid not in after.ours:
+                known[_survivor(gone, before.ours, after.ours)] += gone.own_s + gone.waited_for_s
+        used = 0.0
+        for pid, now in after.ours.items():
+            then = before.ours.get(pid)
+            own_s, waited_for_s = (then.own_s, then.waited_for_s) if then else (0.0, 0.0)
+            used += now.own_s - own_s + max(0.0, now.waited_for_s - waited_for_s - known[pid])
+        return used
 
     def others_share(self, before: Reading, after: Reading) -> float:
         """The same as a share of the whole machine."""
@@ -54,14 +70,21 @@ class BusyMeter:
         """The load average of the last minute, ours included: for the reader, not for decisions."""
         return float((self.proc / "loadavg").read_text().split()[0])
 
-    def _ours(self) -> float:
+    def _ours(self) -> dict[int, Process]:
         all_ = {process.pid: process for process in processes(self.proc)}
-        parents = {pid: process.parent for pid, process in all_.items()}
-        return sum(p.own_s + p.waited_for_s for pid, p in all_.items() if self._is_ours(pid, parents))
+        return {pid: process for pid, process in all_.items() if self._is_ours(pid, all_)}
 
-    def _is_ours(self, pid: int, parent_of: dict[int, int]) -> bool:
+    def _is_ours(self, pid: int, all_: Mapping[int, Process]) -> bool:
         while pid:
             if pid in self.roots:
                 return True
-            pid = parent_of.get(pid, 0)
+            pid = all_[pid].parent if pid in all_ else 0
         return False
+
+
+def _survivor(gone: Process, before: Mapping[int, Process], after: Mapping[int, Process]) -> int:
+    """The nearest of those it descends from that is still there: where its time is, if anybody waited for it."""
+    pid = gone.parent
+    while pid in before and pid not in after:
+        pid = before[pid].parent
+    return pid
