@@ -17,6 +17,9 @@ SEED ?= $(shell date +%s)
 WORKLOAD ?= small
 MINUTES ?= 30
 
+# Tests that run at once, each lane with servers of its own; 0 runs them one after the other, as given servers need it.
+LANES ?= $(if $(filter external,$(STACK)),0,2)
+
 .PHONY: help demo test fuzz corpus chaos soak check up down psql bench docs lock
 
 help: ## show this list
@@ -33,7 +36,7 @@ test: ## see it proven: everything that `check` checks, then all tests
 	$(MAKE) --no-print-directory check; checked=$$?; \
 	wait $$prepared || echo "Spark's classes are not archived: starts are slower" >&2; \
 	exit $$checked
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(LANES) --dist loadgroup
 
 fuzz: ## compare every function with PostgreSQL for longer, with fresh random values (FUZZ_SEED repeats a run)
 	$(SETUP)

@@ -1,8 +1,9 @@
-"""Which fixtures there are, and which tier a test belongs to because of those it uses."""
+"""Which fixtures there are, which tier a test belongs to because of those it uses, and which run side by side."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,8 +19,15 @@ TIER_OF_FIXTURE = {"postgres": "integration", "kafka": "integration", "spark": "
 """`fixturenames` holds the indirect ones too: `database` uses `postgres`."""
 
 
+LANE_OF_FOLDER = {"applier": "spark", "corpus": "spark", "security": "spark"}
+"""Where `make test` runs two tests at once, those of a lane follow each other, so that each server and session is
+started once. Folders that are not named are a lane each."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by need, so that `-m 'not spark'` leaves out exactly what needs Spark."""
+    """Mark by need, so that `-m 'not spark'` leaves out exactly what needs Spark, and by lane."""
     for item in items:
         for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
             item.add_marker(tier)
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        item.add_marker(pytest.mark.xdist_group(LANE_OF_FOLDER.get(folder, folder)))
