@@ -46,6 +46,8 @@ LAG_S = 2.0
 RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 """Changes per second, tried in this order until the lag is too long."""
 COMMITS_PER_S = 10
+CAUGHT_UP_BYTES = 64_000
+"""Of WAL that a consumer may have to confirm and still is up to date."""
 
 STAGES = ("capture", "read", "compute", "write", "return")
 """Commit to a record for Kafka; Kafka and Spark's trigger; Spark; PostgreSQL; until the waiting session notices."""
@@ -181,8 +183,9 @@ def _staleness(connection: Connection) -> float:
 
 
 def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
-    """pgbench's transactions per second, in turns with and without pg-trickle-cdc; its tables are captured.
+    """pgbench's transactions per second, in pairs with and without pg-trickle-cdc; its tables are captured.
 
+    Many short pairs: the speed of a virtual machine moves by more from one minute to the next than a consumer costs.
     First as on a server with a core to spare: PostgreSQL and pgbench have one half of the cores in both turns, the
     server's sender, the consumer and the broker the other. Then all of them share all cores, which pgbench alone fills.
     """
@@ -196,27 +199,51 @@ def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
         connection.execute("SELECT pgtrickle.wait_for('branches', timeout => '5 min')")
     # It shares the cores with the source only on this machine.
     stack.stop("applier")
-    tps: dict[str, list[float]] = {f"{which}{how}": [] for how in ("", ", shared") for which in ("with", "without")}
-    for _ in range(rounds):
-        for turn, measured in tps.items():
-            if turn.startswith("without"):
-                stack.stop("cdc")
-            else:
-                stack.restart("cdc")
-            measured.append(_pgbench(stack, [pgbench, "-n", "-c", "4", "-j", "2", "-T", str(seconds), url], turn))
-            harness.tell(f"latency: pgbench {turn}: {measured[-1]:.0f} tps")
-    middle = {turn: statistics.median(found) for turn, found in tps.items()}
+    line = [pgbench, "-n", "-c", "4", "-j", "2", "-T", str(seconds), url]
+    _pgbench(stack, line, spare_core=False)
+    own = [_pair(stack, line, spare_core=True, with_first=bool(number % 2)) for number in range(rounds)]
+    shared = [_pair(stack, line, spare_core=False, with_first=bool(number % 2)) for number in range((rounds + 3) // 4)]
     return {
-        "source_tps": round(middle["with"], 1),
-        "source_tps_alone": round(middle["without"], 1),
-        "source_tps_ratio": round(middle["with"] / middle["without"], 3),
-        "source_tps_ratio_shared": round(middle["with, shared"] / middle["without, shared"], 3),
+        "source_tps": round(statistics.median(captured for captured, _ in own), 1),
+        "source_tps_alone": round(statistics.median(alone for _, alone in own), 1),
+        "source_tps_ratio": _ratio(own),
+        "source_tps_ratio_shared": _ratio(shared),
     }
 
 
-def _pgbench(stack: Stack, line: list[str], turn: str) -> float:
+def _ratio(pairs: list[tuple[float, float]]) -> float:
+    """Of the two turns of a pair, which follow each other: a machine that gets faster or slower is in both."""
+    return round(statistics.median(captured / alone for captured, alone in pairs), 3)
+
+
+def _pair(stack: Stack, line: list[str], *, spare_core: bool, with_first: bool) -> tuple[float, float]:
+    """Transactions per second with a consumer and without one."""
+    found = {}
+    for attached in (True, False) if with_first else (False, True):
+        if attached:
+            stack.restart("cdc")
+            _wait_until_caught_up(stack)
+        else:
+            stack.stop("cdc")
+        found[attached] = _pgbench(stack, line, spare_core=spare_core)
+    told = "on a core of its own" if spare_core else "on the source's cores"
+    harness.tell(f"latency: pgbench {found[True]:.0f} tps with a consumer {told}, {found[False]:.0f} without")
+    return found[True], found[False]
+
+
+def _wait_until_caught_up(stack: Stack) -> None:
+    """What was written while it was away is not the load to measure."""
+    with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
+        while True:
+            behind = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots"
+            if all(int(str(left)) < CAUGHT_UP_BYTES for (left,) in connection.execute(behind)):
+                return
+            time.sleep(0.1)
+
+
+def _pgbench(stack: Stack, line: list[str], *, spare_core: bool) -> float:
     with ExitStack() as pinned:
-        if not turn.endswith("shared"):
+        if spare_core:
             with psycopg.connect(stack.addresses.database_url) as connection:
                 senders = [int(str(pid)) for (pid,) in connection.execute("SELECT pid FROM pg_stat_replication")]
             readers = [*senders, stack.binaries["cdc"].pid, stack.kafka.pid]
@@ -244,7 +271,7 @@ def benchmark(short: bool) -> Iterator[harness.Benchmark]:
 
             def second_part() -> Mapping[str, Any]:
                 rate = sustained(latency, 5 if short else 20)
-                tps = source_tps(stack, 3 if short else 20, 1 if short else 3)
+                tps = source_tps(stack, 3 if short else 6, 1 if short else 22)
                 return {**latency.summary(), "sustained_changes_per_s": rate, **tps}
 
             yield harness.Benchmark(
