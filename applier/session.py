@@ -7,6 +7,7 @@ execution, a heap that does not have to grow.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ _IDLE_RULES = (
     "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator",
 )
 """Of Spark's optimizer, of no use to our texts: they took a fifth of its time."""
+
+_ERRORS_TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark logs every error of a query before it raises it: in a form of its own, with values of rows. And where two
+threads fail first at the same moment one of these may become an ordinary logger, which raises TypeError instead."""
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:
@@ -106,6 +111,8 @@ def spark_session(
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)
     for name, value in options.items():
         builder = builder.config(name, value)
+    for name in _ERRORS_TOLD_TWICE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]

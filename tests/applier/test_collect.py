@@ -82,6 +82,8 @@ def test_at_most(spark: SparkSession, view: str) -> None:
             assert (None if found is None else found.num_rows) == expected
 
 
-def test_an_error_of_the_data_is_told_as_one(spark: SparkSession, view: str) -> None:
+def test_an_error_of_the_data_is_told_as_one(spark: SparkSession, view: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """And only to who asked: PySpark would log it as well, with the values it is about."""
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         collect(spark.sql(f"SELECT 1 / (c2 - 1) AS a FROM {view}"))
+    assert "DIVIDE_BY_ZERO" not in capfd.readouterr().err

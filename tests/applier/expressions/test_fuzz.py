@@ -9,7 +9,6 @@ CASE in both engines; a sample of them is then tried alone, and Spark must repor
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -162,13 +161,9 @@ def _configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]
 @pytest.fixture(scope="module")
 def quiet_spark(spark: SparkSession) -> Iterator[SparkSession]:
     """Errors are expected here; their stack traces would bury everything else."""
-    logger = logging.getLogger("SQLQueryContextLogger")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.sparkContext.setLogLevel("ERROR")
-    logger.setLevel(before)
 
 
 def _scan(node: Node) -> Scan:
