@@ -30,6 +30,7 @@ from shared_schema.progress import Progress
 from shared_schema.topics import DEFAULT_PREFIX, progress_topic
 from tests.benchmarks import harness
 from tests.benchmarks.cores import own_core
+from tests.cdc_consumer.harness import until
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -233,12 +234,9 @@ def _pair(stack: Stack, line: list[str], *, spare_core: bool, with_first: bool) 
 
 def _wait_until_caught_up(stack: Stack) -> None:
     """What was written while it was away is not the load to measure."""
+    query = "SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)) < %s FROM pg_replication_slots"
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
-        while True:
-            behind = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots"
-            if all(int(str(left)) < CAUGHT_UP_BYTES for (left,) in connection.execute(behind)):
-                return
-            time.sleep(0.1)
+        until(lambda: connection.execute(query, (CAUGHT_UP_BYTES,)).fetchone() == (True,), "the consumer caught up")
 
 
 def _pgbench(stack: Stack, line: list[str], *, spare_core: bool) -> float:
