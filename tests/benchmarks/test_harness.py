@@ -129,7 +129,7 @@ def test_own_work_and_that_of_children_is_not_others() -> None:
     seen_by_stranger = theirs.others_s(as_stranger, after_as_stranger)
     assert seen_by_stranger >= 0.5
     # The rest of the machine is in both; the difference is what we did ourselves.
-    assert seen_by_stranger - ours.others_s(before, after) >= 0.5
+    assert 0.5 <= seen_by_stranger - ours.others_s(before, after) <= 1.2
 
 
 def write_accounts(proc: Path, busy: int, processes: dict[int, tuple[int, int, int]]) -> None:

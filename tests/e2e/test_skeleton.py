@@ -88,8 +88,8 @@ def test_stream_tables_are_filled_with_what_was_there(run: Run) -> None:
 
 
 def test_random_changes_arrive_exactly(run: Run) -> None:
-    for _ in range(4):
-        for _ in range(12):
+    for _ in range(6):
+        for _ in range(8):
             run.shop.transaction()
         run.connection.execute("SELECT pgtrickle.wait_for('per_segment')")
     run.check_all()
