@@ -18,7 +18,7 @@ from shared_schema.settings import load
 if TYPE_CHECKING:
     import psycopg
 
-    from applier.check import Checked
+    from applier.refresh.check import Checked
 
 
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,7 +38,7 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _connection(settings: ApplierSettings) -> psycopg.Connection[tuple[object, ...]]:
-    from applier.database import connect
+    from applier.catalog.database import connect
 
     return connect(settings.database_url.get_secret_value())
 
@@ -58,7 +58,7 @@ def main() -> None:
 @_reports_errors
 def install(database_url: str | None, dry_run: bool) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
-    from applier.install import install as install_catalog
+    from applier.catalog.install import install as install_catalog
 
     with _connection(load(ApplierSettings, database_url=database_url)) as connection:
         applied = install_catalog(connection, dry_run=dry_run)
@@ -73,7 +73,7 @@ def install(database_url: str | None, dry_run: bool) -> None:
 @_reports_errors
 def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
     """Remove schema pgtrickle and the publication. Topics, Delta folders and the replication slot stay."""
-    from applier.install import uninstall as uninstall_catalog
+    from applier.catalog.install import uninstall as uninstall_catalog
 
     if drop_stream_tables and keep_stream_tables:
         raise TrickleError("stream tables cannot be both dropped and kept", hint="choose one of the two flags")
@@ -95,8 +95,8 @@ def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_ta
 @_reports_errors
 def run(**overrides: str | None) -> None:
     """Keep all stream tables fresh until stopped (SIGTERM or Ctrl-C stop cleanly)."""
-    from applier.run import Applier
-    from applier.tuning import Tuning
+    from applier.runtime.live_settings import Tuning
+    from applier.runtime.run import Applier
 
     tuning = Tuning(overrides)
     logs.configure(tuning.settings.log_format, tuning.settings.log_level)
@@ -116,7 +116,7 @@ def check(name: str | None, sample: int | None, database_url: str | None) -> Non
 
     Writers of the sources wait while their stream table is compared.
     """
-    from applier import check as checking
+    from applier.refresh import check as checking
 
     settings = load(ApplierSettings, database_url=database_url)
     wrong = False
@@ -154,22 +154,22 @@ def explain(query: str | None, name: str | None, search_path: str, database_url:
 
     Exit code 1 when it cannot be kept; then the construct, its place and what to write instead.
     """
-    from applier import report
+    from applier.refresh import explain_query
 
     if (query is None) == (name is None):
         raise TrickleError("explain needs either --query or --name", hint="see pg-trickle-applier explain --help")
     with _connection(load(ApplierSettings, database_url=database_url)) as connection:
         if query is not None:
-            click.echo(report.of_query(connection, query, search_path), nl=False)
+            click.echo(explain_query.of_query(connection, query, search_path), nl=False)
         else:
-            click.echo(report.of_stream_table(connection, name or ""), nl=False)
+            click.echo(explain_query.of_stream_table(connection, name or ""), nl=False)
 
 
 @main.command()
 @_reports_errors
 def jars() -> None:
     """Fetch and verify the jars Spark needs, and print where they are."""
-    from applier.jars import SPARK_JARS, ensure
+    from applier.spark.jars import SPARK_JARS, ensure
 
     for path in ensure(SPARK_JARS):
         click.echo(path)
@@ -180,7 +180,7 @@ def jars() -> None:
 def prepare() -> None:
     """Fetch the jars, compile the functions and archive Spark's classes: every start is faster, the first needs no
     network."""
-    from applier import prepare as preparing
+    from applier.runtime import prepare as preparing
 
     if (archive := preparing.prepare(click.echo)) is not None:
         click.echo(archive)

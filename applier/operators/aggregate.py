@@ -12,10 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from applier.expressions.emit import spark_sql
-from applier.operators.calls import COUNT, added_up, additive, answer, key_names, shares, sum_types, total, value_names
-from applier.operators.inputs import Touched
-from applier.operators.wanted import Wanted
+from applier.functions.emit import spark_sql
+from applier.operators.support.accumulators import (
+    COUNT,
+    added_up,
+    additive,
+    answer,
+    key_names,
+    shares,
+    sum_types,
+    total,
+    value_names,
+)
+from applier.operators.support.inputs import Touched
+from applier.operators.support.key_filter import Wanted
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, column_name, column_names, select
 

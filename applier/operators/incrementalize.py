@@ -10,22 +10,22 @@ from functools import partial
 from typing import assert_never
 
 from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
-from applier.operators.calls import key_names
-from applier.operators.changing import Changing
+from applier.operators.estimate_rows import size_of
 from applier.operators.inner_join import among_join, delta_join, join
-from applier.operators.inputs import Ends, Inputs, Needed, Shares, Side
-from applier.operators.leaf import leaf, linear
-from applier.operators.matching import matching_of
+from applier.operators.linear_prefix import leaf, linear
 from applier.operators.outer_join import delta_outer_join, outer_join
 from applier.operators.recursion import delta_recursion, of_round
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
-from applier.operators.size import size_of
+from applier.operators.support.accumulators import key_names
+from applier.operators.support.inputs import Ends, Inputs, Needed, Shares, Side
+from applier.operators.support.join_match import matching_of
+from applier.operators.support.key_filter import Wanted
+from applier.operators.support.operand_delta import Changing
 from applier.operators.top_k import delta_top_k, snapshot_top_k
-from applier.operators.unfold import apply_unfold
 from applier.operators.union_all import add, add_changes
+from applier.operators.unnest import apply_unfold
 from applier.operators.values import written_rows
-from applier.operators.wanted import Wanted
 from applier.operators.window import delta_window, snapshot_window
 from applier.plan.expr import columns_read
 from applier.plan.nodes import (

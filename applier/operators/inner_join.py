@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from applier.expressions.emit import spark_sql
-from applier.operators.changing import Changing
-from applier.operators.inputs import FOUND_BY, Meets, Side
-from applier.operators.wanted import Wanted
+from applier.functions.emit import spark_sql
+from applier.operators.support.inputs import FOUND_BY, Meets, Side
+from applier.operators.support.key_filter import Wanted
+from applier.operators.support.operand_delta import Changing
 from applier.plan.expr import Col, Expr, columns_read, shift
 from applier.plan.lineage import column_of
 from applier.plan.nodes import Join, Node, fields, row_key

@@ -5,9 +5,9 @@ A ▷ B are the rows of A without a partner in B: see `matching`.
 
 from __future__ import annotations
 
-from applier.operators.changing import Changing
 from applier.operators.inner_join import join
-from applier.operators.matching import Partner, matching_of
+from applier.operators.support.join_match import Partner, matching_of
+from applier.operators.support.operand_delta import Changing
 from applier.plan.nodes import Field, Join, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.operators.partitions import changes_only
+from applier.operators.support.partitions import changes_only
 from applier.plan.nodes import Node, Recursion, Working, fields
 from applier.zset import WEIGHT, column_names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.operators.inputs import Inputs, Needed, Rule, Side
+from applier.operators.support.inputs import Inputs, Needed, Rule, Side
 from applier.plan.nodes import Scan
 
 

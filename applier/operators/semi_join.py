@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from applier.operators.changing import Changing
-from applier.operators.matching import Partner, matching_of
+from applier.operators.support.join_match import Partner, matching_of
+from applier.operators.support.operand_delta import Changing
 from applier.plan.nodes import SemiJoin
 
 

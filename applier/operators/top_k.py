@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from applier.expressions.emit import spark_sql
-from applier.operators.partitions import SIDE, over, rows_once, sort_text, touched_rows
-from applier.operators.wanted import Wanted
+from applier.functions.emit import spark_sql
+from applier.operators.support.key_filter import Wanted
+from applier.operators.support.partitions import SIDE, over, rows_once, sort_text, touched_rows
 from applier.plan.nodes import TopK, fields
 from applier.zset import column_names, select
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.expressions.emit import spark_sql
+from applier.functions.emit import spark_sql
 from applier.plan.nodes import Values
 from applier.zset import WEIGHT, column_name
 

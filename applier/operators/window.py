@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from applier.expressions.aggregate_entry import Additive, OfSet
-from applier.expressions.aggregates import form_of
-from applier.expressions.emit import spark_sql
-from applier.expressions.literals import literal
-from applier.operators.framed import asked, counted, is_listed, listed
-from applier.operators.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
-from applier.operators.wanted import Wanted
+from applier.functions.aggregates.aggregate_entry import Additive, OfSet
+from applier.functions.aggregates.aggregates import form_of
+from applier.functions.emit import spark_sql
+from applier.functions.literals import literal
+from applier.operators.support.key_filter import Wanted
+from applier.operators.support.listed_frames import asked, counted, is_listed, listed
+from applier.operators.support.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
 from applier.plan.expr import INT8, AggregateCall, Const
 from applier.plan.nodes import Window, fields
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall

@@ -45,8 +45,8 @@ from applier.plan.nodes import (
     scans,
     walk,
 )
-from applier.plan.order import SortKey
-from applier.plan.recursions import followable
+from applier.plan.recursion import followable
+from applier.plan.sort import SortKey
 from applier.plan.window import Bound, Exclude, Frame, WindowCall
 
 _INDENT = "  "

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import assert_never
 
 from applier.plan.expr import INT8, AggregateCall, Coalesce, Col, Const, Expr, NullTest, ValueType, Widen, nullable
-from applier.plan.order import SortKey, fixed_columns
+from applier.plan.sort import SortKey, fixed_columns
 from applier.plan.window import WindowCall
 from shared_schema.table_schema import TableId
 

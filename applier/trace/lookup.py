@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.collect import collect
+from applier.spark.collect import collect
+from applier.spark.views import create_view, drop_view
+from applier.trace.align import trace_schema
 from applier.trace.columns import TraceColumn
-from applier.trace.rows import trace_schema
-from applier.trace.views import create_view, drop_view
 from applier.zset import WEIGHT, Row, column_name, column_names, net
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from applier.trace.views import create_view, drop_view
+from applier.spark.views import create_view, drop_view
 from applier.zset import WEIGHT, column_names
 
 

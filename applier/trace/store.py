@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from applier.delta_files import is_scattered, tidy
 from applier.errors import InstallError
+from applier.spark.delta_files import is_scattered, tidy
+from applier.trace.align import LSN, SEQ
 from applier.trace.columns import TraceColumn
-from applier.trace.rows import LSN, SEQ
 from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
 from applier.zset import WEIGHT, column_name

@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan
-from applier.trace.arrivals import Arrival, Chunk
+from applier.trace.align import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
 from applier.trace.columns import TraceColumn, captured_columns
-from applier.trace.completion import Places, complete
 from applier.trace.lookup import rows_under
-from applier.trace.rows import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
+from applier.trace.partial_images import Places, complete
 from applier.trace.segment import Segment
+from applier.trace.stamped_rows import Arrival, Chunk
 from applier.zset import WEIGHT, Row, column_names, ddl
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window

@@ -19,7 +19,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from applier.check import Checked, check
+from applier.refresh.check import Checked, check
 from deploy.demo import sinks
 from deploy.demo.shop import CUSTOMERS, ORDERS, STREAM_TABLES, TABLES, Writer
 from deploy.local.stack import Stack

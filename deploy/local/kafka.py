@@ -15,7 +15,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from applier.jars import JarSet, ensure, find_java
+from applier.spark.jars import JarSet, ensure, find_java
 from deploy.local import process
 from deploy.local.process import StackError
 

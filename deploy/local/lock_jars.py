@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from applier.jars import SPARK_JARS, JarSet, retrieve, sha256_of
+from applier.spark.jars import SPARK_JARS, JarSet, retrieve, sha256_of
 from deploy.local.kafka import BROKER_JARS
 from deploy.local.postgres_programs import POSTGRES_PACKAGES
 from shared_schema.errors import TrickleError

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from applier.jars import JarSet, cache_folder, ensure
+from applier.spark.jars import JarSet, cache_folder, ensure
 from deploy.local import process
 from deploy.local.process import StackError, User
 

@@ -22,7 +22,7 @@ from typing import Protocol, Self
 import psycopg
 from psycopg import sql
 
-from applier.jars import SPARK_JARS, ensure
+from applier.spark.jars import SPARK_JARS, ensure
 from deploy.local import process
 from deploy.local.binary import APPLIER, CDC, Binary, Program
 from deploy.local.kafka import Kafka

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import product
 
-from applier.expressions.aggregate_entry import Additive, AggregateEntry, Form, OfList, OfSet
-from applier.expressions.entry import Entry, Fixed, FuzzArg, Unfit
-from applier.expressions.keys import joined_labels
-from applier.expressions.literals import literal
-from applier.expressions.rows import ROW_OF
+from applier.functions.aggregates.aggregate_entry import Additive, AggregateEntry, Form, OfList, OfSet
+from applier.functions.arrays.composites import ROW_OF
+from applier.functions.comparison_keys import joined_labels
+from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit
+from applier.functions.literals import literal
 from applier.plan.expr import AggregateCall, Call, Col, Const, Expr, SortKey, ValueType
 from shared_schema.change_row import Value
 from shared_schema.pg_types import VARHDRSZ, PgType

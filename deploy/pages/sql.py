@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from applier.expressions.aggregate_entry import Additive, AggregateEntry, OfList, OfSet
-from applier.expressions.aggregates import AGGREGATES
-from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import CollationNeed, Entry
+from applier.functions.aggregates.aggregate_entry import Additive, AggregateEntry, OfList, OfSet
+from applier.functions.aggregates.aggregates import AGGREGATES
+from applier.functions.allow_list import ENTRIES
+from applier.functions.entry import CollationNeed, Entry
 from deploy.pages.places import where
 
 HEAD = """# SQL that can be kept

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.install import install
+from applier.catalog.install import install
 from tests.fixtures.choice import postgres_major
 
 Connection = psycopg.Connection[tuple[object, ...]]

@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from applier import collect as collect_module
-from applier.collect import at_most, collect
-from applier.session import jobs_begun
-from applier.trace.views import create_view
+from applier.spark import collect as collect_module
+from applier.spark.collect import at_most, collect
+from applier.spark.session import jobs_begun
+from applier.spark.views import create_view
 
 VALUES = {
     "boolean": [True, None, False],

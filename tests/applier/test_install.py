@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
+from applier.catalog.install import install, uninstall
 from applier.cli import main
 from applier.errors import InstallError
-from applier.install import install, uninstall
 from cdc_consumer.wal.catalog import stored_settings
 
 Connection = psycopg.Connection[tuple[object, ...]]

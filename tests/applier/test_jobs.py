@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.install import install
+from applier.catalog.install import install
 from tests.benchmarks.laboratory import Laboratory
 from tests.fixtures.postgres import PostgresServer
 

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.apply.staging import Staging
-from applier.compute import UNFORESEEN_PARTS
-from applier.install import install
+from applier.catalog.install import install
+from applier.refresh.compute import UNFORESEEN_PARTS
+from applier.sinks.staging.staging import Staging
 from tests.benchmarks.laboratory import Laboratory
 from tests.fixtures.postgres import PostgresServer
 

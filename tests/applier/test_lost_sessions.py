@@ -9,11 +9,11 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from applier.database import Database, connect
+from applier.catalog.database import Database, connect
+from applier.catalog.install import install
 from applier.errors import AnotherApplier, Infrastructure
-from applier.install import install
-from applier.run import Applier
-from applier.tuning import Tuning
+from applier.runtime.live_settings import Tuning
+from applier.runtime.run import Applier
 from tests.chaos.proxy import Proxy
 
 

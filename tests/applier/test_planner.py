@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.trace.arrivals import Arrival
+from applier.arrange.traces import Traces
+from applier.trace.stamped_rows import Arrival
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType

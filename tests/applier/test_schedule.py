@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.registry import Registered
-from applier.schedule import (
+from applier.catalog.registry import Registered
+from applier.refresh.schedule import (
     BadSchedule,
     Calculated,
     Continuous,
@@ -23,7 +23,7 @@ from applier.schedule import (
     period_s,
     resolve,
 )
-from applier.scheduler import Scheduler
+from applier.refresh.scheduler import Scheduler
 
 NOON = datetime(2026, 5, 17, 12, 0, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.install import install
-from applier.schedule import parse
+from applier.catalog.install import install
+from applier.refresh.schedule import parse
 from tests.fixtures.postgres import PostgresServer
 
 Connection = psycopg.Connection[tuple[object, ...]]

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from applier.scratch import Scratch
+from applier.spark.scratch import Scratch
 
 HOLD = """
 import sys
 from pathlib import Path
-from applier.scratch import Scratch
+from applier.spark.scratch import Scratch
 scratch = Scratch(Path(sys.argv[1]), "x")
 (scratch.path / "data").write_text("d")
 print(scratch.path, flush=True)

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from applier.install import install
+from applier.catalog.install import install
+from applier.runtime.live_settings import Tuning, read
 from applier.settings import ApplierSettings
-from applier.tuning import Tuning, read
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.wal.catalog import stored_settings
 from shared_schema.errors import SettingsError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.strategy import Costs, FullForbidden, FullPolicy, Mode, Situation, Way, Why, decide
+from applier.refresh.strategy import Costs, FullForbidden, FullPolicy, Mode, Situation, Way, Why, decide
 
 CALM = Situation(
     Mode.AUTO,

@@ -23,12 +23,12 @@ from typing import Any
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.apply.delta_lake import DeltaSink
-from applier.apply.staging import Staging
-from applier.install import install
-from applier.jars import SPARK_JARS, ensure
-from applier.session import spark_session
-from applier.stream_table import StreamTable, TableDelta
+from applier.catalog.install import install
+from applier.plan.stream_table import StreamTable, TableDelta
+from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.staging.staging import Staging
+from applier.spark.jars import SPARK_JARS, ensure
+from applier.spark.session import spark_session
 from applier.zset import net
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import Lsn, Window

@@ -18,11 +18,11 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.definition import define
-from applier.definition.refusal import Refused
-from applier.jars import SPARK_JARS, ensure
 from applier.plan.nodes import Project, Scan
-from applier.session import spark_session
+from applier.spark.jars import SPARK_JARS, ensure
+from applier.spark.session import spark_session
+from applier.sql.plan_query import define
+from applier.sql.refusal import Refused
 from deploy.local.postgres import Postgres
 from deploy.pages import sql as page
 from tests.applier.expressions.frames import emit, fetch, frame

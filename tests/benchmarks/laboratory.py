@@ -21,22 +21,22 @@ import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import SparkSession
 
-from applier.apply.postgres import PostgresSink, writes_stream_tables
-from applier.apply.staged import Difference, StagedDelta
-from applier.apply.staging import Staging
-from applier.compute import compute
-from applier.database import Database
-from applier.definition.define import define
-from applier.install import install
-from applier.jars import SPARK_JARS, ensure
-from applier.registry import Executed, Registry, move_frontier
-from applier.session import jobs_begun, spark_session
-from applier.state.states import States
-from applier.stream_table import StreamTable
-from applier.trace.rows import LSN, SEQ, arrow_type, trace_schema
+from applier.arrange.traces import Traces
+from applier.catalog.database import Database
+from applier.catalog.install import install
+from applier.catalog.registry import Executed, Registry, move_frontier
+from applier.plan.stream_table import StreamTable
+from applier.refresh.compute import compute
+from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
+from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.staging.staging import Staging
+from applier.spark.jars import SPARK_JARS, ensure
+from applier.spark.session import jobs_begun, spark_session
+from applier.sql.plan_query import define
+from applier.state.store import States
+from applier.trace.align import LSN, SEQ, arrow_type, trace_schema
 from applier.trace.store import held_in_memory
 from applier.trace.trace import Base, Trace
-from applier.trace.traces import Traces
 from applier.zset import WEIGHT, column_name
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import ORIGIN, Lsn, Window

@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from applier.trace.schemas import SchemaReader
+from applier.ingest.schemas import SchemaReader
 from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
 from cdc_consumer.sinks.registry import SchemaRegistry
 from shared_schema.avro import header_fingerprint, registry_header

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from applier.database import connect
+from applier.catalog.database import connect
 from applier.errors import Infrastructure
-from applier.pin import Pins
+from applier.refresh.pinned_snapshot import Pins
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, check
 from tests.fixtures import choice

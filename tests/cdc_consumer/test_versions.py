@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from applier.jars import JarsUnavailable
+from applier.spark.jars import JarsUnavailable
 from deploy.local.postgres import Postgres
 from tests.cdc_consumer.harness import Consumer, check, connect
 from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction

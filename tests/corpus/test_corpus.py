@@ -17,14 +17,14 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.definition import Definition, define
-from applier.definition.refusal import Refused
+from applier.arrange.fixpoint import fixpoint
+from applier.arrange.materialized import ComputedRows
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan, fields
-from applier.trace.computed import ComputedRows
-from applier.trace.fixpoint import fixpoint
-from applier.trace.views import create_view
+from applier.spark.views import create_view
+from applier.sql.plan_query import Definition, define
+from applier.sql.refusal import Refused
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
 from tests.applier.expressions.frames import Row, collect, exact, fetch, frame

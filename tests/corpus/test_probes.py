@@ -16,11 +16,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.definition import Definition, DefinitionError, define
-from applier.definition.refusal import Refused
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.nodes import Aggregate, Project, Scan, fields, walk
+from applier.sql.plan_query import Definition, define
+from applier.sql.refusal import DefinitionError, Refused
 from deploy.local.postgres import DEFAULT_MAJOR
 from tests.applier.definition.snapshots import LoadedInputs, weighted
 from tests.applier.expressions.frames import Row, collect, emit, exact, fetch, frame

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from applier import jars
-from applier.jars import SPARK_JARS, JarCorrupt, JarSet, JarsUnavailable, JavaMissing, ensure
+from applier.spark import jars
+from applier.spark.jars import SPARK_JARS, JarCorrupt, JarSet, JarsUnavailable, JavaMissing, ensure
 from deploy.local.kafka import BROKER_JARS
 
 CONTENT = {"one": b"the first jar", "two": b"the second jar"}
@@ -96,7 +96,7 @@ def test_an_absent_jar_is_one_sentence(tmp_path: Path, repository: Repository, j
 
 def test_two_processes_at_once(tmp_path: Path, repository: Repository, jar_set: JarSet) -> None:
     code = (
-        "import sys; from pathlib import Path; from applier.jars import JarSet, ensure; "
+        "import sys; from pathlib import Path; from applier.spark.jars import JarSet, ensure; "
         "print(*ensure(JarSet('some', Path(sys.argv[1])), cache=Path(sys.argv[2]), ivy_settings=Path(sys.argv[3])))"
     )
     command = [sys.executable, "-c", code, str(jar_set.lock), str(tmp_path / "cache"), str(repository.settings)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from applier.expressions.aggregate_entry import AggregateEntry
-from applier.expressions.aggregates import AGGREGATES
-from applier.expressions.allow_list import ENTRIES
-from applier.expressions.entry import Entry
-from applier.jvm.build import SOURCES
+from applier.functions.aggregates.aggregate_entry import AggregateEntry
+from applier.functions.aggregates.aggregates import AGGREGATES
+from applier.functions.allow_list import ENTRIES
+from applier.functions.entry import Entry
+from applier.spark.java_functions import SOURCES
 from deploy.pages import pages
 from deploy.pages.places import where
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.check import check
+from applier.refresh.check import check
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from tests import oracle

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from applier.check import Checked, check
+from applier.refresh.check import Checked, check
 from deploy.demo import __main__ as demo
 from deploy.demo.shop import STREAM_TABLES, Writer
 from deploy.local.stack import Stack

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
-from applier.database import Database
-from applier.self_check import SelfCheck
+from applier.catalog.database import Database
+from applier.runtime.self_check import SelfCheck
 from deploy.local.binary import APPLIER
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId

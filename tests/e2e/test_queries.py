@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from applier.check import check
+from applier.refresh.check import check
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 

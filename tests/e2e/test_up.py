@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from applier.check import check
+from applier.refresh.check import check
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from tests.benchmarks.busy import BusyMeter

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
+from applier.ingest import stream
+from applier.ingest.kafka_options import java_options
+from applier.ingest.start_offsets import beginning
 from applier.settings import ApplierSettings
-from applier.trace import stream
-from applier.trace.beginning import beginning
-from applier.trace.java_options import java_options
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import ORIGIN
 from tests.fixtures import choice

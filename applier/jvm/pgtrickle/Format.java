@@ -7,7 +7,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** to_char, to_date and to_timestamp for the patterns that applier.expressions.formats lets through. */
+/** to_char, to_date and to_timestamp for the patterns that applier.functions.datetime.formats lets through. */
 public final class Format {
     private static final Pattern TOKEN = Pattern.compile(
         "(FM)?(YYYY|YY|IYYY|IW|MONTH|Month|month|MON|Mon|mon|MM|MI|MS|DDD|DD|DAY|Day|day|DY|Dy|dy|ID|D"

@@ -3,7 +3,7 @@ package pgtrickle;
 import java.util.ArrayList;
 import java.util.TreeMap;
 
-/** One item of a jsonpath, as the definition writes it in JSON (applier.definition.json_paths), and the item after it. */
+/** One item of a jsonpath, as the definition writes it in JSON (applier.sql.typing.json_paths), and the item after it. */
 final class PathItem {
     final String kind;
     final PathItem next;

@@ -6,7 +6,7 @@ import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Regular expressions that the definition has already written in Java's dialect (applier.expressions.regex).
+ * Regular expressions that the definition has already written in Java's dialect (applier.functions.text.regex).
  *
  * Where the extent of a match counts, it is the leftmost longest one, as PostgreSQL's is for greedy quantifiers.
  */

@@ -9,13 +9,13 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
-from applier.apply.postgres import PostgresSink, writes_stream_tables
-from applier.database import Database
+from applier.catalog.database import Database
+from applier.catalog.registry import Executed
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
-from applier.registry import Executed
-from applier.stream_table import StreamTable, TableDelta
-from applier.trace.rows import arrow_type
+from applier.plan.stream_table import StreamTable, TableDelta
+from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
+from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType

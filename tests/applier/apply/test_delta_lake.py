@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.apply.delta_lake import PROPERTIES, DeltaSink
-from applier.delta_files import MANY_FILES
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
-from applier.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable, TableDelta
+from applier.sinks.delta_lake.sink import PROPERTIES, DeltaSink
+from applier.spark.delta_files import MANY_FILES
 from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.pg_types import PgType

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.apply.net_delta import actions, row_tuples
+from applier.sinks.net_delta import actions, row_tuples
 from applier.zset import WEIGHT, net
 
 

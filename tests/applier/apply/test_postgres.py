@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from applier.apply.contents import TableContents
-from applier.apply.staged import StagedDelta
+from applier.catalog.install import install
 from applier.errors import NotTogether, TargetDiverged, TargetError
-from applier.install import install
+from applier.sinks.postgres.full_diff import TableContents
+from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.lsn import Lsn, Window
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 

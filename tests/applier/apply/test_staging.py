@@ -16,18 +16,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.apply.contents import TableContents
-from applier.apply.delta_lake import DeltaSink
-from applier.apply.owed import PART_ROWS, OwedDelta
-from applier.apply.parts import any_order
-from applier.apply.refused import brought_home
-from applier.apply.staged import PREFIX, Difference, StagedDelta, clear
-from applier.apply.staging import Staging
-from applier.collect import at_most
+from applier.catalog.install import install
 from applier.errors import TargetDiverged, TargetError
-from applier.install import install
-from applier.publish.change_rows import change_rows
-from applier.stream_table import Delta, StreamTable, TableDelta
+from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.kafka.change_rows import change_rows
+from applier.sinks.outbox import PART_ROWS, OwedDelta
+from applier.sinks.postgres.full_diff import TableContents
+from applier.sinks.postgres.merge_parts import any_order
+from applier.sinks.postgres.pg_errors import brought_home
+from applier.sinks.staging.staged_delta import PREFIX, Difference, StagedDelta, clear
+from applier.sinks.staging.staging import Staging
+from applier.spark.collect import at_most
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, Window
 from tests.applier.apply.growth import growth

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.apply import progress
-from applier.apply.merge_sql import MERGE_SINCE
+from applier.catalog.install import install
 from applier.errors import TargetError
-from applier.install import install
+from applier.sinks.postgres import write_progress
+from applier.sinks.postgres.merge_sql import MERGE_SINCE
 from tests import oracle
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink
 
@@ -82,13 +82,13 @@ def test_the_row_identity_is_a_unique_index(db: Connection, database: str) -> No
 
 def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, rate and time left, seen by others while the transaction is open."""
-    monkeypatch.setattr(progress, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(write_progress, "TELL_EVERY_S", 0.0)
     table = make(db, "st", {"a": "int"}, (0,))
     seen = (
         "SELECT writing_rows_done, writing_rows_total, writing_rows_per_s > 0, writing_eta > '0 s'"
         " FROM pgtrickle.pg_stat_stream_tables"
     )
-    with progress.Progress(database, table) as told:
+    with write_progress.Progress(database, table) as told:
         time.sleep(0.02)
         told.tell(250, 1000)
         assert db.execute(seen).fetchone() == (250, 1000, True, True)

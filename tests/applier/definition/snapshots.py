@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.arrange.fixpoint import fixpoint
+from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan
-from applier.trace.fixpoint import fixpoint
-from applier.trace.views import create_view
+from applier.spark.views import create_view
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import Row, collect, frame
 

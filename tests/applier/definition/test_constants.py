@@ -10,10 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from applier.definition import Reason, Refused, define
-from applier.definition.constants import decimal_carrier, decode, numeric
 from applier.plan.expr import Const
 from applier.plan.nodes import Project
+from applier.sql.plan_query import define
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.constants import decimal_carrier, decode, numeric
 
 LITERALS = [
     "true", "false", "0", "1", "-1", "2147483647", "-2147483648", "2147483648", "(-32768)::int2", "1::int2",

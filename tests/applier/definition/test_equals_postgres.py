@@ -16,11 +16,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.definition import define
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Node, Scan, fields, row_key
+from applier.sql.plan_query import define
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.definition.snapshots import LoadedInputs, weighted

@@ -9,15 +9,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from applier.apply.contents import TableContents, difference
-from applier.database import Connection, Database
-from applier.definer import Definer
-from applier.definition import Refused, define
-from applier.in_postgres import PostgresRunner
-from applier.install import install
+from applier.catalog.database import Connection, Database
+from applier.catalog.install import install
+from applier.catalog.registry import Registered, Registry
 from applier.plan.depth import Thresholds
-from applier.registry import Registered, Registry
-from applier.stream_table import RunByPostgres
+from applier.plan.stream_table import RunByPostgres
+from applier.refresh.full_in_postgres import PostgresRunner
+from applier.refresh.plan_stream_table import Definer
+from applier.sinks.postgres.full_diff import TableContents, difference
+from applier.sql.plan_query import define
+from applier.sql.refusal import Refused
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from tests.applier.definition.queries import REFUSED

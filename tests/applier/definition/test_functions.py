@@ -11,10 +11,10 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.definition import Refused, define
-from applier.definition.define import Written
-from applier.install import install
+from applier.catalog.install import install
 from applier.plan.nodes import Project, fields
+from applier.sql.plan_query import Written, define
+from applier.sql.refusal import Refused
 from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 
 SCHEMA = """

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.definition.lexical import Kind, find_word, lexemes
-from applier.definition.refusal import Place
+from applier.sql.analyze.lexical import Kind, find_word, lexemes
+from applier.sql.refusal import Place
 
 
 def test_strings_comments_and_names_are_told_apart() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applier.definition import query_tree, tree
-from applier.definition.layout import SPARE
-from applier.definition.node_text import Datum, MalformedTree, Node, Quoted, Token, parse
-from applier.definition.reader import read_query
-from applier.definition.refusal import Reason, Refused
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.pg_tree.layout import SPARE
+from applier.sql.pg_tree.node_text import Datum, MalformedTree, Node, Quoted, Token, parse
+from applier.sql.pg_tree.read_query import read_query
+from applier.sql.refusal import Reason, Refused
 
 MAJORS = (15, 16, 18)
 TREES = {major: (Path(__file__).parent / "trees" / f"{major}.txt").read_text().strip() for major in MAJORS}

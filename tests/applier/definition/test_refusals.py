@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from applier.definition import DefinitionError, Reason, Refused, define
-from applier.definition.catalog import catalog_of
+from applier.sql.analyze.system_catalog import catalog_of
+from applier.sql.plan_query import define
+from applier.sql.refusal import DefinitionError, Reason, Refused
 from tests.applier.definition.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import check_golden

@@ -12,10 +12,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from applier.definition import define
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.nodes import Scan, row_key
+from applier.sql.plan_query import define
 from tests.applier.definition.snapshots import LoadedInputs, weighted
 from tests.applier.expressions.frames import Row, fetch
 

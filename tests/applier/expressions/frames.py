@@ -14,7 +14,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
-from applier.expressions.emit import spark_sql
+from applier.functions.emit import spark_sql
 from applier.plan.expr import Expr, ValueType
 from shared_schema.pg_types import Carrier
 

@@ -21,15 +21,15 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.definition import define
-from applier.expressions.aggregate_entry import AggregateEntry, OfList, OfSet
-from applier.expressions.aggregates import AGGREGATES
-from applier.expressions.entry import Fixed
+from applier.arrange.fixpoint import fixpoint
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet
+from applier.functions.aggregates.aggregates import AGGREGATES
+from applier.functions.entry import Fixed
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.nodes import Field, Recursion, Scan, fields
-from applier.trace.fixpoint import fixpoint
-from applier.trace.views import create_view
+from applier.spark.views import create_view
+from applier.sql.plan_query import define
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import collect, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value
@@ -206,7 +206,7 @@ def test_a_wrong_aggregate_is_noticed(database: str, spark: SparkSession, monkey
 
 def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.definition.catalog import catalog_of
+        from applier.sql.analyze.system_catalog import catalog_of
 
         known = {f.signature for f in catalog_of(connection).built_in_functions()}
     for entry in (e for e in AGGREGATES.values() if not e.internal):

@@ -23,12 +23,12 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.definition import define
-from applier.definition.refusal import Refused
-from applier.expressions.allow_list import ENTRIES
-from applier.expressions.emit import spark_sql
-from applier.expressions.entry import CollationNeed, Entry, Fixed, template
+from applier.functions.allow_list import ENTRIES
+from applier.functions.emit import spark_sql
+from applier.functions.entry import CollationNeed, Entry, Fixed, template
 from applier.plan.nodes import Node, Project, Scan, fields
+from applier.sql.plan_query import define
+from applier.sql.refusal import Refused
 from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value
 from tests.fixtures.choice import postgres_major
@@ -323,7 +323,7 @@ def test_every_entry_has_a_fuzz_spec() -> None:
 
 def test_every_entry_says_what_the_function_is(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.definition.catalog import Volatility, catalog_of
+        from applier.sql.analyze.system_catalog import Volatility, catalog_of
 
         known = {f.signature: f for f in catalog_of(connection).built_in_functions()}
     for signature in (s for s, entry in ENTRIES.items() if not entry.spelling and not entry.internal):

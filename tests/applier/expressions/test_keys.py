@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.expressions.keys import key_of, place_of
+from applier.functions.comparison_keys import key_of, place_of
 from applier.plan.expr import Col, Expr, ValueType
 from shared_schema.pg_types import PgType
 from tests.applier.expressions.frames import collect, emit, fetch, frame

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.jars import SPARK_JARS, ensure
-from applier.jvm.archive import archive_of, begin_with
-from applier.session import class_path
+from applier.spark.class_archive import archive_of, begin_with
+from applier.spark.jars import SPARK_JARS, ensure
+from applier.spark.session import class_path
 
 
 def test_other_jars_are_another_archive(tmp_path: Path) -> None:

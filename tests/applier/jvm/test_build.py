@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.jvm import build
+from applier.spark import java_functions
 
 
 def test_compiles_once_per_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = tmp_path / "pgtrickle"
     sources.mkdir()
-    shutil.copy(build.SOURCES / "PgError.java", sources)
-    monkeypatch.setattr(build, "SOURCES", sources)
-    first = build.functions_jar(tmp_path / "cache")
+    shutil.copy(java_functions.SOURCES / "PgError.java", sources)
+    monkeypatch.setattr(java_functions, "SOURCES", sources)
+    first = java_functions.functions_jar(tmp_path / "cache")
     made = first.stat().st_mtime_ns
-    assert build.functions_jar(tmp_path / "cache") == first
+    assert java_functions.functions_jar(tmp_path / "cache") == first
     assert first.stat().st_mtime_ns == made
     (sources / "Broken.java").write_text("package pgtrickle; class Broken { int x = ; }")
-    with pytest.raises(build.NotCompiled, match="Broken"):
-        build.functions_jar(tmp_path / "cache")
+    with pytest.raises(java_functions.NotCompiled, match="Broken"):
+        java_functions.functions_jar(tmp_path / "cache")
 
 
 def test_functions_are_called_and_skip_null(spark: SparkSession) -> None:

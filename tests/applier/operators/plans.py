@@ -42,7 +42,7 @@ from applier.plan.nodes import (
     Working,
     fields,
 )
-from applier.plan.order import SortKey
+from applier.plan.sort import SortKey
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId

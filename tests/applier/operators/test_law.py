@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.collect import collect
-from applier.operators import aggregate, incrementalize, inner_join, leaf, matching, project, union_all
-from applier.operators.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.arrange.fixpoint import fixpoint
+from applier.arrange.materialized import ComputedRows
+from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, project, union_all
+from applier.operators.support import join_match
+from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
 from applier.plan.nodes import (
     Aggregate,
@@ -30,9 +32,8 @@ from applier.plan.nodes import (
     SemiJoin,
     UnionAll,
 )
-from applier.trace.computed import ComputedRows
-from applier.trace.fixpoint import fixpoint
-from applier.trace.views import create_view
+from applier.spark.collect import collect
+from applier.spark.views import create_view
 from applier.zset import WEIGHT, column_names
 from tests.applier.operators.plans import (
     BIG,
@@ -406,7 +407,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
             monkeypatch.setattr(aggregate, "additive", lambda node: True)
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
-            monkeypatch.setattr(matching.Matching, "_switched", lambda self, partner, meeting: None)
+            monkeypatch.setattr(join_match.Matching, "_switched", lambda self, partner, meeting: None)
         case "semi_join":
             # As if the row were there once per partner.
             monkeypatch.setattr(
@@ -424,11 +425,11 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
                 ),
             )
         case "repeat":
-            monkeypatch.setattr(leaf, "apply_repeat", lambda node, zset: zset)
+            monkeypatch.setattr(linear_prefix, "apply_repeat", lambda node, zset: zset)
         case "union_all":
             monkeypatch.setattr(incrementalize, "add_changes", lambda deltas: union_all.add_changes(deltas[:1]))
         case _:
-            monkeypatch.setattr(leaf, "apply_filter", lambda node, zset: zset)
+            monkeypatch.setattr(linear_prefix, "apply_filter", lambda node, zset: zset)
     for _, node, before, after in SURPRISING:
         current = BagInputs(
             spark, {k: Counter(v) for k, v in before.items()}, {k: Counter(v) for k, v in after.items()}

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from applier.operators import incrementalize, top_k, window
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, Expr, SortKey
 from applier.plan.nodes import Node, TopK, Window
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
+from applier.arrange import fixpoint
 from applier.errors import CalculationError
 from applier.operators import incrementalize
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.expr import Col, Const
 from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, UnionAll, Working
-from applier.trace import fixpoint
 from tests.applier.operators.plans import INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.operators import incrementalize
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.expr import Col, Const
 from applier.plan.nodes import Field, Join, Node, RowSet, SetFunction, Unfold, Values
 from tests.applier.operators.plans import INT, Row, scan

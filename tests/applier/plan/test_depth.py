@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import psycopg
 
-from applier.definition.define import define
 from applier.plan.depth import Thresholds, crossed
 from applier.plan.facts import facts
+from applier.sql.plan_query import define
 
 CHAIN = "SELECT a.id FROM t a " + " ".join(f"JOIN t b{i} ON b{i}.id = a.id" for i in range(4))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 
-from applier.definition import define
 from applier.plan.explain import explain
+from applier.sql.plan_query import define
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import FOLDER, check_golden

@@ -8,9 +8,9 @@ import psycopg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.definition.define import define
+from applier.plan.cardinality import Extent, reach
 from applier.plan.nodes import Node, Scan
-from applier.plan.reach import Extent, reach
+from applier.sql.plan_query import define
 from tests.applier.operators.plans import TABLES, Bag, bags, evaluate, plans
 
 states = st.fixed_dictionaries({name: bags for name in TABLES})

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.operators.inputs import Inputs
-from applier.operators.keeping import kept_nodes
+from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.support.inputs import Inputs
 from applier.plan.expr import AggregateCall, Col, Const
 from applier.plan.nodes import Aggregate, Filter, Node
-from applier.state.extremes import ExtremesOnDriver
+from applier.state.min_max import ExtremesOnDriver
 from shared_schema.lsn import Lsn, Window
 from tests.applier.operators.plans import BIG, INT, Bag, Row, bags, less, scan
 from tests.applier.state.test_states import Followed

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from applier.operators.incrementalize import snapshot
-from applier.operators.inputs import Inputs, Side
+from applier.operators.support.inputs import Inputs, Side
 from applier.plan.expr import Col, SortKey
 from applier.plan.nodes import Aggregate, Node, TopK
-from applier.state import first_rows
-from applier.state import states as states_module
+from applier.state import store as states_module
+from applier.state import top_k_buffer
 from shared_schema.lsn import Lsn, Window
 from tests.applier.operators.plans import BIG, INT, Bag, bags, scan
 from tests.applier.state.test_states import COUNT_SUM, Followed
@@ -45,7 +45,7 @@ def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
 )
 def test_rows_come_and_go(spark: SparkSession, node: Node, rows: list[Bag], spare: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first_rows, "SPARE", spare)
+        patch.setattr(top_k_buffer, "SPARE", spare)
         _follow(spark, node, rows)
 
 
@@ -54,7 +54,7 @@ LINE: list[Bag] = [Counter((i, i) for i in range(start, 30)) for start in range(
 
 
 def test_the_input_is_read_when_what_is_spare_is_used_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_rows, "SPARE", 3)
+    monkeypatch.setattr(top_k_buffer, "SPARE", 3)
     read: list[Side] = []
 
     def seen(node: Node, side: Side, inputs: Inputs) -> str:
@@ -70,13 +70,13 @@ def test_rows_behind_the_border_are_not_taken_for_the_next(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deliberately wrong rule: as if what is held reached as far as ever."""
-    monkeypatch.setattr(first_rows, "SPARE", 3)
-    monkeypatch.setattr(first_rows, "leaving", lambda _: 0)
+    monkeypatch.setattr(top_k_buffer, "SPARE", 3)
+    monkeypatch.setattr(top_k_buffer, "leaving", lambda _: 0)
     with pytest.raises(AssertionError):
         _follow(spark, FIRST, LINE)
 
 
 def test_what_is_far_behind_is_given_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_rows, "SPARE", 1)
+    monkeypatch.setattr(top_k_buffer, "SPARE", 1)
     rows: list[Bag] = [Counter((i, i) for i in range(end)) for end in (2, 30, 60)]
     _follow(spark, FIRST, [*rows, Counter([(50, 1)])])

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.operators.keeping import kept_nodes
-from applier.operators.partitions import counted
+from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.support.partitions import counted
 from applier.plan.expr import Const
 from applier.plan.nodes import Field, Filter, Node, Recursion, UnionAll
-from applier.plan.recursions import followable
-from applier.state import derivation
+from applier.plan.recursion import followable
+from applier.state import delete_rederive
 from shared_schema.lsn import Lsn, Window
 from tests.applier.operators.plans import INT, less, scan
 from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
@@ -40,7 +40,7 @@ def never_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> str:
         raise AssertionError("derived anew")
 
-    monkeypatch.setattr(derivation, "delta_recursion", forbidden)
+    monkeypatch.setattr(delete_rederive, "delta_recursion", forbidden)
 
 
 def _follow(spark: SparkSession, node: Node, graphs: list[Graph]) -> None:
@@ -81,13 +81,13 @@ def test_a_lost_derivation_is_seen_beside_a_new_one(spark: SparkSession, monkeyp
     def netted(columns: Sequence[Field], rows: str, sums: str) -> str:
         return counted(columns, rows, sums.replace("sum(if(__w < 0, __w, 0L))", "least(sum(__w), 0L)"))
 
-    monkeypatch.setattr(derivation, "counted", netted)
+    monkeypatch.setattr(delete_rederive, "counted", netted)
     with pytest.raises(AssertionError):
         _follow(spark, FROM_ZERO, [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]])
 
 
 def test_a_change_that_goes_deep_is_derived_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derivation, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(delete_rederive, "MOST_ROUNDS", 1)
     _follow(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
 
 

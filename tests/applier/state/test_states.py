@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from applier.operators import incrementalize
-from applier.operators.inputs import Side
-from applier.operators.keeping import kept_nodes
+from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Col, NullTest
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
-from applier.state import sent, shares, sums, touched
-from applier.state import states as states_module
-from applier.state.shares import total_of
-from applier.state.states import States
-from applier.stream_table import StreamTable
+from applier.plan.stream_table import StreamTable
+from applier.state import accumulators_driver, accumulators_spark, affected_groups, uploaded_rows
+from applier.state import store as states_module
+from applier.state.accumulators_spark import total_of
+from applier.state.store import States
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
 from tests.applier.operators.plans import BIG, BOOL, INT, TABLES, Bag, bags, evaluate, plans, scan
@@ -74,8 +74,8 @@ def test_windows_after_windows(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MOST_GROUPS", groups)
-        patch.setattr(sent, "FEW_ROWS", few)
-        patch.setattr(touched, "FEW_GROUPS", few)
+        patch.setattr(uploaded_rows, "FEW_ROWS", few)
+        patch.setattr(affected_groups, "FEW_GROUPS", few)
         _follow(spark, node, states, repeated)
 
 
@@ -121,9 +121,9 @@ def test_groups_empty_and_refill(
 ) -> None:
     """Held in Spark with and without folding, on the driver until there are too many, and there all the time; answered
     by a job and while Spark plans."""
-    monkeypatch.setattr(shares, "FOLD_ROWS", fold)
-    monkeypatch.setattr(touched, "FEW_GROUPS", few)
-    for module in (states_module, sums):
+    monkeypatch.setattr(accumulators_spark, "FOLD_ROWS", fold)
+    monkeypatch.setattr(affected_groups, "FEW_GROUPS", few)
+    for module in (states_module, accumulators_driver):
         monkeypatch.setattr(module, "MOST_GROUPS", groups)
     followed = Followed(spark, node)
     followed.fill(SOME, 1)

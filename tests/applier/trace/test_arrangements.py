@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.operators.inputs import Side
+from applier.arrange import arrangements
+from applier.arrange.traces import Traces
+from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.trace import arrangements
-from applier.trace.arrivals import Arrival
+from applier.trace.stamped_rows import Arrival
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from applier.zset import net
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window

@@ -8,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import StreamLost
+from applier.ingest.inbox import Skipped
+from applier.ingest.start_offsets import beginning
 from applier.settings import ApplierSettings
-from applier.trace.beginning import beginning
-from applier.trace.inbox import Skipped
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Progress
 from shared_schema.table_schema import TableId

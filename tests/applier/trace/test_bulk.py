@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.trace.arrivals import Arrival
-from applier.trace.bulk import decoded
+from applier.ingest.decode import decoded
+from applier.trace.stamped_rows import Arrival
 from applier.trace.trace import Trace
 from applier.zset import WEIGHT
 from shared_schema.avro import codec

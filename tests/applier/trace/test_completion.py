@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.operators.inputs import Side
+from applier.arrange.traces import Traces
+from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.trace.arrivals import Arrival
+from applier.trace.stamped_rows import Arrival
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.errors import StreamLost
-from applier.trace.arrivals import Arrival, Chunk, Run
-from applier.trace.inbox import Inbox, Skipped
-from applier.trace.rows import LSN, SEQ
+from applier.ingest.inbox import Inbox, Skipped
+from applier.trace.align import LSN, SEQ
+from applier.trace.stamped_rows import Arrival, Chunk, Run
 from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn

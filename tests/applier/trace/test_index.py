@@ -13,17 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from applier.arrange import arrangements, index
+from applier.arrange import inputs as inputs_module
+from applier.arrange.compressed_columns import Packed
+from applier.arrange.index import Index
+from applier.arrange.traces import Traces
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.inputs import Side
+from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Call, Col, Const, ValueType
 from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, fields
-from applier.trace import arrangements, index, window_inputs
-from applier.trace.arrivals import Arrival
-from applier.trace.index import Index
-from applier.trace.packed import Packed
+from applier.trace.stamped_rows import Arrival
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from applier.zset import net
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
@@ -95,7 +96,7 @@ def test_the_change_is_the_difference_of_both_ends(
     monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
     monkeypatch.setattr(arrangements, "WORTH_FINDING_ROWS", 1)
     monkeypatch.setattr(index, "MET_SHARE", 1.0)
-    monkeypatch.setattr(window_inputs, "WORTH_ASKING_ROWS", 1)
+    monkeypatch.setattr(inputs_module, "WORTH_ASKING_ROWS", 1)
     monkeypatch.setattr(index, "MOST_MET", most)
     random, store, node = Random(5), TraceStore(spark, str(tmp_path)), matched(kind)
     tables = {LEFT: Trace(spark, LEFT.table), RIGHT: Trace(spark, RIGHT.table)}

@@ -8,16 +8,16 @@ from datetime import datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.compute import compute
-from applier.operators.inputs import Side
+from applier.arrange import inputs as inputs_module
+from applier.arrange.traces import Traces
+from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
-from applier.session import jobs_begun
-from applier.stream_table import StreamTable
-from applier.trace import window_inputs
-from applier.trace.arrivals import Arrival
+from applier.plan.stream_table import StreamTable
+from applier.refresh.compute import compute
+from applier.spark.session import jobs_begun
+from applier.trace.stamped_rows import Arrival
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
 from shared_schema.pg_types import PgType
@@ -76,7 +76,7 @@ def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
 
 
 def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_inputs, "SMALL_WINDOW_ROWS", 0)
+    monkeypatch.setattr(inputs_module, "SMALL_WINDOW_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
     assert _computed(spark, SUM, rows)[0] == {(3,): -1, (7,): 1}
 

@@ -11,15 +11,15 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from applier.operators.inputs import Side
+from applier.arrange.traces import Traces
+from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
 from applier.trace import store as store_module
 from applier.trace import trace as trace_module
-from applier.trace.arrivals import Arrival
+from applier.trace.stamped_rows import Arrival
 from applier.trace.store import Manifest, TraceStore
 from applier.trace.trace import Trace
-from applier.trace.traces import Traces
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.pg_types import PgType

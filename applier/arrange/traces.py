@@ -1,0 +1,135 @@
+"""All traces together: what the engine asks for a relation, and what arrived for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import assert_never
+
+from pyspark.sql import SparkSession
+
+from applier.arrange.arrangements import Arrangements
+from applier.arrange.inputs import WindowInputs
+from applier.errors import SourceChanged
+from applier.plan.nodes import Scan
+from applier.trace.align import LSN
+from applier.trace.columns import TraceColumn
+from applier.trace.stamped_rows import Chunk, Run
+from applier.trace.trace import Trace
+from shared_schema.lsn import Lsn, Window
+from shared_schema.progress import Capture
+from shared_schema.table_schema import TableId, TableSchema
+
+
+class Traces:
+    """The traces of every captured relation, by name."""
+
+    def __init__(self, spark: SparkSession, loaded: Iterable[Trace] = (), memory_budget_mb: int = 0) -> None:
+        self._spark = spark
+        self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
+        self.arrangements = Arrangements(spark, memory_budget_mb)
+
+    def through(self, window: Window) -> WindowInputs:
+        """The traces as the operators see them."""
+        self.arrangements.tidy()
+        return WindowInputs(self._spark, self.get, self.arrangements, window)
+
+    def __iter__(self) -> Iterator[Trace]:
+        return iter(list(self._traces.values()))
+
+    def get(self, table: TableId) -> Trace | None:
+        """The relation's trace, None before its capture."""
+        return self._traces.get(table)
+
+    def capture(self, capture: Capture, schema: TableSchema) -> None:
+        """A relation joined the stream, or was copied anew."""
+        trace = self._traces.setdefault(capture.table, Trace(self._spark, capture.table))
+        trace.capture(schema.columns, capture.snapshot_lsn, capture.relid, capture.membership, key=schema.key)
+
+    def append(self, arrivals: dict[TableId, list[Run]]) -> None:
+        """Add complete rows, per relation in stamp order."""
+        for table, runs in arrivals.items():
+            if table not in self._traces:
+                # What a copy left behind that did not get as far as its capture record; the next one begins with a T.
+                continue
+            for run in runs:
+                match run:
+                    case Chunk():
+                        self._traces[table].append_chunk(run)
+                    case list():
+                        self._traces[table].append(run)
+                    case _:
+                        assert_never(run)
+
+    def knows(self, scan: Scan, frontier: Lsn) -> bool:
+        """Whether the trace holds every column the scan reads as of the frontier."""
+        trace = self._traces.get(scan.table)
+        return (
+            trace is not None
+            and trace.known_since < frontier
+            and all(column is not None and column.known_at(frontier) for column in self._columns(trace, scan))
+        )
+
+    def coming(self, scan: Scan, frontier: Lsn) -> bool:
+        """Whether it will, once the frontier passes a capture that is under way."""
+        trace = self._traces.get(scan.table)
+        return trace is None or all(
+            column is not None and (column.known_at(frontier) or column.coming_at(frontier))
+            for column in self._columns(trace, scan)
+        )
+
+    def reason(self, scan: Scan) -> SourceChanged:
+        """Why it does not, for a scan that is neither known nor coming."""
+        found = zip(scan.columns, self._columns(self._traces[scan.table], scan), strict=True)
+        for name, column in found:
+            if column is not None and column.reason is not None:
+                return column.reason
+            if column is None:
+                return SourceChanged(
+                    f"column {name} of {scan.table} is not what it was when the stream table was filled",
+                    hint="drop and create the stream table",
+                )
+        return SourceChanged(
+            f"{scan.table} was captured anew after the stream table was last refreshed",
+            hint="drop and create the stream table",
+        )
+
+    @staticmethod
+    def _columns(trace: Trace, scan: Scan) -> list[TraceColumn | None]:
+        return [None if place is None else trace.columns[place] for place in trace.places(scan)]
+
+    def _present(self, tables: Iterable[TableId]) -> list[Trace]:
+        return [self._traces[table] for table in tables if table in self._traces]
+
+    def changes(self, tables: Iterable[TableId], window: Window) -> int:
+        """How many change rows the relations have in the window; no Spark is asked."""
+        return sum(int(trace.overlay(window).num_rows) for trace in self._present(tables))
+
+    def first_changes(self, tables: Iterable[TableId], window: Window, rows: int) -> Window:
+        """The beginning of the window with about so many change rows, whole commits at least."""
+        parts = [trace.overlay(window)[LSN] for trace in self._present(tables)]
+        stamps = sorted(lsn for part in parts for lsn in part.to_pylist())
+        return window if len(stamps) <= rows else Window(window.old, Lsn(stamps[rows - 1] + 1))
+
+    def holds(self, tables: Collection[TableId], frontier: Lsn) -> bool:
+        """Whether every change row since the frontier is there and still told apart from those before it."""
+        traces = [self._traces.get(table) for table in tables]
+        return self.whole_at(tables, frontier) and all(
+            trace is not None and trace.base.frontier <= frontier for trace in traces
+        )
+
+    def leave_out(self, gaps: Mapping[TableId, Lsn]) -> None:
+        """Rows of these relations between their bases and these positions were deleted before anybody read them."""
+        for trace in self._present(gaps):
+            trace.gap_until = gaps[trace.table]
+
+    def whole_at(self, tables: Iterable[TableId], *frontiers: Lsn) -> bool:
+        """Whether the relations are known at these frontiers."""
+        return not any(
+            trace.base.frontier < frontier <= trace.gap_until
+            for trace in self._present(tables)
+            for frontier in frontiers
+        )
+
+    def rows(self, tables: Iterable[TableId]) -> int:
+        """About how many rows the relations have."""
+        return sum(trace.base.rows + trace.overlay_rows for trace in self._present(tables))

@@ -1,0 +1,352 @@
+"""Every aggregate that may stand in a plan, by its exact pg_proc signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from applier.functions.aggregates import lists, min_max, ordered_sets
+from applier.functions.aggregates.aggregate_entry import (
+    LIMBS,
+    Additive,
+    AggregateEntry,
+    Form,
+    OfList,
+    OfSet,
+    Sum,
+    over_values,
+    plain,
+)
+from applier.functions.aggregates.folds import entry_of_fold
+from applier.functions.arrays import ranges
+from applier.functions.entry import Fixed, Unfit, decimal, decimal_of, fixed_carrier
+from applier.functions.literals import quote
+from applier.functions.numeric import by_scale
+from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.physical_types import digits, is_text, of_numerics
+from applier.plan.expr import AggregateCall, Expr, ValueType
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
+
+_NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
+
+
+def _counts() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature="count()",
+        carrier=fixed_carrier([], "bigint"),
+        form=plain(result="{n}"),
+        fuzz=((),),
+        never_null=True,
+        takes_distinct=False,
+    )
+    yield AggregateEntry(
+        signature="count(any)",
+        carrier=lambda args: "bigint",
+        form=plain(result="{n}"),
+        fuzz=(("int4",), ("text",), ("numeric(10,2)",), ("bool",), ("timestamptz",)),
+        never_null=True,
+    )
+
+
+def _sum_of(call: AggregateCall) -> tuple[Sum, ...]:
+    return (Sum(call.type.spark, "{0}"),)
+
+
+_SUM = Additive(_sum_of, lambda _: "if({n} = 0, NULL, {0})")
+
+
+def _numeric_sum(args: tuple[Expr, ...]) -> str:
+    return "string" if is_text(args[0]) else decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
+
+
+def _over_doubles(function: str, *more: str) -> OfList:
+    """The same, computed with double precision."""
+    arguments = ", ".join(["transform({list}, x -> CAST(x.a0 AS double))", *more])
+    return OfList(lambda _: f"{function}({arguments})", default_order=True)
+
+
+def _scale(call: AggregateCall) -> int:
+    size = digits(call.args[0])
+    if size is None:
+        raise AssertionError(f"{call.signature} over a numeric of unknown size")
+    return size[1]
+
+
+def _limbs(call: AggregateCall) -> tuple[Sum, ...]:
+    """The parts of 15 digits of a long numeric, the lowest first."""
+    kind = decimal(MAX_DECIMAL_DIGITS, 0)
+    return tuple(Sum(kind, f"pg_aggregates_limb({{0}}, {_scale(call)}, {i})") for i in range(LIMBS))
+
+
+def _of_limbs(call: AggregateCall) -> str:
+    parts = ", ".join(f"CAST({{{i}}} AS string)" for i in range(LIMBS))
+    return f"pg_aggregates_of_limbs({_scale(call)}, {parts})"
+
+
+def _sums() -> Iterator[AggregateEntry]:
+    for name, result in (("int2", "bigint"), ("int4", "bigint"), ("int8", decimal(MAX_DECIMAL_DIGITS, 0))):
+        yield AggregateEntry(
+            signature=f"sum({name})",
+            carrier=fixed_carrier([INTEGERS[name]], result),
+            form=_SUM,
+            fuzz=((name,),),
+        )
+    yield AggregateEntry(
+        signature="sum(numeric)",
+        carrier=_numeric_sum,
+        form=_SUM,
+        text_form=over_values("pg_aggregates_numeric_sum"),
+        long_form=Additive(_limbs, lambda call: f"if({{n}} = 0, NULL, {_of_limbs(call)})"),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
+    )
+
+
+def _truths() -> Iterator[AggregateEntry]:
+    # Counting what would decide the answer keeps them additive.
+    for function, decisive, answer in (
+        ("bool_and", "NOT {0}", "= 0"),
+        ("every", "NOT {0}", "= 0"),
+        ("bool_or", "{0}", "> 0"),
+    ):
+        yield AggregateEntry(
+            signature=f"{function}(bool)",
+            carrier=fixed_carrier(["boolean"], "boolean"),
+            form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {answer})"),
+            fuzz=(("bool",),),
+        )
+
+
+def _bits() -> Iterator[AggregateEntry]:
+    for name, spark in INTEGERS.items():
+        for function in ("bit_and", "bit_or"):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((name,),),
+            )
+        yield AggregateEntry(
+            signature=f"bit_xor({name})",
+            carrier=fixed_carrier([spark], spark),
+            form=OfList(_xor, default_order=True),
+            fuzz=((name,),),
+        )
+
+
+def _xor(call: AggregateCall) -> str:
+    spark = call.type.spark
+    return f"aggregate({{list}}, CAST(0 AS {spark}), (s, x) -> CAST(s ^ x.a0 AS {spark}))"
+
+
+def _intervals() -> Iterator[AggregateEntry]:
+    for function in ("sum", "avg"):
+        yield AggregateEntry(
+            signature=f"{function}(interval)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=over_values(f"pg_aggregates_interval_{function}"),
+            fuzz=(("interval:small",),),
+            takes_distinct=False,
+        )
+
+
+def _any_carrier(args: tuple[Expr, ...]) -> str:
+    if args[0].type.spark in ("double", "float"):
+        raise Unfit(f"values of type {args[0].type.pg.display}", hint="use min or max")
+    return args[0].type.spark
+
+
+def _any_value() -> Iterator[AggregateEntry]:
+    # PostgreSQL says of it that it may be any of the values; so it is the smallest. The tests ask for one of equals.
+    yield AggregateEntry(
+        signature="any_value(anyelement)",
+        carrier=_any_carrier,
+        form=OfSet("min({0})"),
+        fuzz=((Fixed("g"),), (Fixed("g::text"),)),
+    )
+
+
+def _quotient(_: AggregateCall) -> str:
+    return "if({n} = 0, NULL, pg_numeric_div(CAST({0} AS string), CAST({n} AS string)))"
+
+
+def _averages() -> Iterator[AggregateEntry]:
+    for name, spark in INTEGERS.items():
+        total = Sum("bigint" if name != "int8" else decimal(MAX_DECIMAL_DIGITS, 0), "{0}")
+        yield AggregateEntry(
+            signature=f"avg({name})",
+            carrier=fixed_carrier([spark], "string"),
+            form=Additive(partial(_only, total), _quotient),
+            fuzz=((name,),),
+        )
+    yield AggregateEntry(
+        signature="avg(numeric)",
+        carrier=of_numerics("string"),
+        form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
+        text_form=over_values("pg_aggregates_numeric_avg"),
+        long_form=Additive(
+            _limbs, lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_of_limbs(call)}, CAST({{n}} AS string)))"
+        ),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(4,4)",), ("numeric",)),
+    )
+
+
+def _only(total: Sum, call: AggregateCall) -> tuple[Sum, ...]:
+    return (total,)
+
+
+_SPREADS = {
+    "var_pop": "false, false",
+    "var_samp": "true, false",
+    "variance": "true, false",
+    "stddev_pop": "false, true",
+    "stddev_samp": "true, true",
+    "stddev": "true, true",
+}
+
+
+def _texts(function: str, more: str) -> OfList:
+    return OfList(
+        lambda call: f"{function}(transform({{list}}, x -> CAST(x.a0 AS string)), {more})", default_order=True
+    )
+
+
+def _spreads() -> Iterator[AggregateEntry]:
+    for function, which in _SPREADS.items():
+        exact = _texts("pg_aggregates_numeric_variance", which)
+        for name, spark in INTEGERS.items():
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], "string"),
+                form=exact,
+                fuzz=((name,),),
+            )
+        yield AggregateEntry(
+            signature=f"{function}(numeric)", carrier=of_numerics("string"), form=exact, fuzz=(*_NUMERICS, ("numeric",))
+        )
+        for name, spark in (("float8", "double"), ("float4", "float")):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], "double"),
+                form=_over_doubles("pg_aggregates_float8_variance", which),
+                fuzz=((f"{name}:near",),),
+            )
+
+
+def _floats() -> Iterator[AggregateEntry]:
+    """PostgreSQL adds floats in the order it meets them, which is nobody's; here it is that of the values."""
+    for function, name, spark in (("sum", "float8", "double"), ("avg", "float8", "double"), ("sum", "float4", "float")):
+        yield AggregateEntry(
+            signature=f"{function}({name})",
+            carrier=fixed_carrier([spark], spark),
+            form=over_values(f"pg_aggregates_{name}_{function}"),
+            fuzz=((f"{name}:near",),),
+        )
+    yield AggregateEntry(
+        signature="avg(float4)",
+        carrier=fixed_carrier(["float"], "double"),
+        form=_over_doubles("pg_aggregates_float8_avg"),
+        fuzz=(("float4:near",),),
+    )
+    two = ("covar_pop", "covar_samp", "corr", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy")
+    for function in (*two, "regr_r2", "regr_slope", "regr_intercept"):
+        yield AggregateEntry(
+            signature=f"{function}(float8,float8)",
+            carrier=fixed_carrier(["double", "double"], "double"),
+            form=OfList(partial(_regression, function), default_order=True),
+            fuzz=(("float8:near", "float8:near"),),
+        )
+    yield AggregateEntry(
+        signature="regr_count(float8,float8)",
+        carrier=fixed_carrier(["double", "double"], "bigint"),
+        form=plain(result="{n}"),
+        fuzz=(("float8:near", "float8:near"),),
+        never_null=True,
+    )
+
+
+def _regression(function: str, call: AggregateCall) -> str:
+    sides = ", ".join(f"transform({{list}}, x -> x.a{i})" for i in range(2))
+    return f"pg_aggregates_regression('{function}', {sides})"
+
+
+ONLY_ROW = "only_row(any)"
+"""No function of PostgreSQL: the value of a subquery that may have one row at most."""
+
+
+def _only_row(call: AggregateCall) -> str:
+    problem = quote("more than one row returned by a subquery used as an expression")
+    return f"if(size({{list}}) > 1, raise_error({problem}), get({{list}}, 0).a0)"
+
+
+def _subqueries() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature=ONLY_ROW,
+        carrier=lambda args: args[0].type.spark,
+        form=OfList(_only_row, default_order=True),
+        fuzz=(),
+        skips_null=False,
+        takes_distinct=False,
+        internal=True,
+    )
+
+
+_SHOWN = {"string": "min({0})"} | {
+    spark: f"CAST(min(CAST({{0}} AS string)) AS {spark})" for spark in ("double", "float")
+}
+
+
+def shown_of(value: Expr) -> AggregateCall:
+    """Of values that are equal and look different, the one that is shown: the first of their texts."""
+    return AggregateCall(f"shown_of({value.type.spark})", (value,), value.type)
+
+
+def _shown() -> Iterator[AggregateEntry]:
+    for spark, text in _SHOWN.items():
+        yield AggregateEntry(f"shown_of({spark})", fixed_carrier([spark], spark), OfSet(text), (), internal=True)
+
+
+COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
+"""count(*)."""
+
+_FAMILIES = (
+    _averages,
+    by_scale.entries,
+    _spreads,
+    _floats,
+    _subqueries,
+    _shown,
+    ordered_sets.entries,
+    _counts,
+    _sums,
+    min_max.entries,
+    _truths,
+    _bits,
+    lists.entries,
+    ranges.aggregates,
+    _intervals,
+    _any_value,
+)
+
+AGGREGATES: dict[str, AggregateEntry] = {}
+for _family in _FAMILIES:
+    for _entry in _family():
+        if _entry.signature in AGGREGATES:
+            raise AssertionError(f"{_entry.signature} is listed twice")
+        AGGREGATES[_entry.signature] = _entry
+
+
+def entry_of(call: AggregateCall) -> AggregateEntry:
+    """What is known of the aggregate of a call."""
+    return AGGREGATES[call.signature] if call.fold is None else entry_of_fold(call.signature, call.fold)
+
+
+def form_of(call: AggregateCall) -> Form:
+    """How a call is computed."""
+    return entry_of(call).form_of(call.args)
+
+
+def on_empty(call: AggregateCall) -> int | float:
+    """What an aggregate that is never NULL is where no row counts."""
+    form = AGGREGATES[call.signature].form
+    text = form.on_empty if isinstance(form, OfList) else ""
+    return float(text[:-1]) if text.endswith("D") else int(text[:-1] or "0")

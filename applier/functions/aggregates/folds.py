@@ -1,0 +1,78 @@
+"""A user's aggregate as an entry: its steps over the list of the rows that count."""
+
+from __future__ import annotations
+
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
+from applier.functions.emit import spark_sql
+from applier.functions.literals import quote
+from applier.functions.output_text import read
+from applier.plan.expr import AggregateCall, Call, Col, Expr, Fold, children
+
+_STATE, _ROW = "fold_state", "fold_row"
+"""No text of an entry names its own lambdas' arguments so."""
+
+_ABELIAN = frozenset(
+    f"{function}({name},{name})"
+    for name, functions in {
+        **dict.fromkeys(("int2", "int4", "int8"), ("{0}pl", "{0}mul", "{0}and", "{0}or", "{0}xor")),
+        "numeric": ("numeric_add", "numeric_mul"),
+        "interval": ("interval_pl",),
+    }.items()
+    for function in (function.format(name) for function in functions)
+)
+"""a ∘ b = b ∘ a and (a ∘ b) ∘ c = a ∘ (b ∘ c), NULL if any of them is."""
+
+
+def any_order(step: Expr, *, seeded: bool) -> bool:
+    """Whether rows may come in any order: the state only meets a value of the row in such a function."""
+    match step:
+        case Call(signature=signature, args=(first, second)):
+            known = signature in _ABELIAN or signature.startswith(("greatest_of(", "least_of("))
+            met = _met(first, second) or _met(second, first)
+            # The first row gives its argument itself, so the others must too.
+            return known and met is not None and (not seeded or isinstance(met, Col))
+        case _:
+            return False
+
+
+def _met(state: Expr, value: Expr) -> Expr | None:
+    """What the state meets, if the one is the state and the other has nothing of it."""
+    return value if isinstance(state, Col) and state.ordinal == 0 and not _reads_state(value) else None
+
+
+def _reads_state(expr: Expr) -> bool:
+    return (isinstance(expr, Col) and expr.ordinal == 0) or any(_reads_state(c) for c in children(expr))
+
+
+def entry_of_fold(signature: str, fold: Fold) -> AggregateEntry:
+    """What AGGREGATES would say of it."""
+    return AggregateEntry(
+        signature=signature,
+        carrier=lambda args: fold.final.type.spark,
+        form=OfList(_folded, default_order=fold.any_order, on_empty=_finished(fold, _initial(fold))),
+        fuzz=(),
+        skips_null=fold.strict,
+    )
+
+
+def _folded(call: AggregateCall) -> str:
+    fold = call.fold
+    if fold is None:
+        raise AssertionError(f"{call.signature} is no aggregate of a user")
+    spark = fold.state.spark
+    rows, first = ("slice({list}, 2, size({list}))", "get({list}, 0).a0") if fold.seeded else ("{list}", _initial(fold))
+    step = spark_sql(fold.step, lambda i: _STATE if i == 0 else f"{_ROW}.a{i - 1}")
+    if fold.strict:
+        step = f"if({_STATE} IS NULL, CAST(NULL AS {spark}), {step})"
+    merged = f"({_STATE}, {_ROW}) -> CAST({step} AS {spark})"
+    return f"aggregate({rows}, CAST({first} AS {spark}), {merged}, {_STATE} -> {_finished(fold, _STATE)})"
+
+
+def _initial(fold: Fold) -> str:
+    if fold.initial is None:
+        return f"CAST(NULL AS {fold.state.spark})"
+    return f"CAST({read(fold.state.pg.name, quote(fold.initial))} AS {fold.state.spark})"
+
+
+def _finished(fold: Fold, state: str) -> str:
+    return f"CAST({spark_sql(fold.final, lambda _: state)} AS {fold.final.type.spark})"

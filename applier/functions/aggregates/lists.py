@@ -1,0 +1,175 @@
+"""Aggregates that make one value of all values, in their order: texts, arrays, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
+from applier.functions.entry import Fixed, FuzzArg, Unfit, fixed_carrier, literal_text
+from applier.functions.json.to_json import as_json, as_jsonb, as_key, kind
+from applier.functions.literals import quote
+from applier.functions.output_text import output
+from applier.plan.expr import AggregateCall, Const, Expr
+
+SAME_KEY = "values of jsonb_object_agg with the same key differ"
+"""PostgreSQL shows the last one it meets, whichever that is."""
+
+
+def _string_carrier(args: tuple[Expr, ...]) -> str:
+    literal_text(args[1])
+    return fixed_carrier(["string", "string"], "string")(args)
+
+
+def _bytes_between(args: tuple[Expr, ...]) -> str:
+    between = args[-1]
+    if not isinstance(between, Const) or not isinstance(between.value, bytes):
+        raise Unfit("a separator that is not a literal", hint="write it itself")
+    return f"unhex('{between.value.hex()}')"
+
+
+def _bytes_carrier(args: tuple[Expr, ...]) -> str:
+    _bytes_between(args)
+    return fixed_carrier(["binary", "binary"], "binary")(args)
+
+
+def _bytes(call: AggregateCall) -> str:
+    step = f"if(s IS NULL, x.a0, concat(s, {_bytes_between(call.args)}, x.a0))"
+    return f"aggregate({{list}}, CAST(NULL AS binary), (s, x) -> {step})"
+
+
+def _strings() -> Iterator[AggregateEntry]:
+    yield AggregateEntry(
+        signature="string_agg(text,text)",
+        carrier=_string_carrier,
+        form=OfList(lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote(literal_text(call.args[1]))})"),
+        fuzz=(("text", Fixed("', '")), ("text", Fixed("''"))),
+    )
+    yield AggregateEntry(
+        signature="string_agg(bytea,bytea)",
+        carrier=_bytes_carrier,
+        form=OfList(_bytes),
+        fuzz=(("bytea", Fixed(r"'\x00ff'::bytea")), ("bytea", Fixed("''::bytea"))),
+    )
+
+
+def _printed(arg: Expr) -> None:
+    # Rows are netted before they are listed, and -0 is 0 there.
+    if arg.type.spark in ("double", "float"):
+        raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to numeric or text")
+    output(arg, "")
+
+
+def _array_carrier(args: tuple[Expr, ...]) -> str:
+    _printed(args[0])
+    return "string"
+
+
+def _texts(write: Callable[[Expr, str], str], call: AggregateCall, place: int = 0) -> str:
+    """What a function makes of each value, in order."""
+    return f"CAST(transform({{list}}, x -> {write(call.args[place], f'x.a{place}')}) AS array<string>)"
+
+
+def _arrays() -> Iterator[AggregateEntry]:
+    types = ("int4", "text", "date", "numeric(10,2)", "uuid", "bool", "numeric", "timestamptz", "jsonb")
+    yield AggregateEntry(
+        signature="array_agg(anynonarray)",
+        carrier=_array_carrier,
+        form=OfList(lambda call: f"pg_arrays_make({_texts(output, call)})"),
+        fuzz=tuple((t,) for t in types),
+        skips_null=False,
+    )
+    yield AggregateEntry(
+        signature="array_agg(anyarray)",
+        carrier=_array_carrier,
+        form=OfList(lambda call: f"pg_arrays_stack({_texts(output, call)})"),
+        # NULL, empty arrays and arrays of different sizes are errors.
+        fuzz=((Fixed("ARRAY[n, n + 1]"),), (Fixed("ARRAY[coalesce(texta, '{'), n::text]"),)),
+        skips_null=False,
+        takes_distinct=False,
+    )
+
+
+def _element(args: tuple[Expr, ...]) -> str:
+    _printed(args[0])
+    kind(args[0])
+    return "string"
+
+
+def _member(args: tuple[Expr, ...]) -> str:
+    as_key(args[0], "")
+    _printed(args[1])
+    kind(args[1])
+    return "string"
+
+
+def _jsonb_array(call: AggregateCall) -> str:
+    return f"pg_json_array({_texts(as_jsonb, call)})"
+
+
+def _json_array(call: AggregateCall) -> str:
+    structured = kind(call.args[0])[0] in "ar"
+    return f"pg_jsontext_array({_texts(as_json, call)}, {quote(', ' + chr(10) + ' ' if structured else ', ')})"
+
+
+def _json_object(call: AggregateCall) -> str:
+    return f"pg_jsontext_object({_texts(as_key, call)}, {_texts(as_json, call, 1)}, ' ')"
+
+
+def _jsonb_object(call: AggregateCall) -> str:
+    decided = "true" if call.order else "false"
+    return f"pg_json_object_agg({_texts(as_key, call)}, {_texts(as_jsonb, call, 1)}, {decided}, {quote(SAME_KEY)})"
+
+
+def _given(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
+    """Without the values that are NULL; rows of nothing else make an empty array."""
+    return form(call).replace("{list}", "filter({list}, x -> x.a0 IS NOT NULL)")
+
+
+def _given_members(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
+    """Without values that are NULL, in jsonb also JSON's own; a key that is NULL stays, for it is an error."""
+    value = call.args[1]
+    own = f" AND {as_jsonb(value, 'x.a1')} <> 'null'" if form is _jsonb_object else ""
+    return form(call).replace("{list}", f"filter({{list}}, x -> x.a0 IS NULL OR (x.a1 IS NOT NULL{own}))")
+
+
+def _unique(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
+    """The same, where a key that comes twice is an error."""
+    keys = _texts(as_key, call)
+    twice = f"size(array_distinct({keys})) < size({{list}})"
+    return f"if({twice}, raise_error({quote('duplicate JSON object key value')}), {form(call)})"
+
+
+def _json() -> Iterator[AggregateEntry]:
+    values: tuple[tuple[FuzzArg, ...], ...] = tuple(
+        (t,) for t in ("int4", "text", "numeric(10,2)", "jsonb", "bool", "timestamp", "int4[]")
+    )
+    for name, write in (("jsonb_agg", _jsonb_array), ("json_agg", _json_array)):
+        for suffix, result in (("", write), ("_strict", partial(_given, write))):
+            yield AggregateEntry(
+                signature=f"{name}{suffix}(anyelement)",
+                carrier=_element,
+                form=OfList(result),
+                fuzz=values if not suffix else values[1:4],
+                skips_null=False,
+            )
+    for name, write in (("jsonb_object_agg", _jsonb_object), ("json_object_agg", _json_object)):
+        given = partial(_given_members, write)
+        forms: dict[str, Callable[[AggregateCall], str]] = {"": write, "_strict": given}
+        forms |= {f"_unique{suffix}": partial(_unique, form) for suffix, form in forms.items()}
+        for suffix, made in forms.items():
+            yield AggregateEntry(
+                signature=f"{name}{suffix}(any,any)",
+                carrier=_member,
+                form=OfList(made, default_order=name.startswith("jsonb")),
+                # A key that is NULL is an error, so that only a value may be.
+                fuzz=((Fixed("coalesce(texta, '') || n"), "text"), (Fixed("n"), "int4"), (Fixed("n"), "jsonb")),
+                skips_null=False,
+                takes_distinct=False,
+            )
+
+
+def entries() -> Iterator[AggregateEntry]:
+    """All of them."""
+    for family in (_strings, _arrays, _json):
+        yield from family()

@@ -1,0 +1,98 @@
+"""min and max: of what Spark orders itself, and of what only its text or a list of labels says the order of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet, over_values
+from applier.functions.arrays.arrays import compared
+from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
+from applier.functions.entry import CollationNeed, decimal, decimal_of, fixed_carrier
+from applier.functions.literals import quote
+from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.physical_types import is_text
+from applier.plan.expr import AggregateCall, Expr
+
+
+def _same_numeric(args: tuple[Expr, ...]) -> str:
+    return "string" if is_text(args[0]) else decimal(*decimal_of(args[0]))
+
+
+def _plain() -> Iterator[AggregateEntry]:
+    for function in ("min", "max"):
+        carriers = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float", "bytea": "binary"}
+        for name, spark in carriers.items():
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((name,),),
+            )
+        for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier(["string"], "string"),
+                form=OfSet(f"{function}({{0}})"),
+                fuzz=((fuzz,),),
+                collation=CollationNeed.ORDER,
+            )
+        yield AggregateEntry(
+            signature=f"{function}(numeric)",
+            carrier=_same_numeric,
+            form=OfSet(f"{function}({{0}})"),
+            text_form=over_values("pg_aggregates_numeric_extreme", "true" if function == "max" else "false"),
+            fuzz=(("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",), ("numeric",)),
+        )
+
+
+def _by_text() -> Iterator[AggregateEntry]:
+    for function in ("min", "max"):
+        # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
+        yield AggregateEntry(
+            signature=f"{function}(interval)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=OfSet(f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct(pg_intervals_sortable({{0}}), {{0}})))"),
+            fuzz=(("interval:unequal",),),
+        )
+        yield AggregateEntry(
+            signature=f"{function}(time)",
+            carrier=fixed_carrier(["string"], "string"),
+            form=OfSet(f"{function}({{0}})"),
+            fuzz=(("time",),),
+        )
+        yield AggregateEntry(
+            signature=f"{function}(anyenum)",
+            carrier=fixed_carrier(["string", "string"], "string"),
+            form=OfSet(f"{function}_by({{0}}, pg_casts_place({{0}}, {{1}}))"),
+            fuzz=(("fuzz_mood",),),
+            ordered_labels=True,
+        )
+
+
+def _array_carrier(args: tuple[Expr, ...]) -> str:
+    compared(args[0])
+    return "string"
+
+
+def _array(function: str, call: AggregateCall) -> str:
+    largest = "true" if function == "max" else "false"
+    return f"pg_arrays_extreme({quote(compared(call.args[0]))}, transform({{list}}, x -> x.a0), {largest})"
+
+
+def _arrays() -> Iterator[AggregateEntry]:
+    for function in ("min", "max"):
+        # Of equal arrays that look different PostgreSQL shows whichever it meets; here it is decided by their texts.
+        yield AggregateEntry(
+            signature=f"{function}(anyarray)",
+            carrier=_array_carrier,
+            form=OfList(partial(_array, function), default_order=True),
+            fuzz=(("int4[]",), ("text[]",), ("bool[]",), ("date[]",)),
+            collation=CollationNeed.ORDER,
+        )
+
+
+def entries() -> Iterator[AggregateEntry]:
+    """All of them."""
+    for family in (_plain, _by_text, _arrays):
+        yield from family()

@@ -1,0 +1,219 @@
+"""Aggregates WITHIN GROUP: percentiles, the mode, and the place a value would have among those of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
+
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
+from applier.functions.emit import spark_sql
+from applier.functions.entry import Fixed, Unfit, fixed_carrier
+from applier.functions.output_text import output
+from applier.plan.expr import AggregateCall, Call, Const, Expr, columns_read
+
+
+def _fraction(value: object) -> float:
+    if isinstance(value, int | float | Decimal) and 0 <= value <= 1:
+        return float(value)
+    raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+
+
+def _written(arg: Expr) -> float | None:
+    """A fraction that is written out, perhaps as another kind of number; None is NULL."""
+    inner = arg.args[0] if isinstance(arg, Call) and arg.signature.startswith("float8(") else arg
+    if not isinstance(inner, Const):
+        raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+    return None if inner.value is None else _fraction(inner.value)
+
+
+def _percent(args: tuple[Expr, ...]) -> float:
+    return _fraction(_written(args[0]))
+
+
+def _percents(args: tuple[Expr, ...]) -> list[float | None]:
+    """The fractions of an array that is written out."""
+    match args[0]:
+        case Call(signature="array_of(any)", args=elements):
+            return [_written(element) for element in elements]
+        case Const(value=str() as text) if "{" not in text[1:]:
+            words = text.strip("{}").split(",") if text != "{}" else []
+            return [None if word == "NULL" else _fraction(float(word)) for word in words]
+        case _:
+            raise Unfit("percentiles that are not an array of literals", hint="write ARRAY[0.25, 0.5, 0.75]")
+
+
+def _between(percent: float) -> tuple[str, str, str]:
+    """The two neighbours of the place, and how far it is from the lower one; NULL where it is one of the rows."""
+    place = f"({percent!r}D * (size({{list}}) - 1))"
+    low, high = (f"get({{list}}, CAST({end}({place}) AS int)).a0" for end in ("floor", "ceil"))
+    return low, high, f"nullif({place} - floor({place}), 0D)"
+
+
+def _float_cont(percent: float) -> str:
+    """As PostgreSQL's float8_lerp goes."""
+    low, high, part = _between(percent)
+    return f"coalesce({low} + {part} * ({high} - {low}), {low})"
+
+
+def _interval_cont(percent: float) -> str:
+    """As PostgreSQL's interval_lerp goes."""
+    low, high, part = _between(percent)
+    return f"coalesce(pg_intervals_add(pg_intervals_mul(pg_intervals_sub({high}, {low}), {part}), {low}), {low})"
+
+
+def _disc(percent: float) -> str:
+    place = f"ceil({percent!r}D * size({{list}}))"
+    return f"get({{list}}, CAST(greatest({place}, 1) - 1 AS int)).a0"
+
+
+def _one(form: Callable[[float], str], call: AggregateCall) -> str:
+    return form(_percent(call.direct))
+
+
+def _many(form: Callable[[float], str], call: AggregateCall) -> str:
+    """An array of what each of the fractions gives."""
+    value = call.args[0]
+    parts = ["NULL" if p is None else output(value, form(p)) for p in _percents(call.direct)]
+    return f"pg_arrays_make(CAST(array({', '.join(parts)}) AS array<string>))"
+
+
+def _checked(
+    fractions: Callable[[tuple[Expr, ...]], object], carrier: Callable[[Expr], str], args: tuple[Expr, ...]
+) -> str:
+    fractions(args)
+    return carrier(args[1])
+
+
+def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
+    of(arg)
+    output(arg, "")
+    return "string"
+
+
+def _held_as(spark: str, arg: Expr) -> str:
+    return fixed_carrier([spark], spark)((arg,))
+
+
+def _itself(arg: Expr) -> str:
+    return arg.type.spark
+
+
+def _mode(call: AggregateCall) -> str:
+    """The first of the values that come most often: b best so far and n how often, c the current one and m."""
+    spark = call.type.spark
+    start = f"struct(CAST(NULL AS {spark}) AS b, 0 AS n, CAST(NULL AS {spark}) AS c, 0 AS m)"
+    count = "if(s.c = x.a0, s.m + 1, 1)"
+    step = f"struct(if({count} > s.n, x.a0, s.b) AS b, greatest({count}, s.n) AS n, x.a0 AS c, {count} AS m)"
+    return f"aggregate({{list}}, {start}, (s, x) -> {step}).b"
+
+
+_TYPES = ("int4", "text", "numeric(10,2)", "date", "float8")
+_KINDS: tuple[tuple[str, str, Callable[[float], str], Callable[[Expr], str], tuple[str, ...]], ...] = (
+    ("percentile_cont", "float8", _float_cont, partial(_held_as, "double"), ("float8",)),
+    ("percentile_cont", "interval", _interval_cont, partial(_held_as, "string"), ("interval:unequal",)),
+    ("percentile_disc", "anyelement", _disc, _itself, _TYPES),
+)
+
+
+def _percentiles() -> Iterator[AggregateEntry]:
+    percents = (Fixed("0"), Fixed("0.25"), Fixed("0.5"), Fixed("0.9"), Fixed("1"))
+    lists = (Fixed("ARRAY[0.25, 1, NULL, 0.5, 0]"), Fixed("'{0.1,0.9,0.9}'::float8[]"), Fixed("'{}'::float8[]"))
+    for name, argument, form, carrier, types in _KINDS:
+        yield AggregateEntry(
+            signature=f"{name}(float8,{argument})",
+            carrier=partial(_checked, _percent, carrier),
+            form=OfList(partial(_one, form)),
+            fuzz=tuple((percent, types[i % len(types)]) for i, percent in enumerate(percents)),
+            takes_distinct=False,
+            within_group=True,
+            any_of_equals=True,
+        )
+        yield AggregateEntry(
+            signature=f"{name}(_float8,{argument})",
+            carrier=partial(_checked, _percents, partial(_as_array, carrier)),
+            form=OfList(partial(_many, form)),
+            fuzz=tuple((lists[i % len(lists)], types[i % len(types)]) for i in range(max(len(lists), len(types)))),
+            takes_distinct=False,
+            within_group=True,
+            any_of_equals=True,
+        )
+    yield AggregateEntry(
+        signature="mode(anyelement)",
+        carrier=lambda args: args[0].type.spark,
+        form=OfList(_mode),
+        fuzz=tuple((t,) for t in _TYPES),
+        takes_distinct=False,
+        within_group=True,
+    )
+
+
+def _before(call: AggregateCall, *, peers: bool) -> str:
+    """Whether a row x comes before the one that is imagined; with `peers` also whether it stands beside it."""
+    text = "true" if peers else "false"
+    for i, (key, value) in reversed(list(enumerate(zip(call.order, call.direct, strict=True)))):
+        own, other = f"x.o{i}", spark_sql(value)
+        less = f"{own} > {other}" if key.descending else f"{own} < {other}"
+        first = f"CASE WHEN {own} IS NULL AND {other} IS NULL THEN NULL WHEN {own} IS NULL THEN {key.nulls_first} "
+        first += f"WHEN {other} IS NULL THEN {not key.nulls_first} WHEN {own} = {other} THEN NULL ELSE {less} END"
+        text = f"coalesce({first}, {text})"
+    return f"filter({{list}}, x -> {text})"
+
+
+def _rank(call: AggregateCall) -> str:
+    return f"CAST(size({_before(call, peers=False)}) + 1 AS bigint)"
+
+
+def _dense_rank(call: AggregateCall) -> str:
+    keys = ", ".join(f"x.o{i}" for i in range(len(call.order)))
+    return f"CAST(size(array_distinct(transform({_before(call, peers=False)}, x -> struct({keys})))) + 1 AS bigint)"
+
+
+def _percent_rank(call: AggregateCall) -> str:
+    return f"(CAST(size({_before(call, peers=False)}) AS double) / size({{list}}))"
+
+
+def _cume_dist(call: AggregateCall) -> str:
+    return f"((size({_before(call, peers=True)}) + 1D) / (size({{list}}) + 1D))"
+
+
+def _imagined(result: str, args: tuple[Expr, ...]) -> str:
+    half = len(args) // 2
+    for value, column in zip(args[:half], args[half:], strict=True):
+        if next(columns_read(value), None) is not None:
+            raise Unfit("an imagined row that is not written out", hint="write the values themselves")
+        if value.type.spark.partition("(")[0] != column.type.spark.partition("(")[0]:
+            raise Unfit(f"values held as {value.type.spark} and {column.type.spark}")
+    return result
+
+
+def _places() -> Iterator[AggregateEntry]:
+    for function, form, result, on_empty in (
+        ("rank", _rank, "bigint", "1L"),
+        ("dense_rank", _dense_rank, "bigint", "1L"),
+        ("percent_rank", _percent_rank, "double", "0D"),
+        ("cume_dist", _cume_dist, "double", "1D"),
+    ):
+        yield AggregateEntry(
+            signature=f"{function}(any)",
+            carrier=partial(_imagined, result),
+            form=OfList(form, default_order=True, on_empty=on_empty),
+            fuzz=(
+                (Fixed("7"), "int4"),
+                (Fixed("'ab'"), "text"),
+                (Fixed("-1.5::numeric(10,2)"), "numeric(10,2)"),
+                (Fixed("NULL::int4"), "int4"),
+                (Fixed("'2000-01-01'::date"), "date"),
+                (Fixed("'NaN'::float8"), "float8"),
+            ),
+            skips_null=False,
+            never_null=True,
+            takes_distinct=False,
+            within_group=True,
+        )
+
+
+def entries() -> Iterator[AggregateEntry]:
+    """All of them."""
+    yield from _percentiles()
+    yield from _places()

@@ -1,0 +1,59 @@
+"""What stands for values that Spark would not group or sort by their carriers as PostgreSQL does.
+
+A *key* is the same for equal values and for no others: 1 and 1.0 are equal numerics, '30 days' and '1 mon' equal
+intervals, 0 and -0 equal floats. A *place* sorts as the values do. Neither is a function that a query could call; the
+tests compare them with PostgreSQL's `=` and `<` over all pairs of many values.
+"""
+
+from __future__ import annotations
+
+from applier.functions.entry import Entry, fixed_carrier, template
+from applier.plan.expr import INT4, TEXT, Call, Const, Expr
+
+_KEYS = {
+    "numeric": ("string", "pg_numeric_sortable({0})"),
+    "interval": ("string", "pg_intervals_sortable({0})"),
+    "jsonb": ("string", "pg_json_key({0})"),
+    "float8": ("double", "({0} + 0D)"),
+    "float4": ("float", "({0} + CAST(0 AS float))"),
+    # The text of an array is as good as those of its elements.
+    **{f"_{name}": ("string", "{0}") for name in ("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date")},
+}
+_PLACES = {name: _KEYS[name] for name in ("numeric", "interval")}
+PLACE_OF = "place_of("
+"""How the signatures of places begin."""
+_ENUM_PLACE = f"{PLACE_OF}anyenum)"
+
+
+def key_of(value: Expr) -> Expr | None:
+    """The key of a value; None where no key is known for its type and carrier."""
+    carrier, _ = _KEYS.get(value.type.pg.name, ("", ""))
+    if value.type.spark != carrier:
+        return None
+    kept = TEXT if carrier == "string" else value.type
+    return Call(f"key_of({value.type.pg.name})", (value,), kept)
+
+
+def place_of(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
+    """What sorts as the value does; `labels` are those of an enum, in order. None where nothing is known to."""
+    if labels is not None:
+        return Call(_ENUM_PLACE, (value, joined_labels(labels)), INT4)
+    carrier, _ = _PLACES.get(value.type.pg.name, ("", ""))
+    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), TEXT) if value.type.spark == carrier else None
+
+
+def joined_labels(labels: tuple[str, ...]) -> Const:
+    """The labels of an enum as the one argument that functions of its order take."""
+    return Const("\x00".join(labels), TEXT)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *(
+        Entry(f"{function}({name})", fixed_carrier([carrier], carrier), template(form), (), internal=True)
+        for function, forms in (("key_of", _KEYS), ("place_of", _PLACES))
+        for name, (carrier, form) in forms.items()
+    ),
+    Entry(
+        _ENUM_PLACE, fixed_carrier(["string", "string"], "int"), template("pg_casts_place({0}, {1})"), (), internal=True
+    ),
+)

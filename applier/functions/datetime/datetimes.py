@@ -1,0 +1,170 @@
+"""date, timestamp, timestamptz: comparisons, casts, texts, days between dates, zones.
+
+What PostgreSQL computes in the session's time zone is computed in UTC, the zone every definition is analysed in (and
+the zone Spark runs in); texts are those of DateStyle ISO. Years before 1 and after 9999 have no carrier: a result
+there raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from zoneinfo import available_timezones
+
+from applier.functions.datetime.intervals import instant, micros
+from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, literal_text, template
+from applier.functions.literals import quote
+from applier.functions.numeric.integers import COMPARISONS
+from applier.plan.expr import Call, Expr
+
+CARRIERS = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+_DATE = "date_from_unix_date({0})"
+
+
+def _comparisons() -> Iterator[Entry]:
+    for name, spark in CARRIERS.items():
+        for suffix, sign in COMPARISONS.items():
+            yield Entry(
+                signature=f"{name}_{suffix}({name},{name})",
+                carrier=fixed_carrier([spark, spark], "boolean"),
+                sql=template(f"({{0}} {sign} {{1}})"),
+                fuzz=((name, name),),
+                hash_equal=suffix == "eq",
+            )
+    for left, right in (("date", "timestamp"), ("timestamp", "date"), ("date", "timestamptz"), ("timestamptz", "date"),
+                        ("timestamp", "timestamptz"), ("timestamptz", "timestamp")):  # fmt: skip
+        meet = "timestamp" if "timestamptz" in (left, right) else "timestamp_ntz"
+        for suffix, sign in COMPARISONS.items():
+            yield Entry(
+                signature=f"{left}_{suffix}_{right}({left},{right})",
+                carrier=fixed_carrier([CARRIERS[left], CARRIERS[right]], "boolean"),
+                sql=template(f"(CAST({{0}} AS {meet}) {sign} CAST({{1}} AS {meet}))"),
+                fuzz=((left, right),),
+                session=meet == "timestamp",
+            )
+
+
+def _zone(arg: Expr) -> str:
+    name = literal_text(arg)
+    if name.upper() in ("UTC", "GMT", "ETC/UTC"):
+        return "UTC"
+    if "/" not in name or name not in available_timezones():
+        raise Unfit(f"the time zone {name!r}", hint="name it as in 'Europe/Berlin', or UTC")
+    return name
+
+
+def _zone_carrier(result: str, args: tuple[Expr, ...]) -> str:
+    _zone(args[0])
+    source = "timestamp" if result == "timestamp_ntz" else "timestamp_ntz"
+    return fixed_carrier(["string", source], result)(args)
+
+
+def _in_zone(java: str, call: Call, args: Sequence[str]) -> str:
+    zone = _zone(call.args[0])
+    if zone == "UTC":
+        return f"CAST({args[1]} AS {call.type.spark})"
+    moved = f"pg_dates_{java}({quote(zone)}, {micros(0).format(args[1])})"
+    return instant(moved).format(type=call.type.spark)
+
+
+def _zones() -> Iterator[Entry]:
+    zones = ("UTC", "utc", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Asia/Kolkata", "Australia/Lord_Howe")
+    for source, result, java in (
+        ("timestamptz", "timestamp_ntz", "to_zone"),
+        ("timestamp", "timestamp", "from_zone"),
+    ):
+        yield Entry(
+            signature=f"timezone(text,{source})",
+            carrier=partial(_zone_carrier, result),
+            sql=partial(_in_zone, java),
+            fuzz=tuple((Fixed(f"'{zone}'"), f"{source}:recent") for zone in zones),
+        )
+
+
+def _days() -> Iterator[Entry]:
+    yield Entry(
+        signature="date_mi(date,date)",
+        carrier=fixed_carrier(["date", "date"], "int"),
+        sql=template("datediff({0}, {1})"),
+        fuzz=(("date", "date"),),
+    )
+    moves: tuple[tuple[FuzzArg, ...], ...] = (("date:middle", "int2"), ("date:middle", Fixed("30")))
+    for function, java in (("date_pli", "add_days"), ("date_mii", "sub_days")):
+        form = _DATE.format(f"pg_dates_{java}(unix_date({{0}}), {{1}})")
+        yield Entry(f"{function}(date,int4)", fixed_carrier(["date", "int"], "date"), template(form), moves)
+    form = _DATE.format("pg_dates_add_days(unix_date({1}), {0})")
+    yield Entry(
+        "integer_pl_date(int4,date)", fixed_carrier(["int", "date"], "date"), template(form), (("int2", "date:middle"),)
+    )
+    for name, spark in CARRIERS.items():
+        yield Entry(
+            f"isfinite({name})",
+            fixed_carrier([spark], "boolean"),
+            template("CASE WHEN {0} IS NOT NULL THEN TRUE END"),
+            ((name,),),
+        )
+
+
+def _making() -> Iterator[Entry]:
+    years: tuple[FuzzArg, ...] = ("int2:year", "int2:small", "int2:small")
+    yield Entry(
+        "make_date(int4,int4,int4)",
+        fixed_carrier(["int"] * 3, "date"),
+        template(_DATE.format("pg_dates_make_date({0}, {1}, {2})")),
+        (years, ("int2:year", Fixed("2"), Fixed("29"))),
+        raises=True,
+    )
+    for name, session in (("timestamp", False), ("timestamptz", True)):
+        yield Entry(
+            f"make_{name}(int4,int4,int4,int4,int4,float8)",
+            fixed_carrier(["int"] * 5 + ["double"], CARRIERS[name]),
+            template(instant("pg_dates_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})")),
+            (("int2:year", Fixed("2"), Fixed("29"), Fixed("24"), Fixed("0"), Fixed("0")),
+             ("int2:year", Fixed("12"), "int2:small", Fixed("1"), Fixed("2"), "float8:small")),
+            raises=True,
+            session=session,
+        )  # fmt: skip
+    yield Entry(
+        "to_timestamp(float8)",
+        fixed_carrier(["double"], "timestamp"),
+        template(instant("pg_dates_of_epoch({0})")),
+        (("float8:small",), ("float8:epoch",)),
+    )
+
+
+def _casts() -> Iterator[Entry]:
+    pairs = (("date", "timestamp"), ("timestamp", "date"), ("date", "timestamptz"), ("timestamptz", "date"),
+             ("timestamp", "timestamptz"), ("timestamptz", "timestamp"))  # fmt: skip
+    for source, target in pairs:
+        yield Entry(
+            signature=f"{target}({source})",
+            carrier=fixed_carrier([CARRIERS[source]], CARRIERS[target]),
+            sql=template("CAST({0} AS {type})"),
+            fuzz=((source,),),
+            session="timestamptz" in (source, target),
+        )
+    for name, printed in (
+        ("date", "pg_dates_out_date(unix_date({0}))"),
+        ("timestamp", f"pg_dates_out_timestamp({micros(0)})"),
+        ("timestamptz", f"concat(pg_dates_out_timestamp({micros(0)}), '+00')"),
+    ):
+        yield Entry(
+            io_cast(name, "text"), fixed_carrier([CARRIERS[name]], "string"), template(printed), ((name,),),
+            spelling="({0})::text",
+        )  # fmt: skip
+    for name, read in (
+        ("date", _DATE.format("pg_dates_in_date({0})")),
+        ("timestamp", instant("pg_dates_in_timestamp({0})")),
+        ("timestamptz", instant("pg_dates_in_timestamptz({0})")),
+    ):
+        yield Entry(
+            io_cast("text", name),
+            fixed_carrier(["string"], CARRIERS[name]),
+            template(read),
+            (("text:moment",),),
+            raises=True,
+            spelling=f"({{0}})::{name}",
+        )
+
+
+ENTRIES: tuple[Entry, ...] = (*_comparisons(), *_zones(), *_days(), *_making(), *_casts())

@@ -1,0 +1,97 @@
+"""to_char, to_date and to_timestamp with a literal pattern made of parts whose meaning is plain.
+
+Dates: the usual fields, `FM` before and `TH` behind them, punctuation, and texts in double quotes; other letters must
+be quoted. Numbers: 9, 0, comma and point, `FM` before them. Texts are read only when written exactly as the pattern
+says; anything else PostgreSQL would still understand raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from applier.functions.datetime.intervals import instant, micros
+from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text, template
+from applier.functions.output_text import output
+from applier.plan.expr import Call, Expr
+
+_FIELD = (
+    "YYYY|YY|IYYY|IW|MONTH|Month|month|MON|Mon|mon|MM|MI|MS|DDD|DD|DAY|Day|day|DY|Dy|dy|ID|D|HH24|HH12|HH|SSSS|SS|US|"
+    "AM|PM|am|pm|WW|Q"
+)
+_QUOTED = r'"[^"\\]*"'
+_DATE = re.compile(rf"(?:(?:FM)?(?:{_FIELD})(?:TH|th)?|{_QUOTED}|[^A-Za-z\"\\])*")
+_READ = re.compile(r"(?:YYYY|MM|DD|HH24|MI|SS|Mon|[-/:. ])*")
+_NUMBER = re.compile(r"(?:FM)?(?=[90,]*[90])[90][90,]*(?:\.[90]*)?")
+_MONTH = re.compile("Month|MONTH|month")
+_NAMED_ORDINAL = re.compile("(?:DAY|Day|day|DY|Dy|dy|AM|PM|am|pm|Mon|MON|mon)(?:TH|th)|@(?:TH|th)")
+
+
+def _format(arg: Expr, allowed: re.Pattern[str]) -> str:
+    written = literal_text(arg)
+    if not allowed.fullmatch(written) or (allowed is _DATE and _NAMED_ORDINAL.search(_MONTH.sub("@", written))):
+        raise Unfit(f"the format {written!r}", hint="use plain fields such as YYYY-MM-DD HH24:MI:SS, or 999,990.00")
+    return written
+
+
+def _carrier(allowed: re.Pattern[str], carriers: Sequence[str], result: str, args: tuple[Expr, ...]) -> str:
+    _format(args[1], allowed)
+    if args[0].type.spark not in carriers:
+        raise Unfit(f"values held as {args[0].type.spark}")
+    return result
+
+
+def _dates() -> Iterator[Entry]:
+    patterns = (
+        "YYYY-MM-DD HH24:MI:SS", "HH:MI AM", "Day, DDth Mon YYYY", "IW", "IYYY-IW-ID", "FMDD FMMonth YY",
+        "MONTH|dy|DAY",        'YYYY"T"MS US Q WW DDD D', "FMHH12:FMMI pm", "SSSS", "YYYYMMDD", "DDTH mon",
+    )  # fmt: skip
+    for name, spark in (("timestamp", "timestamp_ntz"), ("timestamptz", "timestamp")):
+        yield Entry(
+            f"to_char({name},text)",
+            partial(_carrier, _DATE, [spark], "string"),
+            template(f"pg_format_timestamp({micros(0)}, {{1}})"),
+            tuple((name, Fixed(f"'{p}'")) for p in patterns),
+            session=True,
+        )
+    fuzz: tuple[tuple[FuzzArg, ...], ...] = (("text:iso", Fixed("'YYYY-MM-DD'")),)
+    yield Entry(
+        "to_date(text,text)",
+        partial(_carrier, _READ, ["string"], "date"),
+        template("date_from_unix_date(pg_format_to_date({0}, {1}))"),
+        (*fuzz, ("text:iso2", Fixed("'DD Mon YYYY'"))),
+        raises=True,
+        session=True,
+    )
+    yield Entry(
+        "to_timestamp(text,text)",
+        partial(_carrier, _READ, ["string"], "timestamp"),
+        template(instant("pg_format_to_timestamp({0}, {1})")),
+        (*fuzz, ("text:iso2", Fixed("'DD Mon YYYY'"))),
+        raises=True,
+        session=True,
+    )
+
+
+def _number_carrier(args: tuple[Expr, ...]) -> str:
+    _format(args[1], _NUMBER)
+    output(args[0], "")
+    return "string"
+
+
+def _number(call: Call, args: Sequence[str]) -> str:
+    return f"pg_format_number({output(call.args[0], args[0])}, {args[1]})"
+
+
+def _numbers() -> Iterator[Entry]:
+    patterns = ("9,999.99", "FM90.00", "000", "999", "0,000.9", "FM999,999.99", "99.99", "9", "FM9.99", "00099")
+    for name, values in (("int4", ("int4",)), ("int8", ("int8",)), ("numeric", ("numeric(10,2)", "numeric:plain"))):
+        yield Entry(
+            f"to_char({name},text)", _number_carrier, _number,
+            tuple((v, Fixed(f"'{p}'")) for v in values for p in patterns),
+            session=True,
+        )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (*_dates(), *_numbers())

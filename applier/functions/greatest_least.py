@@ -1,0 +1,67 @@
+"""GREATEST and LEAST, two values at a time: NULLs are skipped, the order is that of the type's own comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
+from applier.functions.entry import CollationNeed, Entry, Unfit, decimal, decimal_of, extreme, fixed_carrier, template
+from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.plan.expr import Call, Expr
+
+FUNCTIONS = ("GREATEST", "LEAST")
+_CARRIERS = {
+    **INTEGERS, **DATETIMES, "text": "string", "bpchar": "string", "float8": "double", "float4": "float",
+    "bool": "boolean", "uuid": "string", "time": "string",
+}  # fmt: skip
+
+
+def _one_size(args: tuple[Expr, ...]) -> str:
+    if all(arg.type.spark == "string" for arg in args):
+        return "string"
+    sizes = {decimal_of(arg) for arg in args}
+    if len(sizes) != 1:
+        raise Unfit("numerics of different sizes")
+    return decimal(*sizes.pop())
+
+
+def _by_java(java: str, function: str, call: Call, args: Sequence[str]) -> str:
+    if call.type.spark != "string":
+        return f"{function}({args[0]}, {args[1]})"
+    return f"coalesce({java}_{function}({args[0]}, {args[1]}), {args[0]}, {args[1]})"
+
+
+def _entries() -> Iterator[Entry]:
+    for function in FUNCTIONS:
+        spelling = f"{function}({{all}})"
+        for name, spark in _CARRIERS.items():
+            values = "char(6)" if name == "bpchar" else name
+            yield Entry(
+                signature=extreme(function, name),
+                carrier=fixed_carrier([spark, spark], spark),
+                sql=template(f"{function.lower()}({{0}}, {{1}})"),
+                fuzz=((values, values),),
+                collation=CollationNeed.ORDER if name in ("text", "bpchar") else CollationNeed.NONE,
+                strict=False,
+                spelling=spelling,
+            )
+        yield Entry(
+            signature=extreme(function, "numeric"),
+            carrier=_one_size,
+            sql=partial(_by_java, "pg_numeric", function.lower()),
+            fuzz=(("numeric(10,2)", "numeric(10,2)"), ("numeric(38,10)", "numeric(38,10)"), ("numeric", "numeric")),
+            strict=False,
+            spelling=spelling,
+        )
+        yield Entry(
+            signature=extreme(function, "interval"),
+            carrier=fixed_carrier(["string", "string"], "string"),
+            sql=partial(_by_java, "pg_intervals", function.lower()),
+            fuzz=(("interval", "interval"),),
+            strict=False,
+            spelling=spelling,
+        )
+
+
+ENTRIES: tuple[Entry, ...] = tuple(_entries())

@@ -1,0 +1,64 @@
+"""json, which keeps the text it was made with: to_json, row_to_json and the builders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.functions.entry import Entry, Fixed, Unfit, fixed_carrier, io_cast, template
+from applier.functions.json.to_json import KINDS_TRIED, as_json, as_key, check_pairs, kind
+from applier.plan.expr import Call, Expr
+
+
+def _jsonable(args: tuple[Expr, ...]) -> str:
+    for arg in args:
+        as_json(arg, "")
+    return "string"
+
+
+def _pairs(args: tuple[Expr, ...]) -> str:
+    check_pairs(args)
+    return _jsonable(args)
+
+
+def _row(args: tuple[Expr, ...]) -> str:
+    if not kind(args[0]).startswith("r"):
+        raise Unfit("a row that is not written out")
+    return "string"
+
+
+def array(call: Call, args: Sequence[str]) -> str:
+    """An array of these values."""
+    values = ", ".join(as_json(arg, sql) for arg, sql in zip(call.args, args, strict=True))
+    return f"pg_jsontext_array(CAST(array({values}) AS array<string>), ', ')"
+
+
+def object_(call: Call, args: Sequence[str]) -> str:
+    """An object of these keys and values in turn."""
+    pairs = list(zip(call.args, args, strict=True))
+    keys = ", ".join(as_key(arg, sql) for arg, sql in pairs[::2])
+    values = ", ".join(as_json(arg, sql) for arg, sql in pairs[1::2])
+    return f"pg_jsontext_object(CAST(array({keys}) AS array<string>), CAST(array({values}) AS array<string>), '')"
+
+
+def _one(call: Call, args: Sequence[str]) -> str:
+    return as_json(call.args[0], args[0])
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("to_json(anyelement)", _jsonable, _one, KINDS_TRIED, session=True),
+    Entry(
+        "row_to_json(record)", _row, _one, (("int4", "text", "bool"), ("numeric", "jsonb", "timestamptz"), ("text[]",)),
+        session=True, variadic=True, spelling="row_to_json(ROW({all}))",
+    ),
+    Entry(
+        "json_build_array(any)", _jsonable, array, (("int4", "text", "bool"), ("jsonb", "int4[]")),
+        session=True, strict=False, variadic=True,
+    ),
+    Entry(
+        "json_build_object(any)", _pairs, object_,
+        ((Fixed("'k'"), "int4", Fixed("'k'"), "text"), (Fixed("1"), "numeric", Fixed("'a\"b'"), "timestamp")),
+        session=True, strict=False, variadic=True,
+    ),
+    Entry(io_cast("json", "text"), fixed_carrier(["string"], "string"), template("{0}"),
+          (("json",),), spelling="({0})::text"),
+)  # fmt: skip

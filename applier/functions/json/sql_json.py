@@ -1,0 +1,199 @@
+"""SQL's own words for JSON, which are no functions: JSON_VALUE and its like, JSON_ARRAY and JSON_OBJECT, IS JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text
+from applier.functions.json import json_text, jsonb
+from applier.functions.json.json_members import FIELD_TYPES
+from applier.functions.json.to_json import as_json, as_jsonb, as_key, check_pairs
+from applier.functions.literals import quote
+from applier.functions.output_text import read
+from applier.plan.expr import Call, Const, Expr, ValueType
+from shared_schema.pg_types import PgType
+
+IS_JSON = "is_json(any,text,bool)"
+RAISE = Const("raise", ValueType(PgType(0, -1, "raise", "raise"), "void"))
+"""In the place of a value: an error is raised."""
+_VALUES = FIELD_TYPES - {"jsonb"} | {"varchar"}
+_NOT_FOUND = "PostgreSQL would report: no SQL/JSON item found, or not one of that kind"
+
+
+def json_answered(word: str, *, raises: bool) -> str:
+    """The name under which JSON_VALUE and its like stand in the allow-list."""
+    return f"json_{word}{'_or_error' if raises else ''}(any)"
+
+
+def json_built(type_: str, what: str, *, skips_null: bool) -> str:
+    """The name under which JSON_ARRAY and JSON_OBJECT stand in the allow-list."""
+    return f"{type_}_{what}{'_given' if skips_null else ''}(any)"
+
+
+def _answer_carrier(word: str, args: tuple[Expr, ...]) -> str:
+    """The last of them is the call itself, which knows what is returned."""
+    pg = args[-1].type.pg
+    how = literal_text(args[3])
+    known = {"exists": {"bool"}, "query": {"jsonb", "json", "text"}, "value": _VALUES, "rows": {"jsonb"}}[word]
+    sized = pg.typmod >= 0 and not (pg.name == "numeric" and args[-1].type.spark.startswith("decimal("))
+    if pg.name not in known or sized or (pg.name == "jsonb" and how.endswith("OMIT")):
+        raise Unfit(f"a result of type {pg.display}", hint="return text or jsonb, and cast it")
+    return args[-1].type.spark
+
+
+def _raised(spark: str) -> str:
+    return f"CAST(raise_error({quote(_NOT_FOUND)}) AS {spark})"
+
+
+def _answer(word: str, call: Call, args: Sequence[str]) -> str:
+    json, path, variables, how, *places = args
+    spark, pg = call.type.spark, call.type.pg
+    in_place = [_raised(spark) if arg == RAISE else sql for arg, sql in zip(call.args[4:], places, strict=True)]
+    if word == "exists":
+        found = f"pg_jsonpath_exists({json}, {path}, {variables}, true)"
+        return f"if({json} IS NULL, CAST(NULL AS boolean), coalesce({found}, {in_place[0]}))"
+    if word == "rows":
+        strict = "true" if RAISE in call.args else "false"
+        return f"pg_jsonpath_rows({json}, {path}, {variables}, {strict})"
+    kind = ":".join(map(str, (pg.name, *(pg.precision_scale or ()))))
+    found = f"pg_jsonpath_{word}({json}, {path}, {variables}, {quote(kind) if word == 'value' else how})"
+    value = f"substr({found}, 2)"
+    shown = f"CAST({value} AS {spark})" if spark.startswith("decimal(") else read(pg.name, value)
+    on_empty, on_error = in_place
+    return (
+        f"CASE left({found}, 1) WHEN 'v' THEN {shown} WHEN 'e' THEN {on_empty} WHEN 'x' THEN {on_error} "
+        f"ELSE CAST(NULL AS {spark}) END"
+    )
+
+
+_TRIED = {
+    "exists": ("", "TRUE ON ERROR", "UNKNOWN ON ERROR"),
+    "query": (
+        "", "WITH WRAPPER", "WITH CONDITIONAL WRAPPER", "RETURNING text", "RETURNING text OMIT QUOTES",
+        "EMPTY ARRAY ON EMPTY DEFAULT '[1]' ON ERROR",
+    ),
+    "value": (
+        "", "RETURNING int", "RETURNING smallint DEFAULT 7 ON EMPTY DEFAULT 8 ON ERROR", "RETURNING bigint",
+        "RETURNING numeric", "RETURNING numeric(3,1)", "RETURNING bool DEFAULT true ON ERROR",
+        "RETURNING float8", "RETURNING date DEFAULT '2020-01-01' ON ERROR", "RETURNING timestamptz", "RETURNING uuid",
+        """PASSING 1 AS x, 'a' AS y DEFAULT 'none' ON EMPTY""",
+    ),
+}  # fmt: skip
+_PATHS = ("$", "$.a", "strict $.a", "$[*]", "$.* ? (@ > 0)", "strict $.a.b", "$.a / 0")
+
+
+def _tried(clause: str) -> str:
+    return "jsonb:moments" if "date" in clause or "timestamp" in clause else "jsonb:values"
+
+
+def _gives(word: str, clause: str) -> bool:
+    """Whether something else than NULL may take the place of what is missing."""
+    return "DEFAULT" in clause or "EMPTY ARRAY" in clause or (word == "exists" and clause in ("", "TRUE ON ERROR"))
+
+
+def _answers() -> Iterator[Entry]:
+    for word in ("exists", "query", "value", "rows"):
+        for raises in (False, True):
+            clauses = ("ERROR ON ERROR",) if raises and word in _TRIED else _TRIED.get(word, ())
+            calls: list[tuple[FuzzArg, ...]] = [
+                (_tried(clause), Fixed(f"'{path}'"), Fixed(clause), Fixed("'null'" if _gives(word, clause) else "NULL"))
+                for number, clause in enumerate(clauses)
+                for path in (_PATHS[:4] if number else _PATHS)
+            ]
+            if word == "value" and not raises:
+                calls.append(("jsonb", Fixed("'$[*] ? (@ == $x || @ == $y)'"), Fixed(clauses[-1]), Fixed("'[]'")))
+            yield Entry(
+                json_answered(word, raises=raises), partial(_answer_carrier, word), partial(_answer, word),
+                tuple(calls), raises=raises, strict=False, variadic=True, internal=word == "rows", since=17,
+                runs_in=f"pg_jsonpath_{word}",
+                spelling=f"JSON_{word.upper()}(coalesce({{0}}, {{3}}), {{1}} {{2}})",
+            )  # fmt: skip
+
+
+def _made_carrier(object_: bool, args: tuple[Expr, ...]) -> str:
+    if object_:
+        check_pairs(args)
+    for arg in args:
+        as_json(arg, "")
+    return "string"
+
+
+def _array(type_: str, call: Call, args: Sequence[str]) -> str:
+    write = as_jsonb if type_ == "jsonb" else as_json
+    values = ", ".join(write(arg, sql) for arg, sql in zip(call.args, args, strict=True))
+    listed = f"CAST(array({values}) AS array<string>)"
+    given = f"filter({listed}, x -> x IS NOT NULL)"
+    return f"pg_json_array({given})" if type_ == "jsonb" else f"pg_jsontext_array({given}, ', ')"
+
+
+def _object(type_: str, call: Call, args: Sequence[str]) -> str:
+    write = as_jsonb if type_ == "jsonb" else as_json
+    both = list(zip(call.args, args, strict=True))
+    pairs = [
+        f"named_struct('k', {as_key(*key)}, 'v', {write(*value)})"
+        for key, value in zip(both[::2], both[1::2], strict=True)
+    ]
+    given = f"filter(CAST(array({', '.join(pairs)}) AS array<struct<k:string,v:string>>), x -> x.v IS NOT NULL)"
+    if type_ == "jsonb":
+        return f"pg_json_object(flatten(transform({given}, x -> array(x.k, x.v))))"
+    return f"pg_jsontext_object(transform({given}, x -> x.k), transform({given}, x -> x.v), '')"
+
+
+def _built() -> Iterator[Entry]:
+    tried: dict[str, tuple[tuple[FuzzArg, ...], ...]] = {
+        "array": (("int4", "text", "bool"), ("jsonb", "numeric"), ("int4[]", "timestamptz")),
+        "object": (
+            (Fixed("'k'"), "int4", Fixed("'b'"), "text"),
+            (Fixed("1"), "jsonb", Fixed("'a'"), "numeric", Fixed("'a'"), "bool"),
+        ),
+    }
+    plain = {("jsonb", "array"): jsonb.array, ("jsonb", "object"): jsonb.object_}
+    plain |= {("json", "array"): json_text.array, ("json", "object"): json_text.object_}
+    for what, write in (("array", _array), ("object", _object)):
+        for type_ in ("json", "jsonb"):
+            for skips_null in (False, True):
+                pairs = "{0}: {1}, {2}: {3}" if what == "object" else "{all}"
+                clause = "ABSENT ON NULL" if skips_null else "NULL ON NULL"
+                calls = tried[what] if what == "array" else tried[what][:1]
+                yield Entry(
+                    json_built(type_, what, skips_null=skips_null),
+                    partial(_made_carrier, what == "object"),
+                    partial(write, type_) if skips_null else plain[type_, what],
+                    calls,
+                    strict=False, variadic=True, session=True, since=16,
+                    spelling=f"JSON_{what.upper()}({pairs} {clause} RETURNING {type_})",
+                )  # fmt: skip
+
+
+def _is_json_carrier(args: tuple[Expr, ...]) -> str:
+    if args[0].type.pg.name not in ("text", "varchar", "json", "jsonb", "unknown"):
+        raise Unfit(f"values of type {args[0].type.pg.display}", hint="cast it to text")
+    return "boolean"
+
+
+def _is_json(call: Call, args: Sequence[str]) -> str:
+    # A jsonb has no key twice.
+    unique = "false" if call.args[0].type.pg.name == "jsonb" else args[2]
+    return f"pg_jsontext_is_json({args[0]}, {args[1]}, {unique})"
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *_answers(),
+    *_built(),
+    Entry(
+        IS_JSON,
+        _is_json_carrier,
+        _is_json,
+        tuple(
+            (type_, Fixed(f"{shape}{unique}"))
+            for type_ in ("text:json", "text:syntax", "json", "jsonb")
+            for shape in ("", "OBJECT", "ARRAY", "SCALAR")
+            for unique in ("", " WITH UNIQUE KEYS")
+        ),
+        variadic=True,
+        since=16,
+        runs_in="pg_jsontext_is_json",
+        spelling="({0} IS JSON {1})",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Any value as JSON, from the text its output function prints: as jsonb, and as json, which keeps its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.functions.arrays.composites import ROW_OF, fields_of
+from applier.functions.entry import FuzzArg, Unfit
+from applier.functions.literals import quote
+from applier.functions.output_text import output
+from applier.plan.expr import Call, Expr
+
+_KINDS = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "n"),
+    **dict.fromkeys(("text", "unknown", "varchar", "bpchar", "uuid", "time", "date", "interval", "bytea"), "t"),
+    "bool": "b",
+    "json": "j",
+    "jsonb": "j",
+    "timestamp": "d",
+    "timestamptz": "z",
+}
+KINDS_TRIED: tuple[tuple[FuzzArg, ...], ...] = (
+    ("int4",), ("numeric",), ("numeric(10,2)",), ("text",), ("bool",), ("date",), ("jsonb",), ("uuid",), ("float8",),
+    ("float4",), ("char(6)",), ("time",), ("interval",), ("bytea",), ("timestamp",), ("timestamptz",),
+    ("int4[]",), ("text[]",), ("numeric[]",), ("bool[]",),
+)  # fmt: skip
+"""What the fuzz tests make JSON of."""
+
+
+def kind(arg: Expr) -> str:
+    """What the value becomes, in the words of JsonText; Unfit for a type that is not known."""
+    name = arg.type.pg.name
+    if isinstance(arg, Call) and arg.signature == ROW_OF:
+        names, values = fields_of(arg)
+        return "\x00".join(["r", *(part for pair in zip(names, map(kind, values), strict=True) for part in pair)])
+    element = name.removeprefix("_")
+    if element not in _KINDS:
+        raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to text")
+    return _KINDS[name] if name == element else f"a{_KINDS[element]}"
+
+
+def as_key(arg: Expr, sql: str) -> str:
+    """The value as the key of an object: as it is printed; Unfit for what JSON spells in its own way."""
+    if kind(arg) not in ("n", "t"):
+        raise Unfit(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
+    return output(arg, sql)
+
+
+def check_pairs(args: Sequence[Expr]) -> None:
+    """Unfit unless they are keys and values in turn."""
+    if len(args) % 2:
+        raise Unfit("an odd number of arguments")
+    for key in args[::2]:
+        as_key(key, "")
+
+
+def as_jsonb(arg: Expr, sql: str) -> str:
+    """to_jsonb() of a value."""
+    if arg.type.pg.name == "jsonb":
+        return sql
+    return f"pg_json_of({quote(kind(arg))}, {output(arg, sql)})"
+
+
+def as_json(arg: Expr, sql: str) -> str:
+    """to_json() of a value."""
+    if arg.type.pg.name in ("json", "jsonb"):
+        return sql
+    return f"pg_jsontext_of({quote(kind(arg))}, {output(arg, sql)})"

@@ -1,0 +1,153 @@
+"""float8 and float4: arithmetic with PostgreSQL's range errors, exact functions, texts.
+
+NaN equals itself and is the largest, -0 equals 0, in both engines. What depends on a mathematics library (sin, exp,
+powers that are not whole) is not listed: two libraries differ in the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
+from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.integers import COMPARISONS
+from applier.plan.expr import Call, Const, Expr
+
+CARRIERS = {"float8": "double", "float4": "float"}
+_BITS = {"int2": 15, "int4": 31, "int8": 63}
+_LARGEST_POWER = 64
+_RADIANS_PER_DEGREE = "0.017453292519943295D"
+_POWER_HINT = "cast the base to numeric: the last digit of a double's power depends on the mathematics library"
+_ARITHMETIC = {"pl": "add", "mi": "sub", "mul": "mul", "div": "div"}
+
+
+def _pairs() -> Iterator[Entry]:
+    for left, right in product(CARRIERS, repeat=2):
+        name = left if left == right else f"float{left[-1]}{right[-1]}"
+        arguments = [CARRIERS[left], CARRIERS[right]]
+        single = left == right == "float4"
+        first, second = (f"CAST({{{i}}} AS double)" if not single else f"{{{i}}}" for i in (0, 1))
+        for suffix, java in _ARITHMETIC.items():
+            yield Entry(
+                signature=f"{name}{suffix}({left},{right})",
+                carrier=fixed_carrier(arguments, "float" if single else "double"),
+                sql=template(f"pg_floats_{java}{'4' if single else ''}({first}, {second})"),
+                fuzz=((left, right),),
+                # No float4 is large enough to push a float8 over the edge.
+                raises=left == right or suffix in ("mul", "div"),
+            )
+        for suffix, sign in COMPARISONS.items():
+            yield Entry(
+                signature=f"{name}{suffix}({left},{right})",
+                carrier=fixed_carrier(arguments, "boolean"),
+                sql=template(f"({first} {sign} {second})"),
+                fuzz=((left, right),),
+                # Zero has two forms.
+                key_equal=suffix == "eq" and left == right,
+            )
+
+
+def _functions() -> Iterator[Entry]:
+    for name, spark in CARRIERS.items():
+        for function, form in (
+            (f"{name}um", "(- {0})"),
+            (f"{name}up", "{0}"),
+            (f"{name}abs", "abs({0})"),
+            ("abs", "abs({0})"),
+        ):
+            yield Entry(f"{function}({name})", fixed_carrier([spark], spark), template(form), ((name,),))
+    for functions, form, raises in (
+        (("round", "dround"), "rint({0})", False),
+        (("ceil", "ceiling"), "pg_floats_ceil({0})", False),
+        (("floor",), "pg_floats_floor({0})", False),
+        (("trunc", "dtrunc"), "pg_floats_trunc({0})", False),
+        (("sign",), "pg_floats_sign({0})", False),
+        (("sqrt", "dsqrt"), "pg_floats_sqrt({0})", True),
+        (("radians",), f"pg_floats_mul({{0}}, {_RADIANS_PER_DEGREE})", True),
+        (("degrees",), f"pg_floats_div({{0}}, {_RADIANS_PER_DEGREE})", True),
+    ):
+        for function in functions:
+            yield Entry(
+                f"{function}(float8)",
+                fixed_carrier(["double"], "double"),
+                template(form),
+                (("float8",),),
+                raises=raises,
+            )
+
+
+def _literal(arg: Expr) -> int | None:
+    match arg:
+        case Call(args=(Const(value=int() as value),)):
+            return value
+        case Const(value=float() as value) if value.is_integer():
+            return int(value)
+        case _:
+            return None
+
+
+def _is_whole(arg: Expr) -> bool:
+    integers = ("float8(int2)", "float8(int4)", "float8(int8)")
+    return _literal(arg) is not None or (isinstance(arg, Call) and arg.signature in integers)
+
+
+def _power(args: tuple[Expr, ...]) -> str:
+    exponent = _literal(args[1])
+    if exponent is None or not 0 <= exponent <= _LARGEST_POWER or not _is_whole(args[0]):
+        raise Unfit("double precision", hint=_POWER_HINT)
+    return fixed_carrier(["double", "double"], "double")(args)
+
+
+def _powers() -> Iterator[Entry]:
+    # Beyond 53 bits it raises, where PostgreSQL's last digit is that of its mathematics library.
+    calls: tuple[tuple[FuzzArg, ...], ...] = (
+        *(("int2", Fixed(n)) for n in ("0", "1", "2", "3")),
+        ("int2:small", Fixed("10")),
+    )
+    for function in ("dpow", "power", "pow"):
+        form = template("pg_floats_whole_power({0}, {1})")
+        yield Entry(f"{function}(float8,float8)", _power, form, calls)
+
+
+def _casts() -> Iterator[Entry]:
+    for name, spark in CARRIERS.items():
+        for integer, held in INTEGERS.items():
+            yield Entry(
+                f"{name}({integer})",
+                fixed_carrier([held], spark),
+                template("CAST({0} AS {type})"),
+                ((integer,),),
+            )
+            bound = f"{1 << _BITS[integer]}.0D"
+            yield Entry(
+                f"{integer}({name})",
+                fixed_carrier([spark], held),
+                template(f"CAST(pg_floats_to_int(CAST({{0}} AS double), -{bound}, {bound}) AS {{type}})"),
+                ((name,),),
+                raises=True,
+            )
+        digit = name[-1]
+        yield Entry(
+            io_cast(name, "text"),
+            fixed_carrier([spark], "string"),
+            template(f"pg_floats_out{digit}({{0}})"),
+            ((name,),),
+            spelling="({0})::text",
+        )
+        yield Entry(
+            io_cast("text", name),
+            fixed_carrier(["string"], spark),
+            template(f"pg_floats_in{digit}({{0}})"),
+            (("text",), ("text:number",)),
+            raises=True,
+            spelling=f"({{0}})::{name}",
+        )
+    yield Entry("float8(float4)", fixed_carrier(["float"], "double"), template("CAST({0} AS double)"), (("float4",),))
+    yield Entry(
+        "float4(float8)", fixed_carrier(["double"], "float"), template("pg_floats_to_float4({0})"), (("float8",),),
+        raises=True,
+    )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (*_pairs(), *_functions(), *_powers(), *_casts())

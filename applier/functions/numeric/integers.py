@@ -1,0 +1,122 @@
+"""int2, int4, int8: arithmetic that raises on overflow as PostgreSQL does, comparisons, casts among them.
+
+Spark in ANSI mode raises on overflow and division by zero too. DIV truncates like PostgreSQL but is a BIGINT, so the
+cast back makes -32768 / -1 raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from applier.functions.entry import Entry, Fixed, fixed_carrier, template
+
+CARRIERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
+_SIZE = {"int2": 2, "int4": 4, "int8": 8}
+_SHORT = {"int2": "2", "int4": "4", "int8": "8"}
+
+_ARITHMETIC = {"pl": "({0} + {1})", "mi": "({0} - {1})", "mul": "({0} * {1})", "div": "CAST({0} DIV {1} AS {{type}})"}
+COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _name(left: str, right: str) -> str:
+    return left if left == right else f"int{_SHORT[left]}{_SHORT[right]}"
+
+
+def _widened(left: str, right: str) -> tuple[str, str, str]:
+    """The wider type and both arguments as templates in it."""
+    wider = max(left, right, key=lambda t: _SIZE[t])
+    cast = [
+        place if t == wider else f"CAST({place} AS {CARRIERS[wider]})" for place, t in (("{0}", left), ("{1}", right))
+    ]
+    return wider, cast[0], cast[1]
+
+
+def _pairs() -> Iterator[Entry]:
+    for left, right in product(CARRIERS, repeat=2):
+        wider, first, second = _widened(left, right)
+        arguments = [CARRIERS[left], CARRIERS[right]]
+        for suffix, form in _ARITHMETIC.items():
+            yield Entry(
+                signature=f"{_name(left, right)}{suffix}({left},{right})",
+                carrier=fixed_carrier(arguments, CARRIERS[wider]),
+                sql=template(form.format(first, second)),
+                fuzz=((left, right),),
+                raises=True,
+                only_out_of_range=suffix != "div",
+            )
+        for suffix, sign in COMPARISONS.items():
+            yield Entry(
+                signature=f"{_name(left, right)}{suffix}({left},{right})",
+                carrier=fixed_carrier(arguments, "boolean"),
+                sql=template(f"({first} {sign} {second})"),
+                fuzz=((left, right),),
+                hash_equal=suffix == "eq",
+            )
+
+
+def _single() -> Iterator[Entry]:
+    for name, spark in CARRIERS.items():
+        for function in (f"{name}mod", "mod"):
+            yield Entry(
+                signature=f"{function}({name},{name})",
+                carrier=fixed_carrier([spark, spark], spark),
+                sql=template("({0} % {1})"),
+                fuzz=((name, name),),
+                raises=True,
+            )
+        for function, form in ((f"{name}um", "(- {0})"), (f"{name}abs", "abs({0})"), ("abs", "abs({0})")):
+            yield Entry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                sql=template(form),
+                fuzz=((name,),),
+                raises=True,
+                only_out_of_range=True,
+            )
+        for function, form in ((f"{name}up", "{0}"), (f"{name}not", "(~ {0})")):
+            yield Entry(
+                signature=f"{function}({name})",
+                carrier=fixed_carrier([spark], spark),
+                sql=template(form),
+                fuzz=((name,),),
+            )
+        for suffix, sign in (("and", "&"), ("or", "|"), ("xor", "^")):
+            yield Entry(
+                signature=f"{name}{suffix}({name},{name})",
+                carrier=fixed_carrier([spark, spark], spark),
+                sql=template(f"({{0}} {sign} {{1}})"),
+                fuzz=((name, name),),
+            )
+
+
+def _shifts() -> Iterator[Entry]:
+    # Both take the count modulo the width; a smallint is shifted as an integer and cut.
+    for name, spark in CARRIERS.items():
+        for suffix, function in (("shl", "shiftleft"), ("shr", "shiftright")):
+            form = f"{function}({{0}}, {{1}})"
+            if name == "int2":
+                wide = f"({function}(CAST({{0}} AS int), {{1}}) & 65535)"
+                form = f"CAST(({wide} - if({wide} > 32767, 65536, 0)) AS smallint)"
+            yield Entry(
+                signature=f"{name}{suffix}({name},int4)",
+                carrier=fixed_carrier([spark, "int"], spark),
+                sql=template(form),
+                fuzz=((name, "int4"), (name, "int2:small"), (name, Fixed("40"))),
+            )
+
+
+def _casts() -> Iterator[Entry]:
+    for source, target in product(CARRIERS, repeat=2):
+        if source != target:
+            yield Entry(
+                signature=f"{target}({source})",
+                carrier=fixed_carrier([CARRIERS[source]], CARRIERS[target]),
+                sql=template("CAST({0} AS {type})"),
+                fuzz=((source,),),
+                raises=_SIZE[target] < _SIZE[source],
+                only_out_of_range=True,
+            )
+
+
+ENTRIES: tuple[Entry, ...] = (*_pairs(), *_single(), *_shifts(), *_casts())

@@ -1,0 +1,63 @@
+"""numeric in its two carriers: DECIMAL(p,s), which PostgreSQL shows with s decimals too, or PostgreSQL's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from applier.functions.entry import Unfit, decimal_of
+from applier.plan.expr import Call, Expr, Widen
+
+PRODUCTS = frozenset({"numeric_mul(numeric,numeric)"})
+SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
+SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "numeric_abs(numeric)", "abs(numeric)"})
+"""By how many decimals their results show: of both as many as the longer one, the sum, and those of the argument."""
+
+
+def is_text(arg: Expr) -> bool:
+    """Whether the numeric is held as text."""
+    return arg.type.spark == "string"
+
+
+def check_numeric(args: Sequence[Expr]) -> None:
+    """Unfit unless each is a numeric in one of its two carriers."""
+    for arg in args:
+        if arg.type.pg.name != "numeric":
+            raise Unfit(f"values of type {arg.type.pg.display}")
+        if not is_text(arg):
+            decimal_of(arg)
+
+
+def of_numerics(result: str) -> Callable[[tuple[Expr, ...]], str]:
+    """The carrier of what is made of numerics, however they are held."""
+
+    def carrier(args: tuple[Expr, ...]) -> str:
+        check_numeric(args)
+        return result
+
+    return carrier
+
+
+def as_text(arg: Expr, sql: str) -> str:
+    """The numeric as the text PostgreSQL prints."""
+    return sql if is_text(arg) else f"CAST({sql} AS string)"
+
+
+def digits(arg: Expr) -> tuple[int, int] | None:
+    """The most digits a numeric may have and how many of them are decimals, the same in every row; None if unknown."""
+    if not is_text(arg):
+        return decimal_of(arg) if arg.type.pg.name == "numeric" else None
+    match arg:
+        case Widen():
+            return digits(arg.arg)
+        case Call(args=(first,)) if arg.signature in SAME_DIGITS:
+            return digits(first)
+        case Call(args=(first, second)) if arg.signature in PRODUCTS | SUMS:
+            left, right = digits(first), digits(second)
+            if left is None or right is None:
+                return None
+            if arg.signature in PRODUCTS:
+                return left[0] + right[0], left[1] + right[1]
+            scale = max(left[1], right[1])
+            return max(left[0] - left[1], right[0] - right[1]) + 1 + scale, scale
+        case _:
+            return None

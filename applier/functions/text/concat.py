@@ -1,0 +1,79 @@
+"""Values of any type made one text: ||, concat, concat_ws; and enums, whose order is that of their declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from applier.functions.entry import Entry, Fixed, fixed_carrier, io_cast, template
+from applier.functions.numeric.integers import COMPARISONS
+from applier.functions.output_text import as_cast, output
+from applier.plan.expr import Call, Expr
+
+_TEXT = "string"
+_EMPTY = "''"
+
+
+def _printable(args: tuple[Expr, ...]) -> str:
+    for arg in args:
+        output(arg, "")
+    return _TEXT
+
+
+def _outputs(call: Call, args: Sequence[str]) -> list[str]:
+    return [output(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
+
+
+def _concat(call: Call, args: Sequence[str]) -> str:
+    return f"concat({', '.join(f'coalesce({text}, {_EMPTY})' for text in _outputs(call, args))})"
+
+
+def _concat_ws(call: Call, args: Sequence[str]) -> str:
+    # For an empty list Spark gives the empty text, too; NULL is skipped by both.
+    return f"concat_ws({', '.join(_outputs(call, args))})"
+
+
+def _cat(call: Call, args: Sequence[str]) -> str:
+    return f"concat({', '.join(as_cast(arg, sql) for arg, sql in zip(call.args, args, strict=True))})"
+
+
+def _texts() -> Iterator[Entry]:
+    others = ("int4", "bool", "numeric", "numeric(10,2)", "date", "timestamp", "float8", "char(6)", "interval", "jsonb")
+    yield Entry("textanycat(text,anynonarray)", _printable, _cat, tuple(("text", t) for t in others), session=True)
+    yield Entry("anytextcat(anynonarray,text)", _printable, _cat, tuple((t, "text") for t in others), session=True)
+    yield Entry(
+        "concat(any)", _printable, _concat,
+        (("text",), ("text", "int4", "bool"), ("numeric(10,2)", "date"), ("timestamptz", "float8"),
+         ("char(6)", "text")),
+        session=True, strict=False, variadic=True,
+    )  # fmt: skip
+    yield Entry(
+        "concat_ws(text,any)", _printable, _concat_ws,
+        ((Fixed("','"), "text", "int4", "bool"), ("text", "text", "numeric"), (Fixed("','"), "text")),
+        session=True, strict=False, variadic=True,
+    )  # fmt: skip
+
+
+def _labels(args: tuple[Expr, ...]) -> str:
+    return fixed_carrier([_TEXT, _TEXT], "boolean")(args[:2])
+
+
+def _enums() -> Iterator[Entry]:
+    for suffix, sign in COMPARISONS.items():
+        ordered = suffix not in ("eq", "ne")
+        place = "pg_casts_place({{{0}}}, {{2}})"
+        sides = [place.format(i) if ordered else f"{{{i}}}" for i in (0, 1)]
+        yield Entry(
+            f"enum_{suffix}(anyenum,anyenum)",
+            _labels,
+            template(f"({sides[0]} {sign} {sides[1]})"),
+            (("fuzz_mood", "fuzz_mood"),),
+            hash_equal=suffix == "eq",
+            ordered_labels=ordered,
+        )
+    yield Entry(
+        io_cast("anyenum", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("fuzz_mood",),),
+        spelling="({0})::text",
+    )  # fmt: skip
+
+
+ENTRIES: tuple[Entry, ...] = (*_texts(), *_enums())

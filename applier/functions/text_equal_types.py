@@ -1,0 +1,43 @@
+"""Types that are held as PostgreSQL's text and nothing else: values are equal where their texts are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from applier.functions.entry import Entry, Unfit, template
+from applier.plan.expr import Expr
+
+_TYPES = {
+    "network_{}(inet,inet)": (("inet",), ("inet", "cidr")),
+    "macaddr_{}(macaddr,macaddr)": (("macaddr",), ("macaddr",)),
+    "bit{}(bit,bit)": (("bit(4)",), ("bit",)),
+    "varbit{}(varbit,varbit)": (("varbit",), ("varbit",)),
+    "range_{}(anyrange,anyrange)": (("int4range", "daterange"), ("int4range", "int8range", "daterange")),
+}
+"""By function: the types it is tried with, and those it is taken for. A cidr is no inet: its text always has a mask.
+
+A numrange may be [1,2] and [1.0,2], which are equal.
+"""
+
+
+def _carrier(names: tuple[str, ...], args: tuple[Expr, ...]) -> str:
+    given = {arg.type.pg.name for arg in args}
+    if len(given) != 1 or not given <= set(names):
+        raise Unfit(f"values of type {' and '.join(sorted(arg.type.pg.display for arg in args))}")
+    return "boolean"
+
+
+def _equalities() -> Iterator[Entry]:
+    for name, (tried, names) in _TYPES.items():
+        for suffix, sign in (("eq", "="), ("ne", "<>")):
+            yield Entry(
+                signature=name.format(suffix),
+                carrier=partial(_carrier, names),
+                sql=template(f"({{0}} {sign} {{1}})"),
+                fuzz=tuple((kind, kind) for kind in tried),
+                hash_equal=suffix == "eq",
+            )
+
+
+ENTRIES: tuple[Entry, ...] = tuple(_equalities())

@@ -1,0 +1,101 @@
+"""The one streaming query: Kafka -> messages on the driver -> inbox.
+
+Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint, so the folder
+lies on the fastest local disk and is new each time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from applier.errors import Infrastructure
+from applier.ingest.kafka_options import java_options
+from applier.settings import ApplierSettings
+from shared_schema.progress import Offsets
+from shared_schema.topics import progress_topic, schemas_topic, subscribe_pattern
+
+log = logging.getLogger(__name__)
+
+LOOK_MS = 50
+"""Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost. Spark's own
+trigger goes by the wall clock: set back by an hour, it would look again in an hour."""
+
+
+ClientOptions = dict[str, str | int | float | bool]
+
+
+def client_options(settings: ApplierSettings) -> ClientOptions:
+    """librdkafka options every client of this process shares."""
+    return {"bootstrap.servers": settings.kafka_bootstrap, **settings.kafka_options}
+
+
+@contextmanager
+def reaching_kafka() -> Iterator[None]:
+    """A broker that does not answer is an Infrastructure error."""
+    try:
+        yield
+    except KafkaException as error:
+        raise Infrastructure(
+            f"Kafka cannot be reached: {error.args[0].str()}",
+            hint="check PG_TRICKLE_KAFKA_BOOTSTRAP and that the broker is running",
+        ) from error
+
+
+def topics_ready(settings: ApplierSettings) -> bool:
+    """Whether the consumer has created its topics."""
+    with reaching_kafka():
+        topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics
+    return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
+
+
+def start(
+    spark: SparkSession,
+    settings: ApplierSettings,
+    offsets: Offsets,
+    scratch: Path,
+    receive: Callable[[pa.Table], None],
+) -> StreamingQuery:
+    """Start the query; `receive` gets each batch of messages on the query's thread: topic, partition, offset, value."""
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .option("subscribePattern", subscribe_pattern(settings.topic_prefix))
+        .option("startingOffsets", json.dumps(offsets))
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .option("kafka.isolation.level", "read_committed")
+        # A batch ends at a transaction's invisible marker; without this each one waits half a second for it.
+        .option("kafka.fetch.max.wait.ms", "5")
+    )
+    for name, value in java_options(settings.kafka_options).items():
+        reader = reader.option(f"kafka.{name}", value)
+
+    spark.conf.set("spark.sql.streaming.pollingDelay", LOOK_MS)
+    next_at = 0.0
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        nonlocal next_at
+        receive(batch.select("topic", "partition", "offset", "value").toArrow())
+        # The delay above is for looks that found nothing.
+        time.sleep(max(0.0, next_at - time.monotonic()))
+        next_at = time.monotonic() + LOOK_MS / 1000
+
+    return (
+        reader.load()
+        .writeStream.foreachBatch(on_batch)
+        .option("checkpointLocation", str(scratch))
+        .trigger(processingTime="0 seconds")
+        .queryName("pg-trickle-ingest")
+        .start()
+    )

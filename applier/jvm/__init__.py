@@ -1,1 +1,0 @@
-"""Functions that Spark lacks, in Java: sources here, compiled at set-up by the compiler Spark brings along."""

@@ -1,0 +1,41 @@
+"""A relation and what a query does to each of its rows alone: the part of a plan that can be kept ready."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+from applier.operators.filter import apply_filter
+from applier.operators.project import apply_project
+from applier.operators.repeat import apply_repeat
+from applier.operators.support.inputs import Rule, unchanged
+from applier.plan.nodes import Filter, Node, Project, Repeat, Scan
+
+
+def leaf(node: Node) -> tuple[Scan, Rule] | None:
+    """The relation and the rule that the node is; None where it is more than that."""
+    match node:
+        case Scan():
+            return node, unchanged
+        case Filter() | Project():
+            below = leaf(node.input)
+            return None if below is None else (below[0], partial(_after, node, below[1]))
+        case _:
+            return None
+
+
+def _after(node: Filter | Project, below: Rule, zset: str) -> str:
+    return linear(node, below(zset))
+
+
+def linear(node: Filter | Project | Repeat, zset: str) -> str:
+    """The node of this Z-set."""
+    match node:
+        case Filter():
+            return apply_filter(node, zset)
+        case Project():
+            return apply_project(node, zset)
+        case Repeat():
+            return apply_repeat(node, zset)
+        case _:
+            assert_never(node)

@@ -1,0 +1,45 @@
+"""Inputs that ask other inputs: what one of them answers itself it says by its own method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from applier.operators.support.inputs import Inputs, Needed, Rule, Side, unchanged
+from applier.plan.nodes import Field, Recursion, Scan
+
+
+@dataclass
+class PassedOn:
+    """Every question to `inputs`, but for what is kept."""
+
+    inputs: Inputs
+
+    @property
+    def small(self) -> bool:
+        """As theirs."""
+        return self.inputs.small
+
+    def delta(self, scan: Scan) -> str | None:
+        """As theirs."""
+        return self.inputs.delta(scan)
+
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+        """As theirs."""
+        return self.inputs.snapshot(scan, side, rule, needed)
+
+    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+        """As theirs."""
+        return self.inputs.rows(scan, rule)
+
+    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+        """As theirs."""
+        return self.inputs.fixpoint(node, base, step)
+
+    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+        """As theirs."""
+        return self.inputs.settled(zset, columns)
+
+    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+        """As theirs."""
+        return self.inputs.shared(zset, columns)

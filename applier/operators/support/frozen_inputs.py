@@ -1,0 +1,36 @@
+"""The inputs as they are at one end of a window, where nothing changes any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.operators.support.forwarding_inputs import PassedOn
+from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.plan.nodes import Scan
+
+
+@dataclass
+class AtOneEnd(PassedOn):
+    """`few`: what meets them is small enough to broadcast."""
+
+    side: Side
+    few: bool
+
+    @property
+    def small(self) -> bool:
+        """Of what meets them; the window does not count."""
+        return self.few
+
+    def delta(self, scan: Scan) -> str | None:
+        """Nothing changes."""
+        del scan
+        return None
+
+    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+        """The same at either end; what meets them is no change of the window."""
+        del side, needed
+        return self.inputs.snapshot(scan, self.side, rule)
+
+    def kept(self, node: Keeper) -> None:
+        """Nothing: what is kept changes with the window."""
+        del node

@@ -1,0 +1,150 @@
+"""Window functions over frames that Spark has no words for: the rows of the frame are listed, and the list is asked.
+
+    ω(r) = f([x ∈ frame(r) : x is not left out])
+
+Rows of a list stand in the window's order, those that are equal in it by their values: the same rows, the same list.
+It takes memory for every row's frame; what Spark computes itself never comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from applier.functions.aggregates.aggregate_entry import Additive, Form, OfList, OfSet
+from applier.functions.aggregates.aggregates import entry_of, form_of
+from applier.functions.emit import spark_sql
+from applier.operators.support.accumulators import of_rows
+from applier.plan.expr import AggregateCall, Call, Expr, SortKey, ValueType
+from applier.plan.window import OF_FRAME_ROWS, Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
+from shared_schema.pg_types import PgType
+
+_EXTREMES = {"min({0})": "array_min", "max({0})": "array_max"}
+_KINDS = {"date": "date", "timestamp_ntz": "timestamp", "timestamp": "timestamptz"}
+
+
+def is_listed(call: WindowCall) -> bool:
+    """Whether it is computed from a list of the frame's rows."""
+    frame = call.frame
+    if frame is None:
+        return False
+    if isinstance(_form(call), OfList) or frame.by_calendar or frame.empty:
+        return True
+    match frame.exclude:
+        case Exclude.NOTHING:
+            return False
+        case Exclude.CURRENT:
+            return frame.mode is not FrameMode.ROWS or call.function in OF_FRAME_ROWS
+        case Exclude.GROUP | Exclude.TIES:
+            return True
+        case _:
+            assert_never(frame.exclude)
+
+
+def computable(call: WindowCall) -> bool:
+    """Whether the function knows what to do with what is left of a frame."""
+    form = _form(call)
+    parts = is_listed(call) or (call.frame is not None and call.frame.exclude is not Exclude.NOTHING)
+    return not (parts and isinstance(form, OfSet)) or form.text in _EXTREMES
+
+
+def _form(call: WindowCall) -> Form | None:
+    return None if call.aggregate is None else form_of(call.aggregate)
+
+
+def counted(call: AggregateCall) -> str:
+    """Whether a row counts for an aggregate."""
+    conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
+    if entry_of(call).skips_null:
+        conditions += [f"{spark_sql(arg)} IS NOT NULL" for arg in call.args]
+    return " AND ".join(conditions) or "true"
+
+
+def listed(call: WindowCall, frame: Frame, over: str, group: str, row: str) -> str:
+    """The list of the frame's rows: `over` says which, `group` and `row` number the peers and the rows."""
+    args = call.args if call.aggregate is None else call.aggregate.args
+    fields = [f"{group} AS g", *(f"{spark_sql(arg)} AS a{i}" for i, arg in enumerate(args)), f"{row} AS r"]
+    if frame.by_calendar:
+        fields.append(f"{spark_sql(call.order[0].expr)} AS k")
+    there = "true" if call.aggregate is None else counted(call.aggregate)
+    rows = f"collect_list(if({there}, struct({', '.join(fields)}), NULL)) {over}"
+    conditions = _left_out(frame.exclude, group, row)
+    if frame.empty:
+        # A row without a key has those alike around it, whatever the offsets are.
+        alike = f"{spark_sql(call.order[0].expr)} IS NULL AND x.g = {group}"
+        conditions.append(alike if frame.mode is FrameMode.RANGE else "false")
+    elif frame.by_calendar:
+        conditions += _within(frame, call.order[0], group)
+    kept = f"filter({rows}, x -> {' AND '.join(conditions)})" if conditions else rows
+    return f"array_sort({kept})"
+
+
+def _left_out(exclude: Exclude, group: str, row: str) -> list[str]:
+    match exclude:
+        case Exclude.NOTHING:
+            return []
+        case Exclude.CURRENT:
+            return [f"x.r <> {row}"]
+        case Exclude.GROUP:
+            return [f"x.g <> {group}"]
+        case Exclude.TIES:
+            return [f"(x.g <> {group} OR x.r = {row})"]
+        case _:
+            assert_never(exclude)
+
+
+def _within(frame: Frame, key: SortKey, group: str) -> list[str]:
+    """Between key ± interval and key ± interval, as the calendar has it; a row without a key has those alike."""
+    found = []
+    for bound, sign, beyond in ((frame.start, ">=", not key.nulls_first), (frame.end, "<=", key.nulls_first)):
+        if bound.kind in (BoundKind.FIRST, BoundKind.LAST):
+            continue
+        limit, own = _limit(bound, key), spark_sql(key.expr)
+        reached = sign if not key.descending else {">=": "<=", "<=": ">="}[sign]
+        found.append(
+            f"CASE WHEN {own} IS NULL THEN x.g {sign} {group} WHEN x.k IS NULL THEN {str(beyond).lower()} "
+            f"ELSE CAST(x.k AS {limit.type.spark}) {reached} {spark_sql(limit)} END"
+        )
+    return found
+
+
+def _limit(bound: Bound, key: SortKey) -> Expr:
+    """Where a frame ends, in the type of a moment."""
+    kind = _KINDS[key.expr.type.spark]
+    moment = "timestamptz" if kind == "timestamptz" else "timestamp"
+    spark = "timestamp" if kind == "timestamptz" else "timestamp_ntz"
+    if bound.offset is None:
+        return key.expr
+    later = (bound.kind is BoundKind.FOLLOWING) != key.descending
+    signature = f"{kind}_{'pl' if later else 'mi'}_interval({kind},interval)"
+    return Call(signature, (key.expr, bound.offset), ValueType(PgType(0, -1, moment, moment), spark))
+
+
+def asked(call: WindowCall, rows: str) -> str:
+    """What the function says of the list."""
+    args: Sequence[Expr] = call.args
+    match call.function:
+        case WindowFunction.FIRST_VALUE:
+            return f"get({rows}, 0).a0"
+        case WindowFunction.LAST_VALUE:
+            return f"get({rows}, size({rows}) - 1).a0"
+        case WindowFunction.NTH_VALUE:
+            return f"get({rows}, {spark_sql(args[1])} - 1).a0"
+        case _:
+            if call.aggregate is None:
+                raise AssertionError(f"{call.function.value} does not look at a frame")
+            return _aggregate(call.aggregate, rows)
+
+
+def _aggregate(call: AggregateCall, rows: str) -> str:
+    form = form_of(call)
+    match form:
+        case Additive():
+            return of_rows(form, call, rows)
+        case OfSet():
+            return f"{_EXTREMES[form.text]}(transform({rows}, x -> x.a0))"
+        case OfList():
+            empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
+            return f"if(size({rows}) = 0, {empty}, {form.result(call).format(list=rows)})"
+        case _:
+            assert_never(form)

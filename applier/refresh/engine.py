@@ -1,0 +1,364 @@
+"""The ports of a tick, wired to the real world: inbox, traces, Spark, PostgreSQL, Kafka and Delta."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from applier import metrics
+from applier.arrange.inputs import WindowInputs
+from applier.arrange.traces import Traces
+from applier.catalog.registry import Registered, Registry
+from applier.errors import MayPass, NotTogether, TargetFull
+from applier.ingest.inbox import Inbox
+from applier.plan.stream_table import Delta, RunByPostgres, Status, StreamTable, TableDelta
+from applier.refresh.compute import compute, computed_schema, whole
+from applier.refresh.long_refreshes import LongJobs
+from applier.refresh.refresh import Change, Done, Outcome, Rows, Task, together
+from applier.refresh.refresh_planner import Planner, is_long
+from applier.refresh.scheduler import Scheduler
+from applier.refresh.strategy import Way, Why, beyond_repair
+from applier.refresh.stream_tables import ANY_RELATION, Definitions
+from applier.refresh.write_back import Sinks
+from applier.sinks.kafka.publisher import is_published
+from applier.sinks.postgres.full_diff import TableContents
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.staging.staging import Staging
+from applier.state.store import States
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.progress import Capture
+from shared_schema.table_schema import TableSchema
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Engine:
+    """State between ticks. Everything here can be lost: it is rebuilt from the sinks, the checkpoint and Kafka."""
+
+    spark: SparkSession
+    registry: Registry
+    definitions: Definitions
+    scheduler: Scheduler
+    planner: Planner
+    inbox: Inbox
+    inbox_lock: threading.Condition
+    schema_of: Callable[[Capture], TableSchema]
+    traces: Traces
+    states: States
+    sinks: Sinks
+    staging: Staging | None
+    """Where deltas go that are too large for the driver."""
+    sink_beside: Callable[[], PostgresSink]
+    """Another one, for whoever writes beside the ticks."""
+    run_by_postgres: Callable[[StreamTable, Lsn], Difference]
+    """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
+    workers: ThreadPoolExecutor
+    long_jobs: LongJobs
+    carry_out: Callable[[Engine, list[Registered], Lsn], None]
+    """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
+    frontier: Lsn = ORIGIN
+    """Of the last whole tick."""
+    draining: bool = False
+    """Schedules do not count: everything is to be brought up to now."""
+    rows: list[Registered] = field(default_factory=list)
+    """In service, as stored when last looked at."""
+    _taken_in: Lsn = ORIGIN
+    _noted: dict[int, tuple[Way, Why, datetime | None]] = field(default_factory=dict)
+    """What people were last told of each."""
+    _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
+    """Of the current tick: stream tables that read the same relations share their frames."""
+    _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def defined(self) -> dict[int, StreamTable]:
+        """The stream tables whose plan is known."""
+        return self.definitions.tables
+
+    @property
+    def settled(self) -> bool:
+        """Whether every sink has everything and nothing is under way."""
+        return self.sinks.settled(self.defined) and not self.long_jobs.any_left
+
+    def take_in(self) -> Lsn:
+        """Inbox -> traces."""
+        self._close_inputs()
+        with self.inbox_lock:
+            frontier = self.inbox.advance()
+            captures, arrivals, gaps = list(self.inbox.captures.values()), self.inbox.take(), dict(self.inbox.gaps)
+        for capture in captures:
+            trace = self.traces.get(capture.table)
+            if trace is None or trace.captured_at < capture.snapshot_lsn:
+                self.traces.capture(self._of_this_database(capture), self.schema_of(capture))
+        self.traces.leave_out(gaps)
+        self.traces.append(arrivals)
+        metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
+        self._taken_in = frontier
+        return frontier
+
+    def _of_this_database(self, capture: Capture) -> Capture:
+        here = not (self.definitions.elsewhere or is_published(capture))
+        return capture if here else replace(capture, relid=ANY_RELATION)
+
+    def _close_inputs(self) -> None:
+        for inputs in self._inputs.values():
+            inputs.__exit__()
+        self._inputs.clear()
+
+    # -- whose turn it is -----------------------------------------------------------------------------------------
+
+    def in_service(self) -> list[tuple[Registered, StreamTable]]:
+        """Definitions as stored now; a new one is understood here or suspended."""
+        rows = self.registry.stream_tables()
+        if any(row.altered or row.replaces is not None for row in rows):
+            self.carry_out(self, rows, self._taken_in)
+            # What is built to take a place is wanted now, whatever its schedule.
+            rows = [row if row.replaces is None else replace(row, asked=True) for row in self.registry.stream_tables()]
+        self.sinks.building = {row.pgt_id for row in rows if row.replaces is not None}
+        for gone in self.definitions.forget_all_but({row.pgt_id for row in rows}):
+            self.forget(gone)
+        self.rows = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
+        understood, refused = self.definitions.understand(self.rows)
+        for row, error in (*refused, *self.scheduler.understand(self.rows)):
+            self.fail(row, error)
+        metrics.STREAM_TABLES.set(len(understood))
+        return [(row, table) for row, table in understood if not self.long_jobs.busy(row.pgt_id)]
+
+    def forget(self, pgt_id: int) -> None:
+        """It is dropped, or has become another."""
+        self.definitions.forget(pgt_id)
+        self.sinks.ask_again(pgt_id)
+        self.states.forget(pgt_id)
+        self.scheduler.forget(pgt_id)
+
+    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+        """How it is refreshed; None when it is not its turn or while what it reads is not known."""
+        by_postgres = isinstance(table.plan, RunByPostgres)
+        if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
+            return None
+        if not self.definitions.ready(registered, table, frontier):
+            return None
+        return self.planner.plan(registered, table, frontier, now)
+
+    def catch_up(self, table: StreamTable, at: Lsn) -> None:
+        """Give the topic and Delta what they missed when the last run ended."""
+        self.sinks.catch_up(table, at, self._over)
+
+    def _over(self, table: StreamTable, window: Window) -> Delta | None:
+        """The change; where nobody can know it any more, all that PostgreSQL holds."""
+        if not self.traces.whole_at(table.sources, window.old, window.new):
+            if any(row.pgt_id == table.id and row.partial for row in self.rows):
+                raise beyond_repair()
+            with self.traces.through(window) as inputs:
+                schema = computed_schema(self.spark, table, inputs)
+            return self.sinks.postgres.held(table, Window(ORIGIN, window.new), schema)
+        with self.traces.through(window) as inputs:
+            return compute(self.spark, table, inputs, staging=self.staging)
+
+    # -- computing ------------------------------------------------------------------------------------------------
+
+    def begin(self, tasks: Sequence[Task]) -> list[Task]:
+        """What takes long goes on beside the ticks."""
+        for task in (t for t in tasks if is_long(t)):
+            inputs = None if task.strategy.way is Way.IN_POSTGRES else self.traces.through(_seen(task))
+            if inputs is not None:
+                # Now, between two checkpoints: the next one may move what it reads.
+                inputs.take(task.table.sources)
+            self.long_jobs.begin(task, partial(self._compute_long, inputs))
+        return [task for task in tasks if not is_long(task)]
+
+    def finished(self) -> list[Done]:
+        """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
+        ended = self.long_jobs.finished()
+        counting = [done for done in ended if self.defined.get(done.task.table.id) is done.task.table]
+        for done in ended:
+            if done not in counting:
+                done.discard()
+        return counting
+
+    def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        """Independent stream tables side by side: planning is most of a small query's time, and it uses one core.
+
+        What turns out to be long, because few rows come to many, goes on beside the ticks.
+        """
+        for done in self.workers.map(self._compute, tasks):
+            match done.outcome:
+                case (StagedDelta() | TableContents(is_staged=True)) as staged:
+                    self.long_jobs.begin(done.task, partial(self._go_on, staged))
+                case _:
+                    yield done
+
+    def _go_on(self, staged: StagedDelta | TableContents, task: Task) -> Done:
+        return self._timed(task, partial(self._awaited, task.table, staged))
+
+    def _compute(self, task: Task) -> Done:
+        window = _seen(task)
+        with self._inputs_lock:
+            if window not in self._inputs:
+                self._inputs[window] = self.traces.through(window)
+            inputs = self._inputs[window]
+        return self._timed(task, lambda: self._in_spark(task, inputs))
+
+    def _compute_long(self, inputs: WindowInputs | None, task: Task) -> Done:
+        if inputs is None:
+            return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
+        with inputs:
+            done = self._timed(task, lambda: self._in_spark(task, inputs))
+            return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | TableContents) else done
+
+    def _awaited(self, table: StreamTable, staged: StagedDelta | TableContents) -> StagedDelta | TableContents:
+        """All parts; those of a progressive stream table can be seen while the next are made."""
+        beside = self.sink_beside()
+        try:
+            if isinstance(staged, StagedDelta):
+                beside.apply_ahead(table, staged)
+            return staged.awaited()
+        except BaseException:
+            staged.release(all_holders=True)
+            raise
+        finally:
+            beside.close()
+
+    def _in_spark(self, task: Task, inputs: WindowInputs) -> Outcome:
+        if task.strategy.why is Why.REPAIR:
+            # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
+            change = compute(self.spark, task.table, inputs, staging=self.staging)
+            rows = whole(self.spark, task.table, inputs, self.staging)
+            return TableContents(task.window, rows, change or TableDelta(task.window, rows.schema.empty_table()))
+        if task.strategy.way is Way.FULL and task.window.old:
+            return TableContents(task.window, whole(self.spark, task.table, inputs, self.staging))
+        if task.strategy.way is Way.NO_DATA:
+            self.states.unchanged(task.table, task.window)
+            return None
+        return compute(self.spark, task.table, inputs, self.states, self.staging)
+
+    def _timed(self, task: Task, run: Callable[[], Outcome]) -> Done:
+        started, began = datetime.now(UTC), time.monotonic()
+        outcome: Outcome
+        try:
+            outcome = run()
+        except TrickleError as error:
+            if error.retryable:
+                raise
+            outcome = error
+        took = time.monotonic() - began
+        if task.strategy.way is not Way.NO_DATA:
+            metrics.COMPUTE_SECONDS.observe(took)
+        return Done(task, outcome, started, took * 1000)
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def write_together(self, changed: list[Change], unchanged: list[Done]) -> list[Change]:
+        """Everything short in one transaction; returns what has to be written by itself."""
+        fits = self.sinks.postgres.fits_together
+        short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.task.table, rows)]
+        if len(short) + bool(unchanged) < 2 or not short:
+            self._advance(unchanged)
+            return changed
+        started = time.monotonic()
+        try:
+            written, refused = self.sinks.write_together(short, unchanged)
+        except NotTogether as error:
+            log.info("stream tables are written one by one", extra={"error": error.problem})
+            self._advance(unchanged)
+            return changed
+        metrics.APPLY_SECONDS.observe(time.monotonic() - started)
+        for done, delta in written:
+            self._written(done, delta)
+        for done in unchanged:
+            self._unchanged(done)
+        taken = {done.task.table.id for done, _ in short}
+        return [*refused, *((done, rows) for done, rows in changed if done.task.table.id not in taken)]
+
+    def write_back(self, done: Done, rows: Rows) -> None:
+        """PostgreSQL first: from its commit on the difference is owed to the others."""
+        started = time.monotonic()
+        delta = self.sinks.write_back(done, _straight(done, rows))
+        metrics.APPLY_SECONDS.observe(time.monotonic() - started)
+        self._written(done, delta)
+
+    def _written(self, done: Done, delta: Difference) -> None:
+        table, append_only = done.task.table, done.task.registered.append_only
+        metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
+        self._succeeded(done)
+        if append_only and delta.leaving:
+            self._revert_append_only(done.task.registered)
+        extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
+        log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
+
+    def _revert_append_only(self, row: Registered) -> None:
+        log.warning("rows left an append-only stream table", extra={"table": str(row.table)})
+        self.registry.revert_append_only(row.pgt_id)
+        detail = "rows left it: it is kept like any other from now on"
+        self.registry.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
+
+    def _advance(self, unchanged: list[Done]) -> None:
+        """Frontiers of stream tables without changes, together."""
+        for window, group in together(unchanged).items():
+            as_of = group[0].task.as_of
+            self.registry.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
+            for done in group:
+                self._unchanged(done)
+
+    def _unchanged(self, done: Done) -> None:
+        done.discard()
+        self._succeeded(done)
+
+    def _succeeded(self, done: Done) -> None:
+        self.planner.learn(done)
+        row, strategy = done.task.registered, done.task.strategy
+        if strategy.way is Way.IN_POSTGRES:
+            self.scheduler.rest(row.pgt_id, datetime.now(UTC), done.compute_ms)
+        self.scheduler.succeeded(row.pgt_id)
+        noted = self._noted.get(row.pgt_id)
+        way, why = (strategy.way, strategy.why) if strategy.way is not Way.NO_DATA or noted is None else noted[:2]
+        state = way, why, self.scheduler.next_refresh(row, done.task.as_of)
+        if noted != state:
+            self.registry.note_state(row.pgt_id, way.value, why.value, state[2])
+            self._noted[row.pgt_id] = state
+
+    def publish(self) -> None:
+        """One Kafka transaction; what could not be published stays owed."""
+        self.sinks.publish()
+
+    def fail(self, table: Registered, error: TrickleError, done: Done | None = None) -> None:
+        """Try again later what other rows may mend; else out of service, with the reason where people look."""
+        if done is not None:
+            self.registry.record_failure(table.pgt_id, done.executed, done.window, error)
+        errors, full = None, isinstance(error, TargetFull)
+        if isinstance(error, MayPass):
+            errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
+        if errors is not None:
+            if full and errors == 1:
+                self.registry.alert("disk_full", pgt_id=table.pgt_id, detail=error.problem)
+            log.warning("refresh failed", extra={"table": str(table.table), "error": error.problem, "errors": errors})
+            self.registry.note_errors(table.pgt_id, errors)
+            self._noted.pop(table.pgt_id, None)
+            return
+        log.error("stream table suspended", extra={"table": str(table.table), "error": error.problem})
+        self.scheduler.forget(table.pgt_id)
+        self.registry.suspend(table.pgt_id, error)
+        metrics.SUSPENSIONS.inc()
+
+
+def _seen(task: Task) -> Window:
+    """What it has to see of the traces; for a whole computation their beginning may be gone."""
+    only_whole = task.strategy.way is Way.FULL and task.strategy.why is not Why.REPAIR
+    return Window(ORIGIN, task.window.new) if only_whole else task.window
+
+
+def _straight(done: Done, rows: Rows) -> Rows:
+    """Rows that only come, into a stream table that says so of itself, need not be looked for."""
+    if done.task.registered.append_only and isinstance(rows, TableDelta):
+        return replace(rows, appended=not rows.leaving)
+    return rows

@@ -1,0 +1,68 @@
+"""What a query would be as a stream table, as text for people: its plan, what it reads, what it costs to follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from applier.operators.stateful_nodes import kept_nodes
+from applier.plan.depth import Thresholds
+from applier.plan.explain import explain, summary
+from applier.plan.facts import facts
+from applier.sql.plan_query import Written, define
+from applier.sql.refusal import DefinitionError, Refused
+from shared_schema.errors import TrickleError
+
+
+def of_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
+    """The report of a query as the user writes it."""
+    plan = define(connection, query, search_path).plan
+    return explain(plan) + summary(plan, kept_nodes(plan.root))
+
+
+def judgement(
+    connection: psycopg.Connection[Any], query: str, search_path: str, thresholds: Thresholds
+) -> dict[str, Any]:
+    """What `validate_query` answers: the facts of the plan, or why there is none."""
+    try:
+        plan = define(connection, query, search_path).plan
+    except psycopg.errors.LockNotAvailable:
+        return {
+            "supported": False,
+            "problem": "a table of the query is locked by a transaction that altered it",
+            "hint": "ask before altering it, or after the commit",
+            "code": psycopg.errors.LockNotAvailable.sqlstate,
+            "line": None,
+            "column": None,
+            "full_in_postgres": False,
+        }
+    except (DefinitionError, Refused) as error:
+        place = error.place
+        return {
+            "supported": False,
+            "problem": error.problem,
+            "hint": error.hint,
+            "code": error.reason.value if isinstance(error, Refused) else error.sqlstate,
+            "line": place.line if place else None,
+            "column": place.column if place else None,
+            "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
+        }
+    return {"supported": True, **facts(plan, thresholds, kept_nodes(plan.root))}
+
+
+def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
+    """The report of a stream table that exists, by its name with or without the schema."""
+    found = connection.execute(
+        "SELECT defining_query, original_query, created_at, pgt_schema, pgt_name FROM pgtrickle.pgt_stream_tables"
+        " WHERE %(name)s IN (pgt_name, pgt_schema || '.' || pgt_name) ORDER BY pgt_id",
+        {"name": name},
+    ).fetchall()
+    if not found:
+        raise TrickleError(f"there is no stream table {name}", hint="see SELECT * FROM pgtrickle.pgt_status()")
+    if len(found) > 1:
+        names = ", ".join(f"{row[3]}.{row[4]}" for row in found)
+        raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
+    query, original, created, _, _ = found[0]
+    plan = define(connection, query, "pg_catalog", Written(original, created)).plan
+    return explain(plan) + summary(plan, kept_nodes(plan.root))

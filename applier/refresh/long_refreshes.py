@@ -1,0 +1,51 @@
+"""Refreshes that take long go on beside the ticks, so that nobody else waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from applier.refresh.refresh import Done, Task
+from applier.refresh.strategy import Way
+
+
+@dataclass
+class LongJobs:
+    """At most one per stream table; `wake` is called whenever one ends."""
+
+    workers: ThreadPoolExecutor
+    wake: Callable[[], None]
+    _running: dict[int, tuple[Task, Future[Done]]] = field(default_factory=dict)
+
+    def begin(self, task: Task, run: Callable[[Task], Done]) -> None:
+        """Start it."""
+        future = self.workers.submit(run, task)
+        self._running[task.table.id] = task, future
+        future.add_done_callback(lambda _: self.wake())
+
+    def busy(self, table_id: int) -> bool:
+        """Whether the stream table's refresh is under way or waits to be written."""
+        return table_id in self._running
+
+    @property
+    def any_left(self) -> bool:
+        """Whether one is under way or waits to be written."""
+        return bool(self._running)
+
+    @property
+    def any_done(self) -> bool:
+        """Whether one waits to be written."""
+        return any(future.done() for _, future in list(self._running.values()))
+
+    @property
+    def reading_traces(self) -> bool:
+        """Whether one reads what a checkpoint would move."""
+        return any(task.strategy.way is not Way.IN_POSTGRES for task, _ in list(self._running.values()))
+
+    def finished(self) -> list[Done]:
+        """Those that ended since this was last asked; a failure that is none of the stream table's is raised."""
+        ended = [(table_id, future) for table_id, (_, future) in self._running.items() if future.done()]
+        for table_id, _ in ended:
+            del self._running[table_id]
+        return [future.result() for _, future in ended]

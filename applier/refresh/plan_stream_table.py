@@ -1,0 +1,116 @@
+"""A stored definition -> the stream table with its plan, or with the query that PostgreSQL runs where there is none."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from applier.catalog.database import Database
+from applier.catalog.registry import Registered, Registry
+from applier.errors import SourceChanged
+from applier.operators.stateful_nodes import kept_nodes
+from applier.plan.depth import Thresholds
+from applier.plan.facts import facts, without_plan
+from applier.plan.nodes import StreamPlan
+from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.refresh.strategy import FullPolicy, Mode
+from applier.sql.analyze.analyze import analyse, rolled_back
+from applier.sql.plan_query import Written, define
+from applier.sql.refusal import Reason, Refused
+from shared_schema.table_schema import Column, TableId
+
+log = logging.getLogger(__name__)
+
+CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
+"""Refusals of queries that have no one right content: only FULL, asked for by name, takes them."""
+
+CALLS_FUNCTIONS = "/* functions:"
+"""How a stored query begins that calls functions of users: what those read, nobody knows."""
+
+
+@dataclass
+class Definer:
+    """Plans stored definitions; its connection is used for nothing else."""
+
+    database: Database
+    registry: Registry
+    thresholds: Thresholds
+
+    def __call__(self, row: Registered) -> StreamTable:
+        """The stream table; a TrickleError says why it cannot be kept."""
+        try:
+            return self._defined(row)
+        except psycopg.ProgrammingError as error:
+            # It is dropped or altered at this moment, or what it reads is.
+            raise SourceChanged(
+                f"the query of {row.table} cannot be run any more: {error.diag.message_primary}",
+                hint=error.diag.message_hint
+                or "what it reads was dropped or altered: drop and create the stream table",
+            ) from error
+
+    def _defined(self, row: Registered) -> StreamTable:
+        if self.registry.result_columns(row.defining_query) != self.registry.result_columns(
+            f"TABLE {row.table.quoted}"
+        ):
+            raise SourceChanged(
+                f"the query of {row.table} no longer returns the columns the stream table has",
+                hint="a source was altered: drop and create the stream table",
+            )
+        if row.elsewhere:
+            return self._run_by_postgres(row, "it reads what leaves no rows in the log", steady=False)
+        try:
+            written = Written(row.original_query, row.created_at)
+            definition = define(self.database.connection, row.defining_query, "pg_catalog", written)
+        except Refused as refused:
+            if not _postgres_may(row, refused):
+                raise
+            steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
+            return self._run_by_postgres(row, refused.problem, steady=steady)
+        self.save(row.pgt_id, row.table, definition.plan)
+        columns = tuple(Column(name, kind) for name, kind in definition.columns)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
+
+    def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
+        """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
+        found = facts(plan, self.thresholds, kept_nodes(plan.root))
+        self.registry.save_plan(pgt_id, found)
+        for one in found["crossed"]:
+            log.warning("a query is beyond a threshold", extra={"table": str(table), **one})
+
+    def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[Registered, StreamTable]]:
+        """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
+        with self.database.connection.transaction(force_rollback=True):
+            inside = Definer(self.database, Registry(self.database), self.thresholds)
+            with inside.registry.adopting(altered):
+                rows = [row for row in inside.registry.stream_tables() if row.pgt_id in wanted]
+                return {row.pgt_id: (row, inside(row)) for row in rows}
+
+    def _run_by_postgres(self, row: Registered, refusal: str, *, steady: bool) -> StreamTable:
+        self.registry.save_plan(row.pgt_id, without_plan(refusal))
+        plan = RunByPostgres(row.defining_query, self.registry.base_sources(row.pgt_id), steady, refusal)
+        columns = _columns(self.database.connection, row.defining_query)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
+
+
+def _postgres_may(row: Registered, refused: Refused) -> bool:
+    """Whether PostgreSQL runs a query that cannot be followed: never against the user's word.
+
+    Not for one that reads stream tables: PostgreSQL would read their rows, which are of another frontier.
+    """
+    if not refused.full_in_postgres or row.reads:
+        return False
+    match Mode(row.refresh_mode):
+        case Mode.FULL:
+            return True
+        case Mode.AUTO:
+            return FullPolicy(row.full_policy) is FullPolicy.ALLOW and refused.reason not in CHANGES_BY_ITSELF
+        case Mode.DIFFERENTIAL | Mode.IMMEDIATE:
+            return False
+
+
+def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
+    with rolled_back(connection, "pg_catalog") as catalog:
+        return tuple(Column(c.name, c.type) for c in analyse(connection, catalog, query).columns)

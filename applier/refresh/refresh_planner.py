@@ -1,0 +1,81 @@
+"""A stream table whose turn it is -> its refresh: which way, over which window, and what earlier ones took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from applier.arrange.traces import Traces
+from applier.catalog.registry import Registered
+from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.refresh.refresh import Done, Task
+from applier.refresh.strategy import Costs, FullPolicy, Mode, Situation, Way, decide
+from shared_schema.lsn import Lsn, Window
+
+LONG_CHANGES = 20_000
+LONG_SOURCE_ROWS = 200_000
+"""Beyond either of them a refresh takes seconds; it must not hold up the others."""
+
+
+@dataclass
+class Planner:
+    """Decides with what the traces know; remembers costs."""
+
+    traces: Traces
+    max_change_ratio: float
+    step_rows: int
+    """Most change rows followed in one refresh: who is far behind comes up in steps."""
+    _costs: dict[int, Costs] = field(default_factory=dict)
+
+    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task:
+        """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
+        window = Window(registered.lsn, frontier)
+        history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)
+        changes = self.traces.changes(table.sources, window) if registered.lsn and history else 0
+        threshold, source_rows = registered.auto_threshold, self.traces.rows(table.sources)
+        strategy = decide(
+            Situation(
+                mode=Mode(registered.refresh_mode),
+                policy=FullPolicy(registered.full_policy),
+                followed=not isinstance(table.plan, RunByPostgres),
+                steady=not isinstance(table.plan, RunByPostgres) or table.plan.steady,
+                filled=bool(registered.lsn),
+                partial=registered.partial,
+                history=history,
+                changes=changes,
+                source_rows=source_rows,
+                threshold=self.max_change_ratio if threshold is None else threshold,
+                costs=self._costs.get(table.id, Costs()),
+            )
+        )
+        if strategy.way is Way.DIFFERENTIAL and changes > self.step_rows:
+            window = self._step(table, window)
+            changes = self.traces.changes(table.sources, window)
+        return Task(registered, table, window, strategy, changes, source_rows, now)
+
+    def _step(self, table: StreamTable, window: Window) -> Window:
+        step = self.traces.first_changes(table.sources, window, self.step_rows)
+        # Between two ends at which a column is known it may be unknown for a while.
+        return step if all(self.traces.knows(scan, step.new) for scan in table.scans) else window
+
+    def learn(self, done: Done) -> None:
+        """Remember what it took."""
+        task = done.task
+        costs = self._costs.get(task.table.id, Costs())
+        if task.strategy.way is Way.FULL:
+            self._costs[task.table.id] = costs.after_full(done.compute_ms, task.source_rows)
+        elif task.strategy.way is Way.DIFFERENTIAL:
+            self._costs[task.table.id] = costs.after_changes(done.compute_ms, task.changes)
+
+
+def is_long(task: Task) -> bool:
+    """Whether it goes on beside the ticks."""
+    match task.strategy.way:
+        case Way.IN_POSTGRES:
+            return True
+        case Way.FULL:
+            return task.source_rows > LONG_SOURCE_ROWS
+        case Way.DIFFERENTIAL:
+            return task.changes > LONG_CHANGES
+        case Way.NO_DATA:
+            return False

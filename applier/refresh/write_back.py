@@ -1,0 +1,241 @@
+"""The three places a stream table is kept: PostgreSQL leads, the topic and Delta follow and never miss anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from applier.catalog.registry import Executed
+from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
+from applier.plan.stream_table import Delta, RunByPostgres, StreamTable
+from applier.refresh.refresh import Change, Done, Rows, together
+from applier.refresh.strategy import Way
+from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.kafka.publisher import Publisher
+from applier.sinks.postgres.full_diff import TableContents
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.staging.staged_delta import Difference
+from applier.trace.store import Manifest
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, Window
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Sinks:
+    """What is owed to whom. Everything here can be lost: the sinks themselves know where they stand."""
+
+    postgres: PostgresSink
+    open_publisher: Callable[[], Publisher] | None
+    """None when nothing is to be published."""
+    delta_sink: DeltaSink | None
+    manifest: Manifest
+    """The last checkpoint: where the sinks stood then."""
+    publisher: Publisher | None = None
+    caught_up: set[int] = field(default_factory=set)
+    unpublished: list[tuple[StreamTable, Delta]] = field(default_factory=list)
+    building: set[int] = field(default_factory=set)
+    """Stream tables that are built to take another one's place: until then no sink but PostgreSQL hears of them."""
+
+    def settled(self, tables: Iterable[int]) -> bool:
+        """Whether every sink has everything."""
+        sink = self.delta_sink
+        return not self.unpublished and (sink is None or all(sink.idle(table_id) for table_id in tables))
+
+    # -- after a start --------------------------------------------------------------------------------------------
+
+    def catch_up(self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], Delta | None]) -> None:
+        """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
+        if table.id in self.caught_up or table.id in self.building:
+            return
+        behind: dict[Lsn, list[str]] = {}
+        for sink, durable in self.durable(table, wait=True).items():
+            behind.setdefault(self._since(table, sink, durable, at), []).append(sink)
+        for since, sinks in behind.items():
+            for delta in self._missed(table, Window(since, max(since, at)), compute):
+                self._hand_on(table, delta, sinks)
+                # PostgreSQL has it.
+                delta.release()
+        self.caught_up.add(table.id)
+
+    def durable(self, table: StreamTable, *, wait: bool = False) -> dict[str, Lsn]:
+        """Up to where each sink behind PostgreSQL has the stream table; `wait` for what is being written."""
+        frontiers: dict[str, Lsn] = {}
+        if publisher := self.current_publisher():
+            frontiers["topic"] = publisher.frontier(table)
+        if self.delta_sink:
+            ask = self.delta_sink.settled_frontier if wait else self.delta_sink.frontier
+            frontiers["delta"] = ask(table)
+        return frontiers
+
+    def _since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:
+        """From where a sink misses something; it may be up to date."""
+        if durable > at:
+            raise AnotherApplier(
+                f"the {sink} sink of {table} stands at {durable}, beyond PostgreSQL's {at}",
+                hint="was the database restored from a backup? drop the stream table and create it again",
+            )
+        # Nothing changed between a sink's last commit and the checkpoint that recorded it.
+        recorded = self.manifest.sinks.get(str(table.id), {}).get(sink)
+        since = max(durable, self.manifest.frontier) if recorded == str(durable) and durable else durable
+        if since < at:
+            log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
+        return since
+
+    def _missed(
+        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], Delta | None]
+    ) -> list[Delta]:
+        """What happened in between: what was kept because it cannot be computed again, then what can."""
+        if window.old >= window.new:
+            return []
+        if isinstance(table.plan, RunByPostgres) and not window.old:
+            return [self.postgres.held(table, window)]
+        kept: list[Delta] = [*self.postgres.owed(table, window.old)] if window.old else []
+        since = max([window.old, *(delta.window.new for delta in kept)])
+        # Everything that PostgreSQL computed is kept.
+        if since >= window.new or isinstance(table.plan, RunByPostgres):
+            return kept
+        last = compute(table, Window(since, window.new))
+        if last is not None and last.is_fill:
+            # Everything there is; what was kept is part of it.
+            return [last]
+        return [*kept, last] if last is not None else kept
+
+    # -- a refresh ------------------------------------------------------------------------------------------------
+
+    def write_back(self, done: Done, rows: Rows) -> Difference:
+        """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
+        table = done.task.table
+        with self._asking_again(table.id), _released(rows):
+            delta = self._into_postgres(done, rows)
+            self.written(table, delta, found=delta is not rows)
+        return delta
+
+    def write_together(
+        self, changed: Sequence[Change], unchanged: Sequence[Done]
+    ) -> tuple[list[tuple[Done, Difference]], list[Change]]:
+        """In one transaction of PostgreSQL: the differences written, and the changes it refused, for somebody to ask
+        why. NotTogether when it took none."""
+        written: list[tuple[Done, Difference, bool]] = []
+        refused: list[Change] = []
+        with ExitStack() as asking_again:
+            for done, _ in changed:
+                asking_again.enter_context(self._asking_again(done.task.table.id))
+            with self.postgres.together():
+                for done, rows in changed:
+                    try:
+                        delta = self._into_postgres(done, rows)
+                        written.append((done, delta, delta is not rows))
+                    except (Infrastructure, NotTogether, TargetLocked):
+                        raise
+                    except TrickleError:
+                        refused.append((done, rows))
+                for window, group in together(unchanged).items():
+                    self.postgres.advance([d.task.table.id for d in group], window, group[0].task.as_of)
+        for done, delta, found in written:
+            self.written(done.task.table, delta, found=found)
+        return [(done, delta) for done, delta, _ in written], refused
+
+    def _into_postgres(self, done: Done, rows: Rows) -> Difference:
+        """Returns what the other sinks are owed."""
+        table, as_of = done.task.table, done.task.as_of
+        if isinstance(rows, TableContents) and rows.change is not None:
+            self.postgres.replace(table, rows, as_of, done.executed).release()
+            return rows.change
+        if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
+            return self.replace(table, rows, as_of, done.executed)
+        self.postgres.apply(table, rows, as_of, done.executed)
+        return rows
+
+    def written(self, table: StreamTable, delta: Difference, *, found: bool) -> None:
+        """A difference is committed in PostgreSQL: from now on it is owed to the others, and, where it was found only
+        there, to nobody else."""
+        self._hand_on(table, delta)
+        if found:
+            delta.release()
+        self.caught_up.add(table.id)
+
+    def replace(
+        self, table: StreamTable, rows: Difference | TableContents, as_of: datetime, executed: Executed
+    ) -> Difference:
+        """Only rows that differ reach any of the sinks; what differs is kept until all of them have it.
+
+        A whole result cannot be computed again from a window, so nothing else would remember it.
+        """
+        waiting: list[Delta] = [d for t, d in self.unpublished if t.id == table.id]
+        if self.delta_sink:
+            waiting += self.delta_sink.waiting(table.id)
+        durable = self.durable(table)
+        return self.postgres.replace(
+            table,
+            rows,
+            as_of,
+            executed,
+            also_owed=list({d.window: d for d in waiting}.values()),
+            settled=min(durable.values(), default=ORIGIN) if durable else None,
+        )
+
+    def _hand_on(self, table: StreamTable, delta: Delta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+        if table.id in self.building:
+            return
+        if "topic" in sinks and self.open_publisher:
+            delta.retain()
+            self.unpublished.append((table, delta))
+        if "delta" in sinks and self.delta_sink:
+            delta.retain()
+            self.delta_sink.add(table, delta)
+
+    def publish(self) -> None:
+        """One Kafka transaction; what could not be published stays owed."""
+        if not self.unpublished or (publisher := self.current_publisher()) is None:
+            return
+        owed = [(t, d) for t, d in self.unpublished if publisher.frontier(t) < d.window.new]
+        try:
+            publisher.publish(owed)
+        except Infrastructure:
+            # A new one finds out whether the transaction was committed after all.
+            self.publisher = None
+            raise
+        for _, delta in self.unpublished:
+            delta.release()
+        self.unpublished.clear()
+
+    def current_publisher(self) -> Publisher | None:
+        """The publisher in use, opened again after it failed; None when nothing is to be published."""
+        if self.publisher is None and self.open_publisher is not None:
+            self.publisher = self.open_publisher()
+        return self.publisher
+
+    @contextmanager
+    def _asking_again(self, table_id: int) -> Iterator[None]:
+        """A commit that failed may have arrived: then the next tick asks the sinks themselves where they stand."""
+        try:
+            yield
+        except Infrastructure:
+            self.ask_again(table_id)
+            raise
+
+    def ask_again(self, table_id: int) -> None:
+        """Forget what is believed about a stream table."""
+        self.caught_up.discard(table_id)
+        for table, delta in self.unpublished:
+            if table.id == table_id:
+                delta.release()
+        self.unpublished = [(t, d) for t, d in self.unpublished if t.id != table_id]
+        if self.delta_sink:
+            self.delta_sink.forget(table_id)
+
+
+@contextmanager
+def _released(rows: Rows) -> Iterator[None]:
+    """PostgreSQL is one of the readers; where it fails nobody else will read."""
+    try:
+        yield
+    except BaseException:
+        rows.release(all_holders=True)
+        raise
+    rows.release()

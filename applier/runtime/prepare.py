@@ -1,0 +1,90 @@
+"""What a first start would have to fetch and make, and what makes every start faster.
+
+The jars of Spark, our functions, and an archive of the classes a JVM loads (see `jvm.archive`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from applier.spark.class_archive import archive_of, make_at_exit
+from applier.spark.jars import SPARK_JARS, ensure
+from applier.spark.session import class_path, spark_session
+
+EXIT_S = 300
+"""Writing the archive takes some seconds."""
+
+KEPT_S = 14 * 86_400
+"""How long an archive is left alone that nobody may need any more."""
+
+_QUERIES = (
+    "SELECT b, sum(a) AS s, count(*) AS n, min(d) AS d FROM t WHERE a > 0 GROUP BY b HAVING count(*) > 0",
+    "SELECT /*+ BROADCAST(t) */ t.b, u.d FROM t JOIN (SELECT * FROM t UNION ALL SELECT * FROM t) u ON t.a = u.a",
+    "SELECT t.b FROM t LEFT ANTI JOIN (SELECT a FROM t GROUP BY a) u ON t.a <=> u.a",
+    "SELECT b, row_number() OVER (PARTITION BY b ORDER BY a) AS n, stack(2, a, d, a, -d) AS (p, q) FROM t",
+    "SELECT b, collect_list(struct(a, d)) AS l, max_by(a, d) AS m FROM t GROUP BY b",
+    "SELECT CASE WHEN a > 1 THEN concat(b, 'x') END AS c, CAST(d * 2 AS decimal(38,2)) AS e FROM t WHERE b IS NOT NULL",
+)
+
+
+def prepare(say: Callable[[str], None]) -> Path | None:
+    """Make what is not there yet; the archive, or None where this Java writes none."""
+    jars = ensure(SPARK_JARS)
+    archive = archive_of(class_path(jars))
+    if archive.exists():
+        return archive
+    say("preparing Spark's classes (once, about a minute)")
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        made = Path(scratch) / archive.name
+        _use_spark(jars, Path(scratch), make_at_exit(made))
+        if not made.exists():
+            say("this Java writes no archive of its classes: starts stay as they are")
+            return None
+        os.replace(made, archive)
+    _tidy(archive.parent)
+    return archive
+
+
+def _tidy(folder: Path) -> None:
+    """Archives are large, and each is of jars that may no longer be in use; where one still is, starts are slower."""
+    for old in folder.glob("classes-*.jsa"):
+        if old.stat().st_mtime < time.time() - KEPT_S:
+            old.unlink(missing_ok=True)
+
+
+def _use_spark(jars: list[Path], scratch: Path, java_options: str) -> None:
+    """A JVM that does a little of everything the applier's does, and ends."""
+    spark = spark_session(jars, scratch=scratch, java_options=java_options)
+    _work(spark, scratch)
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        raise AssertionError("the session has no JVM")
+    gateway.shutdown()
+    # It ends with its standard input.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(EXIT_S)
+
+
+def _work(spark: SparkSession, scratch: Path) -> None:
+    rows = pa.table({"a": [1, 2, 3], "b": ["x", "y", None], "d": pa.array([1, 2, 3], pa.decimal128(12, 2))})
+    for held in (False, True):
+        frame = spark.createDataFrame(rows)
+        (frame.persist() if held else frame).createOrReplaceTempView("t")
+        for query in _QUERIES:
+            spark.sql(query).toArrow()
+    folder = str(scratch / "delta")
+    spark.table("t").write.format("delta").save(folder)
+    spark.read.format("delta").option("versionAsOf", 0).load(folder).persist().count()
+    kafka = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "nothing"}
+    spark.readStream.format("kafka").options(**kafka).load()
+    stream = spark.readStream.format("rate").load().writeStream.format("noop").trigger(once=True)
+    stream.option("checkpointLocation", str(scratch / "checkpoint")).start().awaitTermination(60)

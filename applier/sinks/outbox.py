@@ -1,0 +1,136 @@
+"""Differences that no window can be computed to again, from the commit that applied them until every sink has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import psycopg
+import pyarrow as pa
+
+from applier.catalog.database import connect
+from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.sinks.staging.staged_delta import StagedDelta
+from applier.zset import WEIGHT, column_name
+from shared_schema.lsn import Lsn, Window
+
+Cursor = psycopg.Cursor[tuple[object, ...]]
+
+PART_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class OwedDelta:
+    """One that is kept in parts, and read so."""
+
+    window: Window
+    url: str
+    pgt_id: int
+
+    @property
+    def is_fill(self) -> bool:
+        """Whether it is the whole content, for a place that holds nothing yet."""
+        return not self.window.old
+
+    @cached_property
+    def _counts(self) -> tuple[int, bool]:
+        rows, leaving = 0, False
+        for batch in self.batches(PART_ROWS):
+            rows += batch.num_rows
+            leaving = leaving or TableDelta(self.window, batch).leaving
+        return rows, leaving
+
+    @property
+    def count(self) -> int:
+        """How many net rows."""
+        return self._counts[0]
+
+    @property
+    def leaving(self) -> bool:
+        """Whether any row leaves."""
+        return self._counts[1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and weight."""
+        return next(self.batches(1)).schema
+
+    @property
+    def rows(self) -> pa.Table:
+        """All of it on the driver."""
+        return pa.concat_tables(self.batches(PART_ROWS))
+
+    def batches(self, size: int) -> Iterator[pa.Table]:
+        """The rows in pieces, in the order in which they were kept."""
+        with connect(self.url) as connection:
+            for part in range(_parts(connection.cursor(), self.pgt_id, self.window)):
+                found = connection.execute(
+                    "SELECT rows FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn AND part = %s",
+                    (self.pgt_id, str(self.window.new), part),
+                ).fetchone()
+                rows = _decoded(found[0] if found else b"")
+                for start in range(0, rows.num_rows, size):
+                    yield rows.slice(start, size)
+
+    def retain(self) -> None:
+        """It stays until `settle`."""
+
+    def release(self, *, all_holders: bool = False) -> None:
+        """It stays until `settle`."""
+
+
+def _decoded(rows: object) -> pa.Table:
+    return pa.ipc.open_stream(rows).read_all()
+
+
+def _parts(cursor: Cursor, pgt_id: int, window: Window) -> int:
+    cursor.execute(
+        "SELECT count(*) FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn",
+        (pgt_id, str(window.new)),
+    )
+    return int(str(cursor.fetchall()[0][0]))
+
+
+def owe(cursor: Cursor, table: StreamTable, delta: Delta) -> None:
+    """Keep the delta, in the transaction that applies it."""
+    for part, rows in enumerate(_in_order(cursor, table, delta)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+            stream.write_table(rows)
+        cursor.execute(
+            "INSERT INTO pgtrickle.pgt_owed VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
+            (table.id, str(delta.window.old), str(delta.window.new), part, sink.getvalue().to_pybytes()),
+        )
+
+
+def _in_order(cursor: Cursor, table: StreamTable, delta: Delta) -> Iterator[pa.Table]:
+    """Part by part; the two rows of an update are neighbours, as they must be for whoever reads it so."""
+    if isinstance(delta, StagedDelta):
+        # Its parts may have been made in this very transaction.
+        return delta.batches(PART_ROWS, cursor.connection)
+    if isinstance(delta, TableDelta) and delta.count > PART_ROWS and table.key:
+        key = [(column_name(i), "ascending") for i in table.key]
+        delta = TableDelta(delta.window, delta.rows.sort_by([*key, (WEIGHT, "ascending")]))
+    return delta.batches(PART_ROWS)
+
+
+def owed(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[TableDelta | OwedDelta]:
+    """The kept deltas that end after `since`, oldest first."""
+    cursor.execute(
+        "SELECT min(old_frontier)::text, new_frontier::text, count(*) FROM pgtrickle.pgt_owed"
+        " WHERE pgt_id = %s AND new_frontier > %s::pg_lsn GROUP BY new_frontier ORDER BY new_frontier",
+        (pgt_id, str(since)),
+    )
+    kept: list[TableDelta | OwedDelta] = []
+    for old, new, parts in cursor.fetchall():
+        delta = OwedDelta(Window(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
+        kept.append(TableDelta(delta.window, delta.rows) if parts == 1 else delta)
+    return kept
+
+
+def settle(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
+    """Every sink stands at `until` or later."""
+    cursor.execute(
+        "DELETE FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier <= %s::pg_lsn", (pgt_id, str(until))
+    )

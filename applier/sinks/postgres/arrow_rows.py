@@ -1,0 +1,43 @@
+"""Rows that PostgreSQL holds -> Arrow, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from applier.plan.stream_table import StreamTable
+from applier.trace.align import arrow_type
+from applier.zset import WEIGHT, column_name
+
+
+def zset_schema(table: StreamTable) -> pa.Schema:
+    """The stream table's columns in Arrow under their positional names, then the weight."""
+    fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(table.columns)]
+    return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
+
+
+def shown(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
+    """The columns as they are compared and read: what rests as text is the text PostgreSQL prints."""
+    return [
+        sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
+            sql.Identifier(column_name(i) if by_place else column.name)
+        )
+        for i, column in enumerate(table.columns)
+    ]
+
+
+def read(
+    connection: psycopg.Connection[tuple[object, ...]], query: sql.Composed, schema: pa.Schema, size: int
+) -> Iterator[pa.RecordBatch]:
+    """What a query returns, `size` rows at a time, in the caller's transaction."""
+    with connection.cursor("pgt_rows") as rows:
+        rows.itersize = size
+        rows.execute(query)
+        while some := rows.fetchmany(size):
+            columns = zip(*some, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
+            )

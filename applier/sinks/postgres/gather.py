@@ -1,0 +1,94 @@
+"""A Z-set that PostgreSQL computes -> a delta: few rows come to the driver, many stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from applier.plan.stream_table import StreamTable, TableDelta
+from applier.sinks.net_delta import DELETE, INSERT, UPDATE
+from applier.sinks.postgres.arrow_rows import read
+from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Difference, Part, StagedDelta
+from applier.zset import column_name
+from shared_schema.lsn import Window
+
+Cursor = psycopg.Cursor[tuple[object, ...]]
+
+FETCH_ROWS = 4_096
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many rows the driver takes, and the database that keeps what is more."""
+
+    rows: int
+    url: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """Net rows in a table of the session, gone with the transaction."""
+
+    table: sql.Identifier
+    schema: pa.Schema
+    count: int
+
+
+def find(cursor: Cursor, query: sql.Composed, schema: pa.Schema) -> Found:
+    """Evaluate the query: columns c0.., text where the schema has text, then the weight w."""
+    table = sql.Identifier(f"pgt_found_{next(NUMBERS)}")
+    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS {}").format(table, query))
+    count = cursor.rowcount
+    # The query may be evaluated as somebody else than whoever reads the rows.
+    cursor.execute(sql.SQL("GRANT SELECT ON {} TO SESSION_USER").format(table))
+    return Found(table, schema, count)
+
+
+def gather(cursor: Cursor, table: StreamTable, found: Found, window: Window, room: Room) -> Difference:
+    """In Arrow what the driver has room for; more is kept in PostgreSQL, seen by others after the caller's commit."""
+    if found.count > room.rows:
+        return _stage(cursor, table, found, window, room.url)
+    rows = read(cursor.connection, sql.SQL("TABLE {}").format(found.table), found.schema, FETCH_ROWS)
+    return TableDelta(window, pa.Table.from_batches(rows, found.schema))
+
+
+def _stage(cursor: Cursor, table: StreamTable, found: Found, window: Window, url: str) -> StagedDelta:
+    """One part, its columns of exactly the stream table's types."""
+    cursor.execute(
+        "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a"
+        " WHERE a.attrelid = %s::int8::oid",
+        (table.relid,),
+    )
+    types = {str(name): str(kind) for name, kind in cursor.fetchall()}
+    columns = sql.SQL(", ").join(
+        sql.SQL("CAST({0} AS {1}) AS {0}").format(sql.Identifier(column_name(i)), sql.SQL(types[column.name]))
+        for i, column in enumerate(table.columns)
+    )
+    part = Part(f"{PREFIX}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
+    cursor.execute(
+        sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {}, w AS n, {} AS act FROM {} f").format(
+            part.table, columns, _act(table), found.table
+        )
+    )
+    cursor.execute(sql.SQL("ANALYZE {}").format(part.table))
+    counted = "SELECT count(*), coalesce(sum(greatest(n, 0)), 0), coalesce(-sum(least(n, 0)), 0) FROM {}"
+    cursor.execute(sql.SQL(counted).format(part.table))
+    counts = cursor.fetchall()[0]
+    staged = StagedDelta(window, table, url, found.schema, 1)
+    staged.arrived.add(Part(part.name, *(int(str(n)) for n in counts)))
+    staged.arrived.end()
+    return staged
+
+
+def _act(table: StreamTable) -> sql.Composed:
+    """What happens to the row's key: as `net_delta.actions` says it."""
+    if table.key is None:
+        return sql.SQL("{}::text").format(sql.Literal(INSERT))
+    key = sql.SQL(", ").join([sql.SQL("1"), *(sql.Identifier("f", column_name(i)) for i in table.key)])
+    return sql.SQL(
+        "CASE WHEN sum(w) OVER (PARTITION BY {}) <> 0 THEN CASE WHEN w > 0 THEN {} ELSE {} END"
+        " WHEN w > 0 THEN {} ELSE {} END"
+    ).format(key, *(sql.Literal(act) for act in (INSERT, DELETE, UPDATE, OLD_IMAGE)))

@@ -1,0 +1,255 @@
+"""SQL text that applies one batch of a delta to a stream table. Pure.
+
+A batch lies in a table of its own: columns c0.., `act` (I, U or D; keyed) or `n` (signed multiplicity; keyless).
+Every statement's row count is known beforehand, so a stream table that somebody else changed is noticed, not bent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from psycopg import sql
+
+from applier.plan.stream_table import StreamTable
+from applier.sinks.postgres import copy_text
+from applier.zset import column_name
+
+MERGE_SINCE = 150_000
+"""server_version_num from which MERGE and NULLS NOT DISTINCT exist."""
+
+
+LOOK_AS_THEY_ARE = frozenset([16, 17, 18, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950])
+"""Types whose equal values are printed the same: booleans, whole numbers, bytes, dates and times, uuid."""
+
+
+def batch_table(table: StreamTable) -> sql.Identifier:
+    """The session-local table a batch is copied into."""
+    return sql.Identifier("pg_temp", _batch_name(table))
+
+
+def _batch_name(table: StreamTable) -> str:
+    # A session outlives the columns a stream table has now.
+    return f"pgt_delta_{table.id}_{crc32(repr(table.columns).encode()):08x}"
+
+
+def target(table: StreamTable) -> sql.Identifier:
+    """The stream table itself."""
+    return sql.Identifier(table.table.schema, table.table.name)
+
+
+def _names(table: StreamTable) -> list[sql.Identifier]:
+    return [sql.Identifier(column.name) for column in table.columns]
+
+
+def _batch_names(table: StreamTable) -> list[sql.Identifier]:
+    return [sql.Identifier(column_name(i)) for i in range(len(table.columns))]
+
+
+def create_batch_table(table: StreamTable) -> sql.Composed:
+    """Exactly the stream table's types under positional names, emptied at every commit."""
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(name, place) for name, place in zip(_names(table), _batch_names(table), strict=True)
+    )
+    return sql.SQL(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS"
+        " SELECT {}, ''::text AS act, 0::int8 AS n FROM {} WITH NO DATA"
+    ).format(sql.Identifier(_batch_name(table)), columns, target(table))
+
+
+def copy_batch(table: StreamTable) -> sql.Composed:
+    """Columns, then act and n."""
+    columns = sql.SQL(", ").join([*_batch_names(table), sql.Identifier("act"), sql.Identifier("n")])
+    return sql.SQL("COPY {} ({}) FROM STDIN " + copy_text.OPTIONS).format(batch_table(table), columns)
+
+
+def copy_target(table: StreamTable) -> sql.Composed:
+    """Straight into the empty stream table."""
+    columns = sql.SQL(", ").join(_names(table))
+    return sql.SQL("COPY {} ({}) FROM STDIN " + copy_text.OPTIONS).format(target(table), columns)
+
+
+def create_whole_table(table: StreamTable, name: sql.Identifier) -> sql.Composed:
+    """A session-local table for the whole content, gone with the transaction."""
+    return sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS TABLE {} WITH NO DATA").format(name, target(table))
+
+
+def _same(table: StreamTable, ordinals: Sequence[int], with_nulls: bool) -> sql.Composable:
+    """`t` and `d` agree on these columns; where there are NULLs, NULL agrees with NULL."""
+    if not ordinals:
+        return sql.SQL("true")
+    names, places = _names(table), _batch_names(table)
+    text = "t.{} IS NOT DISTINCT FROM d.{}" if with_nulls else "t.{} = d.{}"
+    return sql.SQL(" AND ").join(sql.SQL(text).format(names[i], places[i]) for i in ordinals)
+
+
+def keyed_statements(
+    table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int, batch: sql.Identifier | None = None
+) -> list[sql.Composed]:
+    """Statements whose row counts add up to the number of rows in the batch.
+
+    An index serves `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, go by themselves.
+    """
+    source = batch or batch_table(table)
+    nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key if i not in not_null]
+    if not nullable:
+        return _keyed(table, key, source, _same(table, key, False), sql.SQL("true"), server=server)
+    some_null = sql.SQL("({})").format(sql.SQL(" OR ").join(nullable))
+    no_null = sql.SQL("NOT {}").format(some_null)
+    return [
+        *_keyed(table, key, source, _same(table, key, False), no_null, server=server),
+        *_keyed(table, key, source, _same(table, key, True), some_null, server=server),
+    ]
+
+
+def _keyed(
+    table: StreamTable,
+    key: tuple[int, ...],
+    source: sql.Identifier,
+    same: sql.Composable,
+    which: sql.Composable,
+    *,
+    server: int,
+) -> list[sql.Composed]:
+    rest = [i for i in range(len(table.columns)) if i not in key]
+    names, places = _names(table), _batch_names(table)
+    parts = {
+        "t": target(table),
+        "d": sql.SQL("(SELECT * FROM {} d WHERE {})").format(source, which),
+        "same": same,
+        "names": sql.SQL(", ").join(names),
+        "values": sql.SQL(", ").join(sql.SQL("d.{}").format(p) for p in places),
+        "set": sql.SQL(", ").join(sql.SQL("{} = d.{}").format(names[i], places[i]) for i in rest),
+    }
+    if server >= MERGE_SINCE:
+        update = "WHEN MATCHED AND d.act = 'U' THEN UPDATE SET {set} " if rest else ""
+        text = (
+            "MERGE INTO {t} t USING {d} d ON {same} WHEN MATCHED AND d.act = 'D' THEN DELETE "
+            + update
+            + "WHEN NOT MATCHED AND d.act = 'I' THEN INSERT ({names}) VALUES ({values})"
+        )
+        return [sql.SQL(text).format(**parts)]
+    statements = ["DELETE FROM {t} t USING {d} d WHERE d.act = 'D' AND {same}"]
+    if rest:
+        statements.append("UPDATE {t} t SET {set} FROM {d} d WHERE d.act = 'U' AND {same}")
+    # MERGE would find a row of that key and leave it alone; then the counts tell, and here they must tell too.
+    statements.append(
+        "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d"
+        " WHERE d.act = 'I' AND NOT EXISTS (SELECT FROM {t} t WHERE {same})"
+    )
+    return [sql.SQL(text).format(**parts) for text in statements]
+
+
+def keyless_statements(
+    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], batch: sql.Identifier | None = None
+) -> list[sql.Composed]:
+    """Remove -n copies of each row with n < 0, add n copies of each with n > 0: counts add up to Σ |n|.
+
+    Types without an equality operator (json, point …) are compared by their text. The hashes let PostgreSQL read the
+    table once, whatever the number of rows that leave: IS NOT DISTINCT FROM alone means to compare all with all.
+    """
+    names, places = _names(table), _batch_names(table)
+
+    def shown(alias: str, column: sql.Identifier, ordinal: int) -> sql.Composed:
+        return sql.SQL(f"{alias}.{{}}" if ordinal in comparable else f"{alias}.{{}}::text").format(column)
+
+    def hashed(alias: str, columns: list[sql.Identifier]) -> sql.Composed:
+        values = [shown(alias, c, i) for i, c in enumerate(columns) if i in hashable or i not in comparable]
+        return sql.SQL("hash_record(ROW({}))").format(sql.SQL(", ").join(values))
+
+    same = sql.SQL(" AND ").join(
+        [
+            sql.SQL("{} = {}").format(hashed("t", names), hashed("d", places)),
+            *(
+                sql.SQL("{} IS NOT DISTINCT FROM {}").format(shown("t", names[i], i), shown("d", places[i], i))
+                for i in range(len(names))
+            ),
+        ]
+    )
+    source = batch or batch_table(table)
+    # Of rows that are equal and look different (1.0 and 1.00) each leaves by its own line.
+    looks = [
+        sql.SQL("t.{}::text IS NOT DISTINCT FROM d.{}::text").format(names[i], places[i])
+        for i, column in enumerate(table.columns)
+        if i in comparable and column.type.oid not in LOOK_AS_THEY_ARE
+    ]
+    order = sql.SQL(" ORDER BY ({}) DESC").format(sql.SQL(" AND ").join(looks)) if looks else sql.SQL("")
+    delete = sql.SQL(
+        "DELETE FROM {t} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ("
+        " SELECT t.ctid, d.n, row_number() OVER (PARTITION BY d.ctid{order}) AS nth FROM {t} t JOIN {d} d"
+        " ON d.n < 0 AND {same}) pairs WHERE nth <= -n))"
+    ).format(t=target(table), d=source, same=same, order=order)
+    insert = sql.SQL(
+        "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d, generate_series(1, d.n) WHERE d.n > 0"
+    ).format(
+        t=target(table),
+        d=source,
+        names=sql.SQL(", ").join(names),
+        values=sql.SQL(", ").join(sql.SQL("d.{}").format(p) for p in places),
+    )
+    return [delete, insert]
+
+
+Phases = tuple[list[sql.Composed], list[sql.Composed], list[sql.Composed]]
+"""Deletions, updates, insertions."""
+
+
+def fill_part(table: StreamTable, part: sql.Identifier) -> Phases:
+    """Everything in a part into the empty table."""
+    names, places = (sql.SQL(", ").join(of(table)) for of in (_names, _batch_names))
+    text = (
+        "INSERT INTO {t} ({names}) SELECT {places} FROM {d} WHERE n = 1"
+        " UNION ALL SELECT {places} FROM {d} d, generate_series(1, d.n) WHERE d.n > 1"
+    )
+    return [], [], [sql.SQL(text).format(t=target(table), names=names, places=places, d=part)]
+
+
+def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], part: sql.Identifier) -> Phases:
+    """The statements of a keyed part, apart by what they do."""
+    phases: Phases = ([], [], [])
+    per_variant = 3 if len(key) < len(table.columns) else 2
+    statements = keyed_statements(table, key, not_null, 0, part)
+    for place, statement in enumerate(statements):
+        phase = place % per_variant
+        phases[phase if phase < per_variant - 1 else 2].append(statement)
+    return phases
+
+
+def keyless_part(
+    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], part: sql.Identifier
+) -> Phases:
+    """The statements of a part whose rows may repeat."""
+    delete, insert = keyless_statements(table, comparable, hashable, part)
+    return [delete], [], [insert]
+
+
+def key_index(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int) -> sql.Composed:
+    """The index a keyed MERGE finds its rows with; unique where NULLs are equal or there are none."""
+    columns = sql.SQL(", ").join(_names(table)[i] for i in key)
+    if server >= MERGE_SINCE:
+        text = "CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT"
+    else:
+        text = "CREATE UNIQUE INDEX ON {} ({})" if set(key) <= not_null else "CREATE INDEX ON {} ({})"
+    return sql.SQL(text).format(target(table), columns)
+
+
+KEY_INDEX = """
+SELECT i.indexrelid::regclass::text FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s::int8::oid AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT i.indisprimary
+  AND (SELECT array_agg(a.attname::text ORDER BY k.n) FROM unnest(i.indkey) WITH ORDINALITY k(attnum, n)
+       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) = %s
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conindid = i.indexrelid)
+ORDER BY i.indexrelid
+"""
+"""The indexes that stand on exactly these columns, the oldest first: `key_index` made that one."""
+
+COMPARABLE = """
+SELECT t.oid::int8, a.amname::text FROM unnest(%s::oid[]) t(oid) JOIN pg_catalog.pg_opclass o
+    ON o.opcintype = t.oid OR o.opcintype = (
+        SELECT CASE WHEN y.typtype = 'e' THEN 'anyenum'::regtype WHEN y.typelem <> 0 AND y.typlen = -1
+                    THEN 'anyarray'::regtype WHEN y.typtype = 'r' THEN 'anyrange'::regtype
+                    WHEN y.typname = 'varchar' THEN 'text'::regtype END::oid
+        FROM pg_catalog.pg_type y WHERE y.oid = t.oid)
+JOIN pg_catalog.pg_am a ON a.oid = o.opcmethod AND a.amname IN ('btree', 'hash')
+"""
+"""Which types have an order, and which a hash."""

@@ -1,0 +1,59 @@
+"""What PostgreSQL holds of a stream table and at which frontier, for a sink that had better begin anew.
+
+Only where nobody but the applier writes to it: a row that a trigger made or somebody put there is not the query's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from psycopg import sql
+
+from applier.catalog.database import connect
+from applier.plan.stream_table import StreamTable
+from applier.sinks.postgres import merge_sql
+from applier.sinks.postgres.arrow_rows import read, shown
+from shared_schema.lsn import Lsn
+
+_FRONTIER = """
+SELECT f.frontier::text, s.partial_until IS NOT NULL
+FROM pgtrickle.pgt_frontiers f JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+WHERE s.pgt_id = %s AND s.pgt_relid::int8 = %s
+  AND EXISTS (SELECT FROM pg_catalog.pg_trigger t
+              WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml' AND t.tgenabled <> 'D')
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t
+                  WHERE t.tgrelid = s.pgt_relid AND NOT t.tgisinternal AND t.tgname <> 'pgt_refuse_dml')
+"""
+
+
+class NotNow(Exception):
+    """It holds the rows of no frontier: a progressive window is being written."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows, each as often as it is there, under the stream table's own column names."""
+
+    frontier: Lsn
+    rows: pa.RecordBatchReader
+
+
+@contextmanager
+def held_alone(url: str, table: StreamTable, schema: pa.Schema, size: int) -> Iterator[Held | None]:
+    """The rows and their frontier by one snapshot; None where they need not be the query's."""
+    names = [column.name for column in table.columns]
+    typed = pa.schema([pa.field(name, schema.field(i).type) for i, name in enumerate(names)])
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown(table, schema)), merge_sql.target(table))
+    with connect(url) as connection, connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        found = connection.execute(_FRONTIER, (table.id, table.relid)).fetchone()
+        if found is None:
+            yield None
+        elif found[1]:
+            raise NotNow
+        else:
+            rows = pa.RecordBatchReader.from_batches(typed, read(connection, query, typed, size))
+            yield Held(Lsn.parse(str(found[0])), rows)

@@ -1,0 +1,190 @@
+"""Deltas too large for the driver: executors COPY them into tables of their own, and every sink reads them from there.
+
+One part per Spark partition, all rows of a key in one. A part is made and filled in one transaction, named by the
+attempt that made it: of a task that ran twice only the first is read. Parts are merged while others are still computed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from applier.catalog.database import connect
+from applier.plan.stream_table import StreamTable
+from applier.sinks.net_delta import ACT, DELETE, INSERT, UPDATE
+from applier.sinks.postgres import copy_text
+from applier.sinks.postgres.pg_errors import explained, identity_text, is_about_rows, narrowed, sent_home
+from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, SCHEMA, Arrivals, Part, StagedDelta, template
+from applier.zset import WEIGHT, column_name, column_names
+from shared_schema.connections import conninfo
+from shared_schema.lsn import Window
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.05
+
+COPY_ROWS = 16_384
+"""Per COPY: rows that PostgreSQL refuses are among the last so many, which are still at hand."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Where deltas are staged, and from how many rows on."""
+
+    url: str
+    above: int = 200_000
+
+    def stage(
+        self,
+        table: StreamTable,
+        window: Window,
+        frame: DataFrame,
+        parts: int,
+        told: Callable[[BaseException], BaseException],
+    ) -> StagedDelta:
+        """Begin to COPY the frame, a Z-set that need not be net, and return at once; `told` words what goes wrong."""
+        schema = pa.schema([*(_arrow(frame, i) for i in range(len(table.columns))), pa.field(WEIGHT, pa.int64())])
+        staged = StagedDelta(window, table, self.url, schema, parts if table.key != () else 1)
+        net = _net(frame, table, fill=staged.is_fill, parts=parts)
+        with connect(self.url) as connection:
+            copier = _Copier(self.url, table, next(NUMBERS), template(connection, table))
+            connection.execute(
+                copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
+            )
+        threading.Thread(target=_run, args=(net, copier, staged.arrived, told), name="staging", daemon=True).start()
+        return staged
+
+
+def _arrow(frame: DataFrame, ordinal: int) -> pa.Field:
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return pa.field(column_name(ordinal), to_arrow_type(frame.schema[ordinal].dataType))
+
+
+def _net(frame: DataFrame, table: StreamTable, *, fill: bool, parts: int) -> DataFrame:
+    """Σ weights per row, zeros dropped, with the action of each row; all rows of a key in one partition."""
+    names = column_names(len(table.columns))
+    key = names if table.key is None else [column_name(i) for i in table.key]
+    spread = frame.repartition(parts, *key) if key else frame.repartition(1)
+    net = spread.groupBy(*names).agg(F.sum(WEIGHT).alias("n")).where("n <> 0")
+    if table.key is None or fill:
+        return net.withColumn(ACT, F.lit(INSERT))
+    both = F.sum("n").over(Over.partitionBy(*key) if key else Over.partitionBy(F.lit(1)))
+    act = (
+        F.when((both == 0) & (F.col("n") > 0), UPDATE)
+        .when((both == 0) & (F.col("n") < 0), OLD_IMAGE)
+        .otherwise(F.when(F.col("n") > 0, INSERT).otherwise(DELETE))
+    )
+    return net.withColumn(ACT, act)
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """What an executor does with one partition."""
+
+    url: str
+    table: StreamTable
+    number: int
+    """Of the delta: what a sink missed and what is new may be staged at the same time."""
+    template: str
+
+    def lines(self, statement: str) -> sql.Composed:
+        """A statement about the table in which each partition says where its rows are."""
+        return sql.SQL(statement).format(sql.Identifier(SCHEMA, f"{PREFIX}{self.table.id}_lines_{self.number}"))
+
+    def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows in; their table and its line, in one transaction."""
+        context = TaskContext.get()
+        if context is None:
+            raise AssertionError("not on an executor")
+        rows: pa.Table | None = None
+        try:
+            with psycopg.connect(conninfo(self.url)) as connection, connection.cursor() as cursor:
+                part = Part(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
+                cursor.execute("SET LOCAL timezone = 'UTC'")
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
+                cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
+                for rows in _pieces(batches):
+                    self._copy(cursor, part, rows)
+                    part = _counted(part, rows)
+                cursor.execute(sql.SQL("ANALYZE {}").format(part.table))
+                line = (context.partitionId(), part.name, part.rows, part.came, part.left)
+                cursor.execute(self.lines("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)"), line)
+        except psycopg.Error as error:
+            row = self._refused(rows) if rows is not None and is_about_rows(error) else None
+            raise sent_home(explained(error, self.table, row)) from None
+        yield pa.RecordBatch.from_arrays([pa.array([context.partitionId()], pa.int32())], names=["part"])
+
+    @staticmethod
+    def _copy(cursor: psycopg.Cursor[tuple[object, ...]], part: Part, rows: pa.Table) -> None:
+        with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT csv, FREEZE)").format(part.table)) as copy:
+            copy.write(copy_text.encode(rows))
+
+    def _refused(self, rows: pa.Table) -> str | None:
+        """Which of the rows it is that PostgreSQL does not take."""
+        trial = Part(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
+        with psycopg.connect(conninfo(self.url)) as connection:
+
+            def taken(some: pa.Table) -> bool:
+                try:
+                    with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+                        cursor.execute(
+                            sql.SQL("CREATE UNLOGGED TABLE {} {}").format(trial.table, sql.SQL(self.template))
+                        )
+                        self._copy(cursor, trial, some)
+                except psycopg.Error:
+                    return False
+                return True
+
+            return None if taken(rows) else identity_text(self.table, narrowed(rows, taken))
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, COPY_ROWS):
+            yield pa.Table.from_batches([batch.slice(start, COPY_ROWS)])
+
+
+def _counted(part: Part, rows: pa.Table) -> Part:
+    weights = rows["n"].to_pylist()
+    came = sum(n for n in weights if n > 0)
+    left = -sum(n for n in weights if n < 0)
+    return replace(part, rows=part.rows + rows.num_rows, came=part.came + came, left=part.left + left)
+
+
+def _run(
+    net: DataFrame,
+    copier: _Copier,
+    arrived: Arrivals,
+    told: Callable[[BaseException], BaseException],
+) -> None:
+    """Hand on each part when its line is there; Spark would tell of them all when the last one is done."""
+    seen: set[int] = set()
+    try:
+        with connect(copier.url) as connection, ThreadPoolExecutor(1) as spark:
+            job = spark.submit(net.mapInArrow(copier.copy, "part int").count)
+            running = True
+            while running:
+                # Asked for before the lines are read: after it has ended there are no more.
+                running = bool(wait([job], LOOK_EVERY_S).not_done)
+                for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
+                    if number not in seen:
+                        seen.add(int(str(number)))
+                        arrived.add(Part(str(line[0]), *(int(str(n)) for n in line[1:])))
+            connection.execute(copier.lines("DROP TABLE {}"))
+            job.result()
+        arrived.end()
+    except BaseException as error:
+        # For whoever waits for the parts.
+        arrived.end(told(error))

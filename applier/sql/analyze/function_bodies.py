@@ -1,0 +1,119 @@
+"""A user's SQL function -> the expression it stands for. Does IO, inside the definition's rolled-back transaction.
+
+PostgreSQL would put the body of a simple function in the place of its call; so do we. The body is analysed by the
+server itself, as that of a temporary function, with nothing but pg_catalog on its search path: what it calls must be
+built in. The digest tells one body from another; a stream table remembers those it was created with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from applier.sql.analyze.lexical import has_moving_words
+from applier.sql.pg_tree import tree
+from applier.sql.pg_tree.node_text import Node, Token, parse
+from applier.sql.pg_tree.read_expr import read_expression
+
+_STEPS: LiteralString = (
+    "(SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval) "
+    "FROM pg_aggregate a WHERE a.aggfnoid = p.oid)"
+)
+DIGEST: LiteralString = (
+    "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang, " + _STEPS + "))"
+)
+"""Of what the function p does; that of an aggregate names its own functions, which have theirs."""
+_DIGESTS: LiteralString = "SELECT p.oid::int8, " + DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
+_FIND: LiteralString = (
+    "SELECT l.lanname = 'sql' AND p.prokind = 'f' AND NOT p.prosecdef AND NOT p.proretset AND p.proconfig IS NULL "
+    "AND p.provolatile = 'i' AND p.provariadic = 0, p.proisstrict, p.prorettype::int8, p.prosrc, p.prosqlbody::text, "
+    "pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), "
+    + DIGEST
+    + " FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.oid = %s::int8::oid"
+)
+_ANALYSED: LiteralString = (
+    "SELECT prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() AND proname = 'pgtrickle_body'"
+)
+_DECLARED = re.compile(r"\s*/\* functions: ([0-9a-f= ]+) \*/")
+_READ = frozenset({"targetList", "jointree"})
+_ANY_VALUE = frozenset({"commandType", "querySource", "canSetTag", "isReturn", "stmt_location", "stmt_len"})
+_NOTHING = (None, Token("false"), Token("0"), Token("-1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a function computes; its arguments are columns of entry -1. `strict`: NULL for a NULL argument."""
+
+    expression: tree.Expression
+    result: int
+    strict: bool
+    digest: str
+
+
+def declared(query: str) -> dict[int, str] | None:
+    """The digests a stored query was created with, by function; None for a query that is being created."""
+    found = _DECLARED.match(query)
+    if found is None:
+        return None
+    return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
+
+
+def digests(connection: psycopg.Connection[Any], oids: Collection[int]) -> dict[int, str]:
+    """What these functions do now; none for one that is gone."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        return dict(cursor.execute(_DIGESTS, [list(oids)]).fetchall()) if oids else {}
+
+
+def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Body | None:
+    """The body of a simple immutable SQL function: one expression over its arguments; None for any other function."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        found = cursor.execute(_FIND, [oid]).fetchone()
+        if found is None or not found[0] or has_moving_words(found[3]):
+            return None
+        _, strict, result, source, stored, arguments, returns, digest = found
+        text = stored or _analysed(connection, source, arguments, returns)
+    expression = None if text is None else _single_expression(text, major)
+    return None if expression is None else Body(expression, result, strict, digest)
+
+
+def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, returns: str) -> str | None:
+    statement = (
+        f"CREATE FUNCTION pg_temp.pgtrickle_body({arguments}) RETURNS {returns} LANGUAGE sql IMMUTABLE "
+        f"BEGIN ATOMIC {source.strip().rstrip(';')}; END"
+    )
+    try:
+        with connection.transaction(force_rollback=True), connection.cursor(binary=True) as cursor:
+            cursor.execute("SELECT set_config('search_path', 'pg_catalog', true)")
+            # The binary format makes psycopg use the extended protocol, and that takes exactly one statement.
+            cursor.execute(statement.encode(connection.info.encoding), prepare=False)
+            with connection.cursor(row_factory=tuple_row) as reading:
+                found = reading.execute(_ANALYSED).fetchone()
+                return None if found is None else str(found[0])
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error:
+        return None
+
+
+def _single_expression(text: str, major: int) -> tree.Expression | None:
+    """The one column of a SELECT without FROM; whatever else the query holds makes it no expression."""
+    found = parse(text)
+    while isinstance(found, tuple) and len(found) == 1:
+        (found,) = found
+    if not isinstance(found, Node) or found.kind != "QUERY" or found.fields.get("commandType") != Token("1"):
+        return None
+    for name, value in found.fields.items():
+        if name not in _READ and name not in _ANY_VALUE and value not in _NOTHING:
+            return None
+    source, targets = found.fields.get("jointree"), found.fields.get("targetList")
+    if not isinstance(source, Node) or any(source.fields.get(name) is not None for name in ("fromlist", "quals")):
+        return None
+    if not isinstance(targets, tuple) or len(targets) != 1 or not isinstance(targets[0], Node):
+        return None
+    expression = targets[0].fields.get("expr")
+    return read_expression(expression, major) if isinstance(expression, Node) else None

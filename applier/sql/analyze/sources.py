@@ -1,0 +1,131 @@
+"""Which relations a query reads, views as their own queries; and whether their changes can be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from applier.sql.analyze.system_catalog import Catalog, RelationInfo
+from applier.sql.pg_tree import query_tree
+from applier.sql.pg_tree.read_query import read_query
+from applier.sql.refusal import Reason, Refused
+
+_SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
+_KINDS = {
+    "m": ("the materialized view", "read the tables below it"),
+    "f": ("the foreign table", "copy its rows into a plain table"),
+    "S": ("the sequence", "read a table"),
+    "c": ("the composite type", "read a table"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Every relation by object id; for a view also its query."""
+
+    relations: dict[int, RelationInfo]
+    views: dict[int, query_tree.Query]
+
+
+def gather(query: query_tree.Query, catalog: Catalog) -> Sources:
+    """Read the relations of a query, then those of the views among them, and so on."""
+    relations: dict[int, RelationInfo] = {}
+    views: dict[int, query_tree.Query] = {}
+    wanted = set(_relations(query))
+    while wanted:
+        found = catalog.relations(wanted)
+        relations |= found
+        wanted = set()
+        for oid, relation in found.items():
+            if relation.rule is not None and relation.table.schema not in _SYSTEM_SCHEMAS:
+                with inside_view(relation):
+                    views[oid] = read_query(relation.rule, catalog.major)
+                    wanted |= set(_relations(views[oid]))
+        wanted -= relations.keys()
+    return Sources(relations, views)
+
+
+class inside_view:
+    """Refusals from inside a view name the view; positions there are not positions in the user's text."""
+
+    def __init__(self, relation: RelationInfo) -> None:
+        self._view = relation.table
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Refused):
+            raise Refused(
+                error.reason,
+                f"{error.construct} (in view {self._view})",
+                hint=error.hint,
+                full_in_postgres=error.full_in_postgres,
+                in_view=True,
+            ) from error
+
+
+def members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
+    """The range-table entries in FROM, in the order of the text."""
+    for item in items:
+        match item:
+            case query_tree.EntryRef():
+                yield item.entry
+            case query_tree.InnerJoin() | query_tree.OuterJoin():
+                yield from members((item.left, item.right))
+
+
+def entries_read(query: query_tree.Query) -> Iterator[int]:
+    """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
+    yield from members(query.items)
+    if query.union is not None:
+        yield from query.union.entries()
+
+
+def _relations(query: query_tree.Query) -> Iterator[int]:
+    for number in entries_read(query):
+        match query.entries[number - 1]:
+            case query_tree.TableEntry(relation=oid):
+                yield oid
+            case _:
+                continue
+    for inner in query_tree.inner_queries(query):
+        yield from _relations(inner)
+
+
+def check(relation: RelationInfo, with_children: bool) -> None:
+    """Refuse a relation whose changes do not reach us, or reach us under another name."""
+    if relation.table.schema in _SYSTEM_SCHEMAS:
+        raise _refused(f"the system catalog {relation.table}", "read a table of your own")
+    if relation.security_barrier:
+        raise _refused(f"the security_barrier view {relation.table}", "read the tables below it")
+    if relation.kind == "v":
+        return
+    if relation.kind in _KINDS:
+        what, hint = _KINDS[relation.kind]
+        raise _refused(f"{what} {relation.table}", hint)
+    if relation.kind not in ("r", "p"):
+        raise _refused(f"the relation {relation.table} of kind {relation.kind!r}", "read a table")
+    if relation.persistence != "p":
+        what = "temporary" if relation.persistence == "t" else "unlogged"
+        raise _refused(f"the {what} table {relation.table}", "its changes are not logged; use a plain table")
+    if relation.row_security:
+        raise _unseen(f"row-level security on {relation.table}", "read a table without policies")
+    if relation.is_partition:
+        raise _refused(f"the single partition {relation.table}", "read the partitioned table and filter")
+    if relation.kind == "p" and not with_children:
+        raise _refused(f"ONLY {relation.table}", "leave ONLY out: a partitioned table has no rows of its own")
+    if relation.silent_partition is not None:
+        construct = f"the partition {relation.silent_partition} of {relation.table}"
+        raise _unseen(construct, "its changes are not logged; make it a plain table")
+    if relation.kind == "r" and relation.has_children and with_children:
+        raise _unseen(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")
+
+
+def _unseen(construct: str, hint: str) -> Refused:
+    """PostgreSQL does not run it in our place either: nobody would tell when to run it again, or for whom."""
+    return Refused(Reason.SOURCE, construct, hint=hint, full_in_postgres=False)
+
+
+def _refused(construct: str, hint: str) -> Refused:
+    return Refused(Reason.SOURCE, construct, hint=hint)

@@ -1,0 +1,185 @@
+"""One aggregate: looked up in the allow-list, its arguments, FILTER, DISTINCT and ORDER BY checked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet
+from applier.functions.aggregates.aggregates import AGGREGATES
+from applier.functions.aggregates.folds import entry_of_fold
+from applier.functions.allow_list import ENTRIES
+from applier.functions.arrays.composites import ROW_OF, fields_of
+from applier.functions.comparison_keys import PLACE_OF, joined_labels, key_of
+from applier.functions.entry import CollationNeed, Entry, Unfit
+from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
+from applier.plan.nodes import Node, tells_apart
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
+from applier.sql.bind.group_key import default_equality
+from applier.sql.bind.joins import total
+from applier.sql.bind.sort_key import sort_key
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.collations import collation_of
+from applier.sql.typing.compile import Compiler
+from applier.sql.typing.numeric_scales import by_scale
+from applier.sql.typing.user_aggregates import as_texts, fold_of
+
+_OTHER_HINTS = {
+    "xmlagg": "it keeps declarations and what follows them, which the log does not have; use string_agg of their texts",
+}
+_DISTINCT_HINT = "group in a subquery first"
+_ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
+
+
+def plan_aggregate(
+    call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node | None, within: Sequence[Expr] = ()
+) -> AggregateCall:
+    """The call over the node below, which `below` compiles for; None over a window, whose order is not its own.
+
+    All rows of a group have the same values of `within`.
+    """
+    info = catalog.function(call.function)
+    entry = AGGREGATES.get(info.signature)
+    if entry is None and call.function < FIRST_USER_OID:
+        hint = _OTHER_HINTS.get(info.name, "it is not yet proven equal in Spark; count, sum, avg, min and max are")
+        raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
+    condition = None if call.filter is None else below.compile(call.filter)
+    args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
+    fold: Fold | None = None
+    if entry is None:
+        try:
+            args = as_texts(args)
+        except Unfit as error:
+            construct = f"the user-defined aggregate {info.signature} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+        fold = fold_of(call, args, catalog, window=node is None)
+        entry = entry_of_fold(info.signature, fold)
+    if entry.ordered_labels:
+        args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
+    direct = tuple(below.compile(arg) for arg in call.direct)
+    form = entry.form_of(args)
+    try:
+        carrier = entry.carrier((*direct, *args))
+    except Unfit as error:
+        construct = f"the aggregate {info.signature} on {error.problem}"
+        raise Refused(
+            Reason.CARRIER, construct, hint=error.hint or "cast or store the values in another type", token=call.at
+        ) from error
+    _check_collation(entry, call.input_collation, call, catalog)
+    # However often a value comes makes no difference to a function of the set.
+    distinct = bool(call.distinct) and not isinstance(form, OfSet)
+    distinct_by = _distinct_by(entry, call, args, catalog) if distinct else ()
+    if distinct_by and entry.signature == "count(any)":
+        args, distinct_by = distinct_by, ()
+    order: tuple[SortKey, ...] = ()
+    if isinstance(form, OfList):
+        order = tuple(
+            sort_key(
+                _guarded(below.compile(key.expression), condition),
+                key.expression,
+                query_tree.SortItem(0, key.operator, key.nulls_first),
+                catalog,
+            )
+            for key in call.order
+        )
+        any_of_equals = entry.any_of_equals or bool(distinct_by)
+        ordered_by_itself = form.default_order and not order
+        if node is not None and not ordered_by_itself and not _decided(order, args, (node, within), any_of_equals):
+            construct = f"{info.name} over rows in no fixed order"
+            raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
+    planned = AggregateCall(
+        info.signature,
+        args,
+        ValueType(catalog.pg_type(call.type, -1), carrier),
+        nullable=not entry.never_null,
+        distinct=distinct,
+        filter=condition,
+        order=order,
+        direct=direct,
+        distinct_by=distinct_by,
+        fold=fold,
+    )
+    return by_scale(planned)
+
+
+def _guarded(arg: Expr, condition: Expr | None) -> Expr:
+    """An argument that may raise is not evaluated where FILTER leaves the row out."""
+    if condition is None or total(arg):
+        return arg
+    return Case(((condition, arg),), Const(None, arg.type), arg.type)
+
+
+def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.AggregateOf, catalog: Catalog) -> None:
+    if entry.collation is not CollationNeed.ORDER or not collation_id:
+        return
+    collation = catalog.collation(collation_id)
+    if not collation.byte_order:
+        raise _text_order(collation.name, call)
+
+
+def _text_order(collation: str, call: tree.AggregateOf) -> Refused:
+    hint = 'declare the column COLLATE "C"'
+    return Refused(Reason.COLLATION, f"text order under the collation {collation}", hint=hint, token=call.at)
+
+
+def _distinct_by(
+    entry: AggregateEntry, call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog
+) -> tuple[Expr, ...]:
+    """What tells the arguments apart, one per argument; nothing where the arguments themselves do."""
+    if not entry.takes_distinct:
+        construct = f"DISTINCT in the aggregate {entry.signature}"
+        raise Refused(Reason.CONSTRUCT, construct, hint=_DISTINCT_HINT, token=call.at)
+    found = []
+    # What DISTINCT says nothing of is the same for all rows: the separator of a list.
+    for operator, arg, written in zip(call.distinct, args, call.args, strict=False):
+        equality = ENTRIES.get(catalog.function(catalog.operator(operator).function).signature)
+        found.append(_told_apart_by(arg, equality, call))
+        if equality is not None and equality.collation is not CollationNeed.NONE:
+            collation = collation_of(written, arg, catalog)
+            if collation is not None and not collation.deterministic:
+                construct = f"DISTINCT under the nondeterministic collation {collation.name}"
+                raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=call.at)
+    return () if all(by == arg for by, arg in zip(found, args, strict=False)) else tuple(found)
+
+
+def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.AggregateOf) -> Expr:
+    """The argument itself, or a key that equal values share."""
+    try:
+        if isinstance(arg, Call) and arg.signature == ROW_OF:
+            return _row_key(arg)
+        if equality is None:
+            raise Unfit(f"values of type {arg.type.pg.display}")
+        equality.carrier((arg, arg))
+        # Of what is held as text, equal values may have different texts; rows are netted by the others' values.
+        plain = arg.type.spark != "string" or equality.hashes((arg,))
+        return arg if plain else _key(arg)
+    except Unfit as error:
+        construct = f"DISTINCT in an aggregate on {error.problem}"
+        raise Refused(Reason.GROUPING, construct, hint=_DISTINCT_HINT, token=call.at) from error
+
+
+def _row_key(row: Call) -> Expr:
+    """The row with what tells each of its fields apart; the row itself where its text does."""
+    _, values = fields_of(row)
+    keys = tuple(value if default_equality(value) is not None else _key(value) for value in values)
+    return row if keys == values else replace(row, args=(row.args[0], *keys))
+
+
+def _key(value: Expr) -> Expr:
+    key = key_of(value)
+    if key is None:
+        raise Unfit(f"values of type {value.type.pg.display}")
+    return key
+
+
+def _decided(
+    order: Sequence[SortKey], args: Sequence[Expr], rows: tuple[Node, Sequence[Expr]], any_of_equals: bool
+) -> bool:
+    """Rows that the order does not tell apart must have the same arguments, or there is no one right answer."""
+    keys = {key.expr for key in order}
+    if any_of_equals:
+        keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}
+    by_arguments = all(isinstance(arg, Const) or arg in keys for arg in args)
+    node, within = rows
+    return bool(order) and (tells_apart(node, (*within, *(key.expr for key in order))) or by_arguments)

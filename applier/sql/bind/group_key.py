@@ -1,0 +1,117 @@
+"""What rows are grouped by. Pure.
+
+Where Spark would tell equal values apart (1 and 1.0, '30 days' and '1 mon', -0 and 0) rows are grouped by a key that
+equal values share. PostgreSQL shows the value of whichever row it meets first; here it is the one that sorts first as
+a text, so that the same rows always show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from applier.functions.aggregates.aggregates import shown_of
+from applier.functions.allow_list import ENTRIES
+from applier.functions.comparison_keys import key_of
+from applier.functions.entry import CollationNeed, Unfit
+from applier.plan.expr import AggregateCall, Expr
+from applier.plan.nodes import Aggregate, Node, Project
+from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.bind.bound import columns
+from applier.sql.pg_tree import query_tree, tree, walk
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.collations import collation_of
+
+_HINT = "group by a cast of the value to text, numeric or a date, or store such a column"
+_EQUALITY = {
+    "int2": "int2eq(int2,int2)",
+    "int4": "int4eq(int4,int4)",
+    "int8": "int8eq(int8,int8)",
+    "numeric": "numeric_eq(numeric,numeric)",
+    "float4": "float4eq(float4,float4)",
+    "float8": "float8eq(float8,float8)",
+    "bool": "booleq(bool,bool)",
+    "text": "texteq(text,text)",
+    "varchar": "texteq(text,text)",
+    "bpchar": "bpchareq(bpchar,bpchar)",
+    "uuid": "uuid_eq(uuid,uuid)",
+    "date": "date_eq(date,date)",
+    "time": "time_eq(time,time)",
+    "timestamp": "timestamp_eq(timestamp,timestamp)",
+    "timestamptz": "timestamptz_eq(timestamptz,timestamptz)",
+    "interval": "interval_eq(interval,interval)",
+    "jsonb": "jsonb_eq(jsonb,jsonb)",
+    "inet": "network_eq(inet,inet)",
+    "macaddr": "macaddr_eq(macaddr,macaddr)",
+}
+"""The default equality of the types that may be grouped."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A value rows are grouped by, and what Spark groups by: the value itself, or a key that equal values share."""
+
+    value: Expr
+    by: Expr
+
+
+def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> GroupKey:
+    """The key of GROUP BY, DISTINCT or PARTITION BY, with the equality PostgreSQL chose for it."""
+    if item.equality == query_tree.SAME:
+        return GroupKey(value, value)
+    equality = catalog.function(catalog.operator(item.equality).function).signature
+    return _key(value, written, equality, catalog)
+
+
+def own_key(value: Expr, written: tree.Expression, catalog: Catalog) -> GroupKey:
+    """A column that PostgreSQL does not group by because a primary key decides it."""
+    return _key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
+
+
+def check_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog, clause: str) -> None:
+    """Refuse a key whose equality Spark does not share for the values as they are."""
+    key = group_key(value, written, item, catalog)
+    if key.by != key.value:
+        construct = f"{clause} on values of type {value.type.pg.display}"
+        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=walk.at(written))
+
+
+def default_equality(value: Expr) -> str | None:
+    """The signature of the type's own equality, if equal values have one carrier."""
+    entry = ENTRIES.get(_EQUALITY.get(value.type.pg.name, ""))
+    return entry.signature if entry is not None and entry.hashes((value,)) else None
+
+
+def grouped_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[AggregateCall]) -> Node:
+    """Aggregate by the keys; the output is their values, then one column per call."""
+    shown = [None if key.by == key.value else shown_of(key.value) for key in keys]
+    more = tuple(dict.fromkeys(call for call in shown if call is not None))
+    node = Aggregate(below, tuple(key.by for key in keys), (*calls, *more))
+    if not more:
+        return node
+    output, first = columns(node), len(keys) + len(calls)
+    values = (output[i] if call is None else output[first + more.index(call)] for i, call in enumerate(shown))
+    return Project(node, (*values, *output[len(keys) : first]))
+
+
+def _key(value: Expr, written: tree.Expression, equality: str, catalog: Catalog) -> GroupKey:
+    entry = ENTRIES.get(equality)
+    try:
+        if entry is None:
+            raise Unfit(f"values of type {value.type.pg.display}")
+        entry.carrier((value, value))
+    except Unfit as error:
+        raise _unproven(error.problem, written) from error
+    by = value if entry.hashes((value,)) else key_of(value) if entry.hash_equal or entry.key_equal else None
+    if by is None:
+        raise _unproven(f"values of type {value.type.pg.display}", written)
+    if entry.collation is not CollationNeed.NONE:
+        collation = collation_of(written, value, catalog)
+        if collation is not None and not collation.deterministic:
+            construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
+            raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=walk.at(written))
+    return GroupKey(value, by)
+
+
+def _unproven(problem: str, written: tree.Expression) -> Refused:
+    return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=walk.at(written))

@@ -1,0 +1,117 @@
+"""Set operations: the columns of all branches brought to one type and one carrier, and the branches combined. Pure.
+
+INTERSECT and EXCEPT count each row in either branch; what is shown follows from the two counts, NULL like any value.
+
+PostgreSQL names the type each column meets in and leaves the cast itself to the planner, so it is not in the tree. Only
+casts that keep the value are made here; what would change it must be written in the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.allow_list import ENTRIES
+from applier.functions.entry import Unfit, extreme
+from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
+from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
+from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.bind.bound import columns
+from applier.sql.bind.group_key import check_key, group_key, grouped_by
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.unify import unify
+from shared_schema.pg_types import PgType
+
+_INTEGERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
+_SAME_TEXT = frozenset({"text", "varchar"})
+_HINT = "cast the columns of all branches to one type"
+
+
+def meet(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tuple[Expr, ...]]:
+    """Each branch's columns as the columns of the whole, in these types."""
+    columns = [_column([branch[i] for branch in branches], pg) for i, pg in enumerate(types)]
+    return [tuple(column[n] for column in columns) for n in range(len(branches))]
+
+
+def _column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
+    try:
+        met = unify([_cast(expr, pg) for expr in exprs])
+    except Unfit as error:
+        raise Refused(
+            Reason.CARRIER, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
+        ) from error
+    return [replace(expr, type=ValueType(pg, expr.type.spark)) for expr in met]
+
+
+def _cast(expr: Expr, pg: PgType) -> Expr:
+    name = expr.type.pg.name
+    if name == pg.name or {name, pg.name} <= _SAME_TEXT:
+        return expr
+    if name in _INTEGERS and pg.name in _INTEGERS:
+        return Widen(expr, ValueType(pg, _INTEGERS[pg.name]))
+    if name in _INTEGERS and pg.name == "numeric":
+        return Call(f"numeric({name})", (expr,), ValueType(pg, ENTRIES[f"numeric({name})"].carrier((expr,))))
+    raise Unfit(f"values of type {expr.type.pg.display} and {pg.display}")
+
+
+def combine(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: Catalog) -> Node:
+    """The operation over branches whose columns have met."""
+    union = operation.kind is query_tree.SetKind.UNION
+    if union and operation.keeps_duplicates:
+        return UnionAll(tuple(branches))
+    if union:
+        node = UnionAll(tuple(branches))
+        pairs = zip(columns(node), _compared(operation), strict=True)
+        return grouped_by(node, [group_key(expr, *column, catalog) for expr, column in pairs], ())
+    check_columns(operation, branches[0], catalog)
+    left, right = branches
+    return _by_counts(operation, left, right)
+
+
+def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: Catalog) -> None:
+    """Refuse columns of which equal values may look different."""
+    for expr, column in zip(columns(branch), _compared(operation), strict=True):
+        check_key(expr, *column, catalog, operation.kind.name)
+
+
+def _compared(operation: query_tree.SetOperation) -> list[tuple[tree.Expression, query_tree.GroupItem]]:
+    return [
+        (tree.Var(0, 1, c.type, c.typmod, c.collation, 0, None), query_tree.GroupItem(0, c.equality))
+        for c in operation.columns
+    ]
+
+
+def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:
+    width = len(operation.columns)
+    tagged = UnionAll(
+        (
+            Project(left, (*columns(left), Const(True, BOOL))),
+            Project(right, (*columns(right), Const(False, BOOL))),
+        )
+    )
+    is_left = columns(tagged)[width]
+    counts = Aggregate(
+        tagged,
+        columns(tagged)[:width],
+        (
+            replace(COUNT, filter=is_left),
+            replace(COUNT, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
+        ),
+    )
+    *_, ours, theirs = columns(counts)
+    zero = Const(0, COUNT.type)
+    both = operation.kind is query_tree.SetKind.INTERSECT
+    node: Node
+    if operation.keeps_duplicates:
+        left_over = Call(
+            extreme("GREATEST", "int8"), (Call("int8mi(int8,int8)", (ours, theirs), COUNT.type), zero), COUNT.type
+        )
+        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), COUNT.type)
+        node = Repeat(counts, smaller if both else left_over)
+    else:
+        there = Call("int8gt(int8,int8)", (ours, zero), BOOL)
+        matched = Call("int8gt(int8,int8)" if both else "int8eq(int8,int8)", (theirs, zero), BOOL)
+        node = Filter(counts, BoolOp(Logic.AND, (there, matched), BOOL))
+    return Project(node, columns(node)[:width])

@@ -1,0 +1,53 @@
+"""One key of ORDER BY, wherever it stands: compared alike by Spark and PostgreSQL, or refused. Pure."""
+
+from __future__ import annotations
+
+from applier.functions.allow_list import ENTRIES
+from applier.functions.comparison_keys import place_of
+from applier.functions.entry import CollationNeed, Unfit, ordered_by_carrier
+from applier.plan.expr import Expr
+from applier.plan.sort import SortKey
+from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.collations import collation_of
+
+_DIRECTIONS = {"<": False, ">": True}
+_SORTED_CARRIERS = (
+    "boolean", "smallint", "int", "bigint", "decimal", "float", "double", "date", "timestamp", "timestamp_ntz",
+    "string", "binary",
+)  # fmt: skip
+
+
+def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: Catalog) -> SortKey:
+    """One key of an order that Spark shares with PostgreSQL."""
+    operator = catalog.operator(item.operator)
+    signature = catalog.function(operator.function).signature
+    entry = ENTRIES.get(signature)
+    at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
+    hint = "order by integers, numeric(p,s), text, dates or booleans"
+    try:
+        if entry is None or operator.name not in _DIRECTIONS:
+            raise Unfit(f"values of type {compiled.type.pg.display}")
+        entry.carrier((compiled, compiled))
+        sorted_by = _sorted_by(compiled, catalog)
+    except Unfit as error:
+        raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
+    if entry.collation is not CollationNeed.NONE:
+        collation = collation_of(expression, compiled, catalog)
+        if collation is not None and not collation.byte_order:
+            construct = f"text order under the collation {collation.name}"
+            hint = 'declare the column COLLATE "C", or order by another column'
+            raise Refused(Reason.COLLATION, construct, hint=hint, token=at)
+    return SortKey(sorted_by, _DIRECTIONS[operator.name], item.nulls_first)
+
+
+def _sorted_by(value: Expr, catalog: Catalog) -> Expr:
+    """The value itself, or what sorts as PostgreSQL sorts it."""
+    if value.type.spark.partition("(")[0] in _SORTED_CARRIERS and ordered_by_carrier(value.type):
+        return value
+    oid = catalog.type(value.type.pg.oid).base
+    place = place_of(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
+    if place is None:
+        raise Unfit(f"values of type {value.type.pg.display}")
+    return place

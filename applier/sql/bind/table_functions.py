@@ -1,0 +1,204 @@
+"""Functions that make rows -> sets that Unfold goes through. Pure.
+
+Most are the elements of an array that another function makes: what is proven of that one is proven of its elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from applier.functions.allow_list import ENTRIES
+from applier.functions.entry import Unfit
+from applier.functions.json.json_members import FIELD, FIELD_TYPES, FIELDS, listing
+from applier.functions.json.jsonpath import ARRAY_OF_ITEMS, SET_OF_ITEMS
+from applier.functions.output_text import input_carrier
+from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
+from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
+from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
+from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.pg_tree import query_tree, tree, walk
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.interval_literals import literal_micros
+from applier.sql.typing.lookup import check_collation
+from applier.sql.typing.unify import unify
+from shared_schema.pg_types import PgType
+
+_SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
+_MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
+_NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
+_ARRAYS = {
+    "text": PgType(1009, -1, "_text", "text[]"),
+    "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
+}
+_HINT = "store its rows in a table; generate_series, unnest and those that list an array or a jsonb are taken"
+
+_LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
+    "jsonb_object_keys(jsonb)": (("keys", TEXT.pg),),
+    "jsonb_each(jsonb)": (("keys", TEXT.pg), ("values", None)),
+    "jsonb_each_text(jsonb)": (("keys", TEXT.pg), ("value_texts", TEXT.pg)),
+    "jsonb_array_elements_text(jsonb)": (("element_texts", TEXT.pg),),
+}
+"""By function, for each of its columns what lists them, and its type; None: the same as the whole."""
+
+_SPLIT = {
+    "regexp_split_to_table(text,text)": "regexp_split_to_array(text,text)",
+    "regexp_split_to_table(text,text,text)": "regexp_split_to_array(text,text,text)",
+    "string_to_table(text,text)": "string_to_array(text,text)",
+    "string_to_table(text,text,text)": "string_to_array(text,text,text)",
+}
+"""By function, the one that makes an array of the same texts."""
+_MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text)": MATCHES_BY_FLAGS}
+
+
+class RowSets:
+    """Makes sets of calls whose arguments `compiler` knows."""
+
+    def __init__(self, catalog: Catalog, compiler: Compiler) -> None:
+        self._catalog = catalog
+        self._compiler = compiler
+
+    def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[RowSet, ...]:
+        """The columns of functions in FROM."""
+        found: list[RowSet] = []
+        for place, (call, width) in enumerate(zip(entry.calls, entry.widths, strict=True)):
+            columns = entry.records[place] if entry.records else ()
+            made = self._records(call, columns) if columns else self.of_call(call)
+            if len(made) != width:
+                raise Refused(
+                    Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.at(call)
+                )
+            found += made
+        return tuple(found)
+
+    def of_call(self, call: tree.Expression) -> tuple[RowSet, ...]:
+        """A set for each column of what the call makes; a plain value is a set of one."""
+        if not isinstance(call, tree.SetOf):
+            value = self._compiler.compile(call)
+            return (RowSet(SetFunction.LISTED, (value,), value.type),)
+        signature = self._catalog.function(call.function).signature
+        pg = self._catalog.pg_type(call.type, -1)
+        if signature in _LISTED_JSON:
+            (json,) = (self._compiler.compile(arg) for arg in call.args)
+            return tuple(_listed(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
+        if signature in _SPLIT:
+            array = tree.Apply(
+                self._catalog.built_in(_SPLIT[signature]),
+                0,
+                _ARRAYS["text"].oid,
+                0,
+                call.input_collation,
+                call.args,
+                call.at,
+            )
+            return (_elements(self._compiler.compile(array), pg),)
+        if signature in _MATCHES:
+            return (self._matches(call, _MATCHES[signature], pg),)
+        if signature == SET_OF_ITEMS:
+            function = self._catalog.built_in(ARRAY_OF_ITEMS)
+            array = tree.Apply(function, 0, call.type, 0, 0, call.args, call.at)
+            return (RowSet(SetFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),)
+        if signature == "generate_subscripts(anyarray,int4)":
+            bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
+            return (RowSet(SetFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
+        return (self._plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
+
+    def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[RowSet, ...]:
+        """The columns that the query names for the members of objects: each by itself, as the elements of an array."""
+        rows = isinstance(call, tree.SetOf)
+        known = self._catalog.function(call.function).signature if isinstance(call, tree.SetOf | tree.Apply) else ""
+        if known != ("jsonb_to_recordset(jsonb)" if rows else "jsonb_to_record(jsonb)"):
+            hint = "use jsonb_to_recordset or jsonb_to_record, or list the members with ->"
+            raise Refused(Reason.FUNCTION, "a function with a column list", hint=hint, token=walk.at(call))
+        (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
+        return tuple(self._field(json, column, walk.at(call), rows=rows) for column in columns)
+
+    def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> RowSet:
+        name, type_, typmod = column
+        pg = self._catalog.pg_type(type_, typmod)
+        sized = pg.precision_scale if pg.name == "numeric" else None
+        args = (json, Const(name, TEXT), Const(":".join(map(str, (pg.name, *(sized or ())))), TEXT))
+        if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
+            hint = "name a column of text, integers, numeric, bool or jsonb, and cast it"
+            raise Refused(Reason.CARRIER, f"a column list with {pg.display}", hint=hint, token=at)
+        signature = FIELDS if rows else FIELD
+        array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
+        return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, pg.spark_ddl if sized else input_carrier(pg.name)))
+
+    def _matches(self, call: tree.SetOf, signature: str, pg: PgType) -> RowSet:
+        """Each match as an array of its groups: the elements of an array of texts."""
+        entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
+        check_collation(entry, call, self._catalog)
+        try:
+            carrier = entry.carrier(args)
+        except Unfit as error:
+            construct = f"regexp_matches of {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+        return _elements(Call(signature, args, ValueType(_ARRAYS["text"], carrier)), pg)
+
+    def _bound(self, name: str, call: tree.SetOf) -> Expr:
+        function = self._catalog.built_in(f"{name}(anyarray,int4)")
+        return self._compiler.compile(tree.Apply(function, 0, call.type, 0, 0, call.args, call.at))
+
+    def _plain(self, call: tree.SetOf, signature: str, pg: PgType, args: Sequence[Expr]) -> RowSet:
+        if signature in _SERIES:
+            return RowSet(SetFunction.SERIES, tuple(args), ValueType.of_column(pg))
+        if signature in _MOMENTS:
+            # With a time zone days have 24 hours too: every definition is read in UTC.
+            function, step = _step(args[2], call)
+            return RowSet(function, (*args[:2], step), ValueType.of_column(pg))
+        if signature == "jsonb_array_elements(jsonb)":
+            return RowSet(SetFunction.MEMBERS, tuple(args), ValueType.of_column(pg))
+        if signature == "unnest(anyarray)" and len(args) == 1 and args[0].type.pg.name == f"_{pg.name}":
+            return _elements(args[0], pg)
+        if signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
+            try:
+                listed = unify(args)
+            except Unfit as error:
+                raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
+            return RowSet(SetFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
+        raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
+
+
+def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: Catalog) -> tuple[Node, Scope]:
+    """The node, gone through all members of these sets side by side, and what expressions over it stand for."""
+    node, scope = below
+    if not making:
+        return below
+    sets: list[RowSet] = []
+    for call in making:
+        made = RowSets(catalog, Compiler(catalog, scope)).of_call(call)
+        if len(made) != 1:
+            construct = "a function of several columns in the select list"
+            raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
+        sets += made
+    unfolded, width = Unfold(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
+    output = fields(unfolded)
+    places = {call: width + i for i, call in enumerate(making)}
+
+    def find(expression: tree.Expression) -> Expr | None:
+        place = places.get(expression) if isinstance(expression, tree.SetOf) else None
+        return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
+
+    return unfolded, find
+
+
+def _elements(array: Expr, pg: PgType) -> RowSet:
+    return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
+
+
+def _listed(what: str, json: Expr, element: PgType) -> RowSet:
+    signature = listing(what)
+    array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].carrier((json,))))
+    return _elements(array, element)
+
+
+def _step(step: Expr, call: tree.SetOf) -> tuple[SetFunction, Const]:
+    micros = literal_micros(step)
+    if micros is not None:
+        return SetFunction.MOMENTS, Const(micros, INT8)
+    if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
+        return SetFunction.CALENDAR, step
+    hint = "write the step as a literal, all of it in one direction"
+    raise Refused(Reason.CONSTRUCT, "generate_series by a computed interval", hint=hint, token=call.at)

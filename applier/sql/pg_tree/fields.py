@@ -1,0 +1,160 @@
+"""Strict access to the fields of one generic node: what is not taken must be spare, and hold a harmless value."""
+
+from __future__ import annotations
+
+from applier.sql.pg_tree.layout import SPARE, UNSUPPORTED_KINDS
+from applier.sql.pg_tree.node_text import Datum, Node, Quoted, Token, Tree
+from applier.sql.refusal import Reason, Refused
+
+_UNKNOWN_HINT = "this server's analysed query holds something new; please report the query"
+
+
+def unknown(what: str) -> Refused:
+    """A refusal for trees this program was never taught to read."""
+    return Refused(Reason.UNKNOWN_TREE, what, hint=_UNKNOWN_HINT)
+
+
+class Fields:
+    """The fields of one node. Take what you read, then call `done`."""
+
+    def __init__(self, node: Node, major: int) -> None:
+        self._node = node
+        self._major = major
+        self._taken: set[str] = set()
+        if node.kind not in SPARE:
+            known = UNSUPPORTED_KINDS.get(node.kind)
+            if known is None:
+                raise unknown(f"a node of kind {node.kind}")
+            reason = Reason.CURRENT_TIME if node.kind == "SQLVALUEFUNCTION" else Reason.CONSTRUCT
+            raise Refused(reason, known[0], hint=known[1], token=_first_position(node))
+
+    def tree(self, name: str) -> Tree:
+        """The raw value; a missing field is a refusal."""
+        self._taken.add(name)
+        try:
+            return self._node.fields[name]
+        except KeyError:
+            raise unknown(f"a {self._node.kind} node without {name}") from None
+
+    def integer(self, name: str) -> int:
+        """A number (also object ids and enum codes)."""
+        value = self.tree(name)
+        if isinstance(value, Token) and value.text.removeprefix("-").isascii() and value.text.lstrip("-").isdigit():
+            return int(value.text)
+        raise self._malformed(name)
+
+    def flag(self, name: str) -> bool:
+        """A truth value."""
+        match self.tree(name):
+            case Token("true"):
+                return True
+            case Token("false"):
+                return False
+            case _:
+                raise self._malformed(name)
+
+    def text(self, name: str) -> str | None:
+        """A name; None for NULL."""
+        match self.tree(name):
+            case None:
+                return None
+            case Token(text) | Quoted(text):
+                return text
+            case _:
+                raise self._malformed(name)
+
+    def datum(self, name: str) -> bytes | None:
+        """The bytes of a constant; None for NULL."""
+        match self.tree(name):
+            case None:
+                return None
+            case Datum(data):
+                return data
+            case _:
+                raise self._malformed(name)
+
+    def node(self, name: str) -> Node:
+        """A node."""
+        value = self.tree(name)
+        if isinstance(value, Node):
+            return value
+        raise self._malformed(name)
+
+    def optional(self, name: str) -> Node | None:
+        """A node or NULL."""
+        return None if self.tree(name) is None else self.node(name)
+
+    def nodes(self, name: str) -> tuple[Node, ...]:
+        """A list of nodes; NULL is the empty list."""
+        value = self.tree(name)
+        if value is None:
+            return ()
+        if not isinstance(value, tuple):
+            raise self._malformed(name)
+        if not all(isinstance(item, Node) for item in value):
+            raise self._malformed(name)
+        return tuple(item for item in value if isinstance(item, Node))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of names; NULL is the empty list."""
+        value = self.tree(name)
+        items = value if isinstance(value, tuple) else ()
+        found = tuple(item.text for item in items if isinstance(item, Token | Quoted))
+        if (value is not None and not isinstance(value, tuple)) or len(found) != len(items):
+            raise self._malformed(name)
+        return found
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of numbers, written with a letter for their kind first."""
+        value = self.tree(name)
+        items = value if isinstance(value, tuple) else ()
+        texts = [item.text for item in items if isinstance(item, Token)]
+        if not texts or len(texts) != len(items) or texts[0] not in ("i", "o"):
+            raise self._malformed(name)
+        if not all(text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() for text in texts[1:]):
+            raise self._malformed(name)
+        return tuple(int(text) for text in texts[1:])
+
+    def location(self) -> int | None:
+        """The byte offset of the node's token in the analysed statement, None when the server does not store it."""
+        self._taken.add("location")
+        return self._position()
+
+    def _position(self) -> int | None:
+        return _position(self._node)
+
+    def harmless(self, *names: str) -> None:
+        """Check spare fields before the rest is read, where another value would change the meaning of the rest."""
+        for name in names:
+            self._check(name, self.tree(name))
+
+    def done(self) -> None:
+        """Check the fields nobody took."""
+        for name, value in self._node.fields.items():
+            if name not in self._taken:
+                self._check(name, value)
+
+    def _check(self, name: str, value: Tree) -> None:
+        rule = SPARE[self._node.kind].get(name)
+        if rule is None or not rule.covers(self._major):
+            raise unknown(f"the field {name} of a {self._node.kind} node")
+        if rule.values is None or value in rule.values:
+            return
+        if rule.construct:
+            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=_first_position(self._node))
+        raise unknown(f"the value of {name} in a {self._node.kind} node")
+
+    def _malformed(self, name: str) -> Refused:
+        return unknown(f"the form of {name} in a {self._node.kind} node")
+
+
+def _position(node: Node) -> int | None:
+    value = node.fields.get("location")
+    return int(value.text) if isinstance(value, Token) and value.text.isdigit() else None
+
+
+def _first_position(node: Node) -> int | None:
+    """Where the node stands, or else the first of those inside it that say where they do."""
+    own = _position(node)
+    inside = (value for value in node.fields.values() if isinstance(value, Node))
+    return own if own is not None else next((at for at in map(_first_position, inside) if at is not None), None)

@@ -1,0 +1,286 @@
+"""What differs between the majors, and what a field may hold that the reader itself does not look at.
+
+Every field of every node is either read (reader.py, read_expr.py) or listed here with the values under which it
+means nothing to the result. A field that is not listed, is listed for other majors only, or holds another value makes
+the query refused: a server that learned something new is never misread.
+
+Majors 15, 16 and 18 were compared with real servers; 14 and 17 follow their released sources, and a mistake in them
+shows as a refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.sql.pg_tree.node_text import Tree, parse
+
+OLDEST_MAJOR = 14
+NEWEST_MAJOR = 18
+
+FIRST_WITH_CMPTYPE = 18
+"""Since then a comparison of rows names its kind `cmptype`."""
+
+
+FIRST_WITH_NULLING = 16
+"""Since then a column says which outer joins may make it NULL."""
+
+NO_MEMBERS = parse("(b)")
+"""An empty set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A field that is not read: the values it may hold (None: any) and what another value would mean."""
+
+    values: tuple[Tree, ...] | None
+    since: int = OLDEST_MAJOR
+    until: int = NEWEST_MAJOR
+    construct: str = ""
+    hint: str = ""
+
+    def covers(self, major: int) -> bool:
+        """Whether the field exists in that major."""
+        return self.since <= major <= self.until
+
+
+def _only(*texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = "") -> Spare:
+    return Spare(tuple(parse(t) for t in texts), since, until, means, hint)
+
+
+def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> Spare:
+    return Spare(None, since, until)
+
+
+_PERMISSIONS = {
+    "requiredPerms": _any(until=15),
+    "checkAsUser": _any(until=15),
+    "selectedCols": _any(until=15),
+    "insertedCols": _only("(b)", until=15),
+    "updatedCols": _only("(b)", until=15),
+    "extraUpdatedCols": _only("(b)", until=15),
+    "perminfoindex": _any(since=16),
+}
+
+_OPERATOR = {"opretset": _only("false", means="an operator that returns a set", hint="use a function of one value")}
+
+SPARE: dict[str, dict[str, Spare]] = {
+    "QUERY": {
+        "querySource": _only("0"),
+        "canSetTag": _any(),
+        "utilityStmt": _only("<>"),
+        "resultRelation": _only("0"),
+        "hasWindowFuncs": _any(),
+        # Each is met where it stands.
+        "hasTargetSRFs": _any(),
+        # Those that are taken stand in WHERE; any other is met where it stands.
+        "hasSubLinks": _any(),
+        "hasRecursive": _any(),
+        "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="use a plain SELECT"),
+        "hasForUpdate": _only("false", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
+        "hasRowSecurity": _only("false", means="row-level security", hint="read a table without policies"),
+        "hasGroupRTE": _any(since=18),
+        "isReturn": _only("false"),
+        "mergeActionList": _only("<>", since=15),
+        "mergeUseOuterJoin": _only("false", since=15, until=16),
+        "mergeTargetRelation": _only("0", since=17),
+        "mergeJoinCondition": _only("<>", since=17),
+        "override": _only("0"),
+        "onConflict": _only("<>"),
+        "returningOldAlias": _only("<>", since=18),
+        "returningNewAlias": _only("<>", since=18),
+        "returningList": _only("<>"),
+        "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
+        "constraintDeps": _any(),
+        "withCheckOptions": _only("<>"),
+        "stmt_location": _any(),
+        "stmt_len": _any(),
+    },
+    "RANGETBLENTRY": {
+        "rellockmode": _any(),
+        "tablesample": _only("<>", means="TABLESAMPLE", hint="filter by a column"),
+        "lateral": _any(),
+        "inFromCl": _any(),
+        "security_barrier": _only("false", means="a security_barrier view", hint="read the tables below the view"),
+        "securityQuals": _only("<>", means="row-level security", hint="read a table without policies"),
+        "joinmergedcols": _any(),
+        "joinleftcols": _any(),
+        "joinrightcols": _any(),
+        "self_reference": _any(),
+        "coltypes": _any(),
+        "coltypmods": _any(),
+        "colcollations": _any(),
+        # Of entries that are no relation; views are expanded after what is stored.
+        "relid": _only("0", since=16),
+        "relkind": _only("<>", since=16),
+        "inh": _only("false"),
+        **_PERMISSIONS,
+    },
+    "RANGETBLFUNCTION": {
+        "funccoltypes": _any(),
+        "funccoltypmods": _any(),
+        "funccolcollations": _any(),
+        "funcparams": _any(),
+    },
+    "ALIAS": {"colnames": _any()},
+    "COMMONTABLEEXPR": {
+        "aliascolnames": _any(),
+        # Whether PostgreSQL computes it apart is a matter of speed only.
+        "ctematerialized": _any(),
+        "location": _any(),
+        "cterefcount": _any(),
+        "ctecoltypes": _any(),
+        "ctecoltypmods": _any(),
+        "ctecolcollations": _any(),
+    },
+    "CTESEARCHCLAUSE": {"search_seq_column": _any(), "location": _any()},
+    "CTECYCLECLAUSE": {"cycle_mark_column": _any(), "cycle_path_column": _any(), "location": _any()},
+    "SETOPERATIONSTMT": {},
+    "FROMEXPR": {},
+    "RANGETBLREF": {},
+    "JOINEXPR": {
+        "isNatural": _any(),
+        "usingClause": _any(),
+    },
+    "TARGETENTRY": {"resorigtbl": _any(), "resorigcol": _any()},
+    "RTEPERMISSIONINFO": {
+        "relid": _any(),
+        "inh": _any(),
+        "requiredPerms": _any(),
+        "checkAsUser": _any(),
+        "selectedCols": _any(),
+        "insertedCols": _only("(b)"),
+        "updatedCols": _only("(b)"),
+    },
+    "SORTGROUPCLAUSE": {
+        # Read for ORDER BY, or for GROUP BY, each without what the other looks at.
+        "eqop": _any(),
+        "sortop": _any(),
+        "reverse_sort": _any(since=18),
+        "nulls_first": _any(),
+        "hashable": _any(),
+    },
+    "WINDOWCLAUSE": {
+        "name": _any(),
+        "refname": _any(),
+        "runCondition": _only("<>", since=15, until=16),
+        # Which function compares an offset follows from the types; so does the order it assumes.
+        "startInRangeFunc": _any(),
+        "endInRangeFunc": _any(),
+        "inRangeColl": _any(),
+        "inRangeAsc": _any(),
+        "inRangeNullsFirst": _any(),
+        "copiedOrder": _any(),
+    },
+    "WINDOWFUNC": {"runCondition": _only("<>", since=17), "winagg": _any()},
+    "VAR": {
+        "varreturningtype": _only("0", since=18),
+        "varnosyn": _any(),
+        "varattnosyn": _any(),
+    },
+    "CONST": {},
+    "SUBLINK": {"subLinkId": _any(), "operName": _any()},
+    "PARAM": {},
+    "OPEXPR": _OPERATOR,
+    "DISTINCTEXPR": _OPERATOR,
+    "NULLIFEXPR": _OPERATOR,
+    "FUNCEXPR": {
+        "funcvariadic": _only("false", means="a VARIADIC call", hint="list the arguments one by one"),
+        "funcformat": _any(),
+    },
+    "RELABELTYPE": {"relabelformat": _any()},
+    "COERCEVIAIO": {"coerceformat": _any()},
+    "ARRAYCOERCEEXPR": {"coerceformat": _any()},
+    "JSONCONSTRUCTOREXPR": {
+        # What an aggregate asks for is in it: which function it is, and what it returns.
+        "returning": _any(since=16),
+        "absent_on_null": _any(since=16),
+        "unique": _any(since=16),
+    },
+    "JSONEXPR": {
+        "column_name": _any(since=17),
+        "format": _any(since=17),
+        # How PostgreSQL casts the item follows from the type.
+        "use_io_coercion": _any(since=17),
+        "use_json_coercion": _any(since=17),
+    },
+    "JSONVALUEEXPR": {"raw_expr": _any(since=16), "format": _any(since=16)},
+    "JSONISPREDICATE": {},
+    "JSONRETURNING": {},
+    "JSONFORMAT": {"format_type": _any(), "encoding": _any(), "location": _any()},
+    "JSONBEHAVIOR": {},
+    "TABLEFUNC": {
+        "ns_uris": _only("<>"),
+        "ns_names": _only("<>"),
+        "rowexpr": _only("<>"),
+        "colexprs": _only("<>"),
+        "coldefexprs": _only("<>"),
+        # The document says the same.
+        "passingvalexprs": _any(since=17),
+        "notnulls": _only("(b)"),
+        "colnames": _any(),
+        "location": _any(),
+    },
+    "JSONTABLEPATHSCAN": {},
+    "JSONTABLESIBLINGJOIN": {},
+    "JSONTABLEPATH": {"name": _any(since=17)},
+    "BOOLEXPR": {},
+    "NULLTEST": {},
+    "BOOLEANTEST": {},
+    "CASEEXPR": {},
+    "CASEWHEN": {"location": _any()},
+    "CASETESTEXPR": {"collation": _any()},
+    "COALESCEEXPR": {},
+    "MINMAXEXPR": {},
+    "SUBSCRIPTINGREF": {
+        "refcontainertype": _any(),
+        "refelemtype": _any(),
+        "reftypmod": _any(),
+        "refassgnexpr": _only("<>"),
+    },
+    "ROWEXPR": {"row_format": _any()},
+    "ROWCOMPAREEXPR": {"opfamilies": _any()},
+    "COLLATEEXPR": {},
+    "SCALARARRAYOPEXPR": {"hashfuncid": _only("0"), "negfuncid": _only("0")},
+    "ARRAYEXPR": {
+        "array_typeid": _any(),
+        "array_collid": _any(),
+        "element_typeid": _any(),
+        "multidims": _only("false", means="an array of arrays", hint="compare with single values"),
+        "list_start": _any(since=18),
+        "list_end": _any(since=18),
+        "location": _any(),
+    },
+    "GROUPINGSET": {"location": _any()},
+    "GROUPINGFUNC": {
+        "cols": _any(),
+        "agglevelsup": _only("0", means="GROUPING() of an outer query", hint="compute it in a subquery in FROM"),
+    },
+    "AGGREF": {
+        "aggtranstype": _any(),
+        "aggargtypes": _any(),
+        "aggvariadic": _only("false", means="a VARIADIC aggregate", hint="list the arguments one by one"),
+        # Which of the kinds it is shows in its arguments and in the function itself.
+        "aggkind": _any(),
+        "aggpresorted": _only("false", since=16),
+        "agglevelsup": _only("0", means="an aggregate of an outer query", hint="aggregate in a subquery in FROM"),
+        "aggsplit": _only("0"),
+        "aggno": _only("-1"),
+        "aggtransno": _only("-1"),
+    },
+}
+
+UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
+    "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
+    "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
+    "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
+    "XMLEXPR": ("an XML expression", "store the value in a column"),
+    "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
+    "NEXTVALUEEXPR": ("nextval", "number the rows when reading the stream table"),
+}
+"""Node kinds we know and do not take, with the words a user knows them by; any other kind is an unknown tree."""
+
+RANGE_KINDS: dict[int, tuple[str, str]] = {
+    7: ("a transition table", "read a table"),
+    8: ("an empty FROM", "read a table"),
+}
+"""Range-table entries we know and do not take, by rtekind."""

@@ -1,0 +1,108 @@
+"""SQL's own words for JSON -> typed expressions, strictly: JSON_VALUE and its like, JSON_ARRAY, IS JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from applier.sql.pg_tree import tree
+from applier.sql.pg_tree.fields import Fields, unknown
+from applier.sql.pg_tree.node_text import Node
+from applier.sql.refusal import Reason, Refused
+
+Read = Callable[[Node], tree.Expression]
+_OBJECT, _ARRAY, _OBJECTAGG, _ARRAYAGG = 1, 2, 3, 4
+"""The kinds of JSON constructors."""
+_RAISES = 1
+"""JSON_BEHAVIOR_ERROR."""
+
+
+def read_json_constructor(fields: Fields, major: int, read: Read) -> tree.Expression:
+    """JSON_ARRAYAGG or JSON_OBJECTAGG, by the aggregate it is defined with; JSON_ARRAY and JSON_OBJECT."""
+    at, code, call = fields.location(), fields.integer("type"), fields.optional("func")
+    args = tuple(map(read, fields.nodes("args")))
+    if fields.optional("coercion") is not None:
+        hint = "leave RETURNING out, or write RETURNING jsonb; cast the result"
+        raise Refused(Reason.CONSTRUCT, "this RETURNING of a JSON constructor", hint=hint, token=at)
+    if code in (_OBJECTAGG, _ARRAYAGG) and call is not None and not args:
+        return read(call)
+    if code not in (_OBJECT, _ARRAY) or call is not None:
+        construct, hint = "JSON(), JSON_SCALAR and JSON_SERIALIZE", "cast to jsonb, or use to_jsonb"
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=at)
+    if fields.flag("unique"):
+        raise Refused(Reason.CONSTRUCT, "WITH UNIQUE KEYS here", hint="leave it out", token=at)
+    type_, _ = _returning(fields.node("returning"), major)
+    return tree.JsonMade(code == _OBJECT, args, fields.flag("absent_on_null"), type_, at)
+
+
+def read_json_path(fields: Fields, major: int, read: Read) -> tree.JsonOf:
+    """What is asked of a path in a document."""
+    at, code = fields.location(), fields.integer("op")
+    if code not in {answer.value for answer in tree.Answered}:
+        raise unknown("a question about a JSON path")
+    wrapped = fields.integer("wrapper")
+    if wrapped not in {wrapper.value for wrapper in tree.Wrapped}:
+        raise unknown("a wrapper of JSON_QUERY")
+    type_, typmod = _returning(fields.node("returning"), major)
+    return tree.JsonOf(
+        answer=tree.Answered(code),
+        json=read(fields.node("formatted_expr")),
+        path=read(fields.node("path_spec")),
+        names=fields.texts("passing_names"),
+        passing=tuple(map(read, fields.nodes("passing_values"))),
+        on_empty=_behaviour(fields.optional("on_empty"), major, read, type_),
+        on_error=_behaviour(fields.optional("on_error"), major, read, type_),
+        wrapped=tree.Wrapped(wrapped),
+        omits_quotes=fields.flag("omit_quotes"),
+        type=type_,
+        typmod=typmod,
+        collation=fields.integer("collation"),
+        at=at,
+    )
+
+
+def read_is_json(fields: Fields, major: int, read: Read) -> tree.IsJson:
+    """IS JSON."""
+    at, shape = fields.location(), fields.integer("item_type")
+    if shape not in {known.value for known in tree.JsonShape}:
+        raise unknown("a kind of JSON")
+    _skip_format(fields, major)
+    return tree.IsJson(read(fields.node("expr")), tree.JsonShape(shape), fields.flag("unique_keys"), at)
+
+
+def _skip_format(fields: Fields, major: int) -> None:
+    found = fields.optional("format")
+    if found is not None:
+        Fields(found, major).done()
+
+
+def _returning(node: Node, major: int) -> tuple[int, int]:
+    fields = Fields(node, major)
+    _skip_format(fields, major)
+    found = fields.integer("typid"), fields.integer("typmod")
+    fields.done()
+    return found
+
+
+def _behaviour(node: Node | None, major: int, read: Read, type_: int) -> tree.Expression | None:
+    """The value that takes the place, None for an error."""
+    if node is None:
+        return None
+    fields = Fields(node, major)
+    code, expression, cast, at = (
+        fields.integer("btype"),
+        fields.optional("expr"),
+        fields.flag("coerce"),
+        fields.location(),
+    )
+    fields.done()
+    if code == _RAISES:
+        return None
+    if expression is None:
+        raise unknown("what a JSON function is on an error")
+    value = read(expression)
+    if not cast:
+        return value
+    if isinstance(value, tree.Constant) and value.datum is None:
+        return tree.Constant(type_, -1, 0, -1, False, None, None)
+    hint = "cast the value to the type that is returned"
+    raise Refused(Reason.CONSTRUCT, "a default of a JSON function in another type", hint=hint, token=at)

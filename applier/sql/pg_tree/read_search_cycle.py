@@ -1,0 +1,49 @@
+"""SEARCH and CYCLE of a recursive member of WITH, strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.pg_tree.fields import Fields, unknown
+from applier.sql.pg_tree.node_text import Node
+
+Read = Callable[[Node], tree.Expression]
+
+
+def read_ways(member: Fields, major: int, read: Read) -> query_tree.Ways | None:
+    """What is noted about the ways to its rows; None for nothing."""
+    names = member.texts("ctecolnames")
+    search, cycle = member.optional("search_clause"), member.optional("cycle_clause")
+    if search is None and cycle is None:
+        return None
+    return query_tree.Ways(
+        None if search is None else _search(Fields(search, major), names),
+        None if cycle is None else _cycle(Fields(cycle, major), names, read),
+    )
+
+
+def _places(listed: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+    if not set(listed) <= set(names):
+        raise unknown("a column of SEARCH or CYCLE that is not there")
+    return tuple(names.index(name) for name in listed)
+
+
+def _search(fields: Fields, names: Sequence[str]) -> query_tree.Search:
+    found = query_tree.Search(_places(fields.texts("search_col_list"), names), fields.flag("search_breadth_first"))
+    fields.done()
+    return found
+
+
+def _cycle(fields: Fields, names: Sequence[str], read: Read) -> query_tree.Cycle:
+    found = query_tree.Cycle(
+        places=_places(fields.texts("cycle_col_list"), names),
+        met=read(fields.node("cycle_mark_value")),
+        not_met=read(fields.node("cycle_mark_default")),
+        type=fields.integer("cycle_mark_type"),
+        typmod=fields.integer("cycle_mark_typmod"),
+        collation=fields.integer("cycle_mark_collation"),
+        different=fields.integer("cycle_mark_neop"),
+    )
+    fields.done()
+    return found

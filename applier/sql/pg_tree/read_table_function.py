@@ -1,0 +1,58 @@
+"""Functions that make rows -> their typed form, strictly: in FROM, and in the select list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from applier.sql.pg_tree import query_tree, tree
+from applier.sql.pg_tree.fields import Fields, unknown
+from applier.sql.pg_tree.node_text import Node
+
+Read = Callable[[Node], tree.Expression]
+
+
+def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.FunctionEntry:
+    """The range-table entry of functions, from its own fields."""
+    ordinality = fields.flag("funcordinality")
+    calls, widths, records = [], [], []
+    for node in fields.nodes("functions"):
+        if node.kind != "RANGETBLFUNCTION":
+            raise unknown(f"a {node.kind} node as a function in FROM")
+        wrapper = Fields(node, major)
+        calls.append(read(wrapper.node("funcexpr")))
+        widths.append(wrapper.integer("funccolcount"))
+        records.append(_columns(wrapper))
+        wrapper.done()
+    return query_tree.FunctionEntry(tuple(calls), tuple(widths), ordinality, tuple(records))
+
+
+def _columns(function: Fields) -> tuple[tuple[str, int, int], ...]:
+    """The columns that are written behind AS for a function of records."""
+    names = function.texts("funccolnames")
+    if not names:
+        return ()
+    types, modifiers = function.integers("funccoltypes"), function.integers("funccoltypmods")
+    if not len(names) == len(types) == len(modifiers):
+        raise unknown("a list of columns behind a function")
+    return tuple(zip(names, types, modifiers, strict=True))
+
+
+def read_set(fields: Fields, major: int, read: Read) -> tree.SetOf:
+    """A call of a function that makes rows."""
+    return tree.SetOf(
+        function=fields.integer("funcid"),
+        type=fields.integer("funcresulttype"),
+        collation=fields.integer("funccollid"),
+        input_collation=fields.integer("inputcollid"),
+        args=tuple(e for n in fields.nodes("args") for e in _argument(n, major, read)),
+        at=fields.location(),
+    )
+
+
+def _argument(node: Node, major: int, read: Read) -> tuple[tree.Expression, ...]:
+    if node.kind != "ARRAYEXPR":
+        return (read(node),)
+    array = Fields(node, major)
+    elements = tuple(map(read, array.nodes("elements")))
+    array.done()
+    return elements

@@ -1,0 +1,128 @@
+"""The same query with other columns of the queries around it, however deep inside it they are read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from applier.sql.pg_tree import query_tree, tree, walk
+from applier.sql.pg_tree.query_tree import EntryRef, FromItem
+
+ChangeVar = Callable[[tree.Var, int], tree.Expression]
+"""A column, and how many queries inside the rewritten one it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """Changes every column of a query and of the queries inside it; `depth` says how deep inside we are."""
+
+    change: ChangeVar
+    with_entry: Callable[[query_tree.WithEntry, int], query_tree.RangeEntry] = lambda entry, _: entry
+    depth: int = 0
+
+    def expression(self, expression: tree.Expression) -> tree.Expression:
+        """An expression of the query."""
+        match expression:
+            case tree.Var():
+                return self.change(expression, self.depth)
+            case tree.Subquery(query=query, test=test):
+                return query_tree.asking(expression, self._inside(query), self._optional(test))
+            case _:
+                return walk.rebuild(expression, self.expression)
+
+    def query(self, query: query_tree.Query) -> query_tree.Query:
+        """The query itself."""
+        return replace(
+            query,
+            targets=tuple(replace(t, expression=self.expression(t.expression)) for t in query.targets),
+            entries=tuple(self._entry(entry) for entry in query.entries),
+            items=tuple(self._item(item) for item in query.items),
+            where=self._optional(query.where),
+            having=self._optional(query.having),
+            partners=tuple(
+                replace(p, query=self._inside(p.query), test=self._optional(p.test)) for p in query.partners
+            ),
+            members={name: self._inside(member) for name, member in query.members.items()},
+        )
+
+    def _inside(self, query: query_tree.Query) -> query_tree.Query:
+        return replace(self, depth=self.depth + 1).query(query)
+
+    def _optional(self, expression: tree.Expression | None) -> tree.Expression | None:
+        return None if expression is None else self.expression(expression)
+
+    def _entry(self, entry: query_tree.RangeEntry) -> query_tree.RangeEntry:
+        match entry:
+            case query_tree.SubqueryEntry(query=query):
+                return replace(entry, query=self._inside(query))
+            case query_tree.ValuesEntry(rows=rows):
+                return replace(entry, rows=tuple(tuple(map(self.expression, row)) for row in rows))
+            case query_tree.FunctionEntry(calls=calls):
+                return replace(entry, calls=tuple(map(self.expression, calls)))
+            case query_tree.JoinEntry(columns=columns) | query_tree.GroupEntry(columns=columns):
+                return replace(entry, columns=tuple(map(self.expression, columns)))
+            case query_tree.WithEntry():
+                return self.with_entry(entry, self.depth)
+            case _:
+                return entry
+
+    def _item(self, item: FromItem) -> FromItem:
+        if isinstance(item, EntryRef):
+            return item
+        return replace(
+            item, left=self._item(item.left), right=self._item(item.right), condition=self._optional(item.condition)
+        )
+
+
+def in_from(query: query_tree.Query) -> query_tree.Query:
+    """SELECT all columns FROM (query), in the same order; what serves the order alone is hidden again."""
+    names = tuple(target.name or "" for target in query.targets)
+    shown = replace(_further_in(query), targets=tuple(replace(t, hidden=False) for t in _further_in(query).targets))
+    targets = tuple(
+        query_tree.Target(
+            tree.Var(1, i, walk.type_of(t.expression), -1, walk.collation(t.expression), 0, walk.at(t.expression)),
+            t.name,
+            t.group_reference,
+            t.hidden,
+        )
+        for i, t in enumerate(query.targets, 1)
+    )
+    around = query_tree.select_from(targets, (query_tree.SubqueryEntry("", shown, names),), (EntryRef(1),))
+    return replace(around, order=query.order)
+
+
+def without_with(query: query_tree.Query) -> query_tree.Query:
+    """The query with the members of its WITH where they are named; those that read themselves stay members."""
+    plain: dict[str, query_tree.Query] = {}
+
+    def entry(named: query_tree.WithEntry, depth: int) -> query_tree.RangeEntry:
+        if named.levels_up != depth or named.name not in plain:
+            return named
+        inside = plain[named.name]
+        for _ in range(depth):
+            inside = _further_in(inside)
+        return query_tree.SubqueryEntry(named.name, inside, named.columns)
+
+    def same(var: tree.Var, _: int) -> tree.Expression:
+        return var
+
+    members = {}
+    for name, member in query.members.items():
+        found = Rewriting(same, entry, 1).query(member)
+        if name in query.recursive:
+            members[name] = found
+        else:
+            plain[name] = found
+    return Rewriting(same, entry).query(replace(query, members=members))
+
+
+def _further_in(query: query_tree.Query) -> query_tree.Query:
+    """The same query one query further inside: what it names outside is one further out."""
+
+    def column(var: tree.Var, depth: int) -> tree.Expression:
+        return replace(var, levels_up=var.levels_up + 1) if var.levels_up > depth else var
+
+    def member(entry: query_tree.WithEntry, depth: int) -> query_tree.WithEntry:
+        return replace(entry, levels_up=entry.levels_up + 1) if entry.levels_up > depth else entry
+
+    return Rewriting(column, member).query(query)

@@ -1,0 +1,469 @@
+"""PostgreSQL's analysed expressions as typed values: what the strict reader makes and the builder understands. Pure.
+
+Objects are still named by their object ids and columns by (range-table entry, attribute number). Positions (`at`) are
+for messages only and do not count when two expressions are compared, exactly as in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from applier.sql.pg_tree.query_tree import Query
+
+
+ARGUMENT = -1
+"""The range-table entry that stands for the arguments of a function, inside its body."""
+
+RESULT = 0
+"""The range-table entry under which the test of a subquery names the columns of its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A column: attribute `number` of range-table entry `entry` (from 1), `levels_up` queries outwards."""
+
+    entry: int
+    number: int
+    type: int
+    typmod: int
+    collation: int
+    levels_up: int
+    at: int | None = field(compare=False)
+    always_there: bool = field(default=False, compare=False)
+    """No outer join puts NULL in the place of its whole row; the server says so since 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal as the bytes of its datum; None is NULL."""
+
+    type: int
+    typmod: int
+    collation: int
+    length: int
+    by_value: bool
+    datum: bytes | None
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function call; `operator` is the operator it was written with, 0 for a call by name or a cast."""
+
+    function: int
+    operator: int
+    type: int
+    collation: int
+    input_collation: int
+    args: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctFrom:
+    """`IS DISTINCT FROM`, by the equality function it is defined with."""
+
+    equality: Apply
+
+
+@dataclass(frozen=True, slots=True)
+class NullIf:
+    """NULLIF, by the equality function it is defined with."""
+
+    equality: Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """The same bytes under another type."""
+
+    arg: Expression
+    type: int
+    typmod: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ViaText:
+    """A cast without a function: the output function of one type, then the input function of the other."""
+
+    arg: Expression
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayCast:
+    """A cast of every element of an array."""
+
+    arg: Expression
+    type: int
+    typmod: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+class Connective(Enum):
+    """The values are outfuncs.c's."""
+
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """AND, OR, NOT."""
+
+    connective: Connective
+    args: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`IS NULL`, or `IS NOT NULL` when negated; of a row whether all its fields are, or none is."""
+
+    arg: Expression
+    negated: bool
+    of_row: bool = False
+
+
+class TruthTest(Enum):
+    """The values are BoolTestType's."""
+
+    IS_TRUE = 0
+    IS_NOT_TRUE = 1
+    IS_FALSE = 2
+    IS_NOT_FALSE = 3
+    IS_UNKNOWN = 4
+    IS_NOT_UNKNOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IsTruth:
+    """`IS [NOT] TRUE | FALSE | UNKNOWN`."""
+
+    arg: Expression
+    test: TruthTest
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOf:
+    """CASE; with `subject` the conditions contain CaseSubject in its place."""
+
+    subject: Expression | None
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSubject:
+    """Stands for the subject of the innermost CASE around it."""
+
+    type: int
+    typmod: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNotNull:
+    """COALESCE."""
+
+    args: tuple[Expression, ...]
+    type: int
+    collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """GREATEST, or LEAST when not `largest`."""
+
+    largest: bool
+    args: tuple[Expression, ...]
+    type: int
+    collation: int
+    input_collation: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """`subject op ANY (elements)`, or ALL when `every`."""
+
+    function: int
+    operator: int
+    every: bool
+    input_collation: int
+    subject: Expression
+    elements: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One ORDER BY key: the operator rows are compared with (`<`, or `>` for DESC), and where NULL stands."""
+
+    expression: Expression
+    operator: int
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOfArray:
+    """`subject op ANY (array)`, or ALL when `every`, of an array that is computed."""
+
+    function: int
+    operator: int
+    every: bool
+    input_collation: int
+    subject: Expression
+    array: Expression
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """`ARRAY[…]` of one dimension."""
+
+    elements: tuple[Expression, ...]
+    type: int
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript:
+    """`array[index]`, or `array[lower:index]`."""
+
+    array: Expression
+    lower: Expression | None
+    index: Expression
+    type: int
+    collation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowOf:
+    """`ROW(…)`, or the whole row of a member of FROM, which `may_be_missing` where an outer join found none."""
+
+    fields: tuple[Expression, ...]
+    names: tuple[str, ...]
+    type: int
+    may_be_missing: bool
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RowIn:
+    """Whether an array of rows holds a row; a NULL in the one is equal to a NULL in the other."""
+
+    row: RowOf
+    rows: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
+
+    pairs: tuple[Apply, ...]
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Collated:
+    """`arg COLLATE collation`."""
+
+    arg: Expression
+    collation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """An aggregate; no argument for count(*). `distinct` are the equality operators of DISTINCT, one per argument."""
+
+    function: int
+    type: int
+    collation: int
+    input_collation: int
+    args: tuple[Expression, ...]
+    direct: tuple[Expression, ...]
+    order: tuple[SortKey, ...]
+    distinct: tuple[int, ...]
+    filter: Expression | None
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOf:
+    """A window function or an aggregate over a window, which is named by its number in the query."""
+
+    function: int
+    type: int
+    collation: int
+    input_collation: int
+    window: int
+    star: bool
+    args: tuple[Expression, ...]
+    filter: Expression | None
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SetOf:
+    """A function that makes rows; of unnest(ARRAY[…]) the arguments are the elements, one by one."""
+
+    function: int
+    type: int
+    collation: int
+    input_collation: int
+    args: tuple[Expression, ...]
+    at: int | None = field(compare=False)
+
+
+class Answered(Enum):
+    """What is asked of a path in a document; the values are JsonExprOp's."""
+
+    EXISTS = 0
+    QUERY = 1
+    VALUE = 2
+    ROWS = 3
+    """The rows of JSON_TABLE, as an array."""
+
+
+class Wrapped(Enum):
+    """The values are JsonWrapper's."""
+
+    UNSPECIFIED = 0
+    NEVER = 1
+    SEVERAL = 2
+    ALWAYS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOf:
+    """JSON_EXISTS, JSON_QUERY or JSON_VALUE; what it is where nothing is found, or on an error: None raises one."""
+
+    answer: Answered
+    json: Expression
+    path: Expression
+    names: tuple[str, ...]
+    passing: tuple[Expression, ...]
+    on_empty: Expression | None
+    on_error: Expression | None
+    wrapped: Wrapped
+    omits_quotes: bool
+    type: int
+    typmod: int
+    collation: int
+    at: int | None = field(compare=False)
+    of_row: bool = False
+    """A column of JSON_TABLE, which is not asked of a row that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMade:
+    """JSON_ARRAY, or JSON_OBJECT of keys and values in turn; `skips_null` leaves NULL values out."""
+
+    is_object: bool
+    args: tuple[Expression, ...]
+    skips_null: bool
+    type: int
+    at: int | None = field(compare=False)
+
+
+class JsonShape(Enum):
+    """The values are JsonValueType's."""
+
+    ANY = 0
+    OBJECT = 1
+    ARRAY = 2
+    SCALAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IsJson:
+    """`arg IS JSON [OBJECT | ARRAY | SCALAR] [WITH UNIQUE KEYS]`."""
+
+    arg: Expression
+    shape: JsonShape
+    unique: bool
+    at: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingOf:
+    """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
+
+    references: tuple[int, ...]
+    at: int | None = field(compare=False)
+
+
+class Asked(Enum):
+    """What an expression asks of a subquery; the values are SubLinkType's."""
+
+    EXISTS = 0
+    ALL = 1
+    ANY = 2
+    ROW = 3
+    """A comparison with its only row."""
+    VALUE = 4
+    ARRAY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A subquery inside an expression; two of them are never the same, whatever they say.
+
+    `test` is the comparison of ANY and ALL, over the columns of the subquery as entry 0. `outer` is what it reads of
+    the query around it.
+    """
+
+    number: int
+    kind: Asked = field(compare=False)
+    query: Query = field(compare=False)
+    test: Expression | None = field(compare=False)
+    outer: tuple[Expression, ...] = field(compare=False)
+    collation: int = field(compare=False)
+    at: int | None = field(compare=False)
+
+
+Expression = (
+    Var
+    | Constant
+    | Apply
+    | DistinctFrom
+    | NullIf
+    | Relabel
+    | ViaText
+    | ArrayCast
+    | Connected
+    | IsNull
+    | IsTruth
+    | CaseOf
+    | CaseSubject
+    | FirstNotNull
+    | Extreme
+    | AnyOf
+    | AnyOfArray
+    | ArrayOf
+    | Subscript
+    | RowOf
+    | RowIn
+    | RowOrder
+    | Collated
+    | AggregateOf
+    | JsonOf
+    | JsonMade
+    | IsJson
+    | GroupingOf
+    | WindowOf
+    | SetOf
+    | Subquery
+)

@@ -1,0 +1,29 @@
+"""Truth values -> plan expressions. Pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, Logic, NullTest
+from applier.sql.pg_tree import tree
+
+
+def truth_test(arg: Expr, test: tree.TruthTest) -> Expr:
+    """`IS [NOT] TRUE | FALSE | UNKNOWN` of a truth value; never NULL."""
+    false = Const(False, BOOL)
+    negated = BoolOp(Logic.NOT, (arg,), BOOL)
+    match test:
+        case tree.TruthTest.IS_TRUE:
+            return Coalesce((arg, false), BOOL)
+        case tree.TruthTest.IS_NOT_TRUE:
+            return BoolOp(Logic.NOT, (Coalesce((arg, false), BOOL),), BOOL)
+        case tree.TruthTest.IS_FALSE:
+            return Coalesce((negated, false), BOOL)
+        case tree.TruthTest.IS_NOT_FALSE:
+            return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
+        case tree.TruthTest.IS_UNKNOWN:
+            return NullTest(arg, False, BOOL)
+        case tree.TruthTest.IS_NOT_UNKNOWN:
+            return NullTest(arg, True, BOOL)
+        case _:
+            assert_never(test)

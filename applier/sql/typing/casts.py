@@ -1,0 +1,72 @@
+"""Literals, and casts that are no functions -> plan expressions. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from applier.functions.allow_list import ENTRIES
+from applier.functions.entry import Unfit, io_cast
+from applier.plan.expr import Call, Const, Expr, ValueType
+from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.pg_tree import tree
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.constants import decimal_carrier, decode
+
+SAME_TEXT = frozenset({"text", "varchar"})
+OTHER_TYPE = "cast or store the values in one type"
+
+
+def literal(constant: tree.Constant, catalog: Catalog) -> Const:
+    """A constant of the query in its carrier."""
+    pg = catalog.pg_type(constant.type, constant.typmod)
+    if constant.datum is None:
+        unbounded = pg.name == "numeric" and pg.precision_scale is None
+        return Const(None, ValueType(pg, "decimal(1,0)" if unbounded else pg.spark_ddl))
+    if catalog.type(pg.oid).is_enum:
+        labels = catalog.labels(pg.oid)
+        return Const(labels[int.from_bytes(constant.datum[:4], "little")], ValueType.of_column(pg))
+    value = decode(pg.name, constant.datum, constant.at)
+    if not isinstance(value, Decimal):
+        return Const(value, ValueType.of_column(pg))
+    carrier = decimal_carrier(value)
+    return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
+
+
+def relabelled(arg: Expr, relabel: tree.Relabel, catalog: Catalog) -> Expr:
+    """The same bytes under another type."""
+    pg = catalog.pg_type(relabel.type, relabel.typmod)
+    same_base = arg.type.pg.name == pg.name
+    if not same_base and not {arg.type.pg.name, pg.name} <= SAME_TEXT:
+        construct = f"the cast from {arg.type.pg.display} to {pg.display}"
+        raise Refused(Reason.CARRIER, construct, hint="cast to another type", token=relabel.at)
+    return replace(arg, type=ValueType(pg, arg.type.spark))
+
+
+def via_text(arg: Expr, cast: tree.ViaText, catalog: Catalog) -> Expr:
+    """What the input function of the target makes of the text of the value."""
+    pg = catalog.pg_type(cast.type, -1)
+    target = "text" if pg.name in SAME_TEXT else pg.name
+    source = "anyarray" if arg.type.pg.name.startswith("_") else arg.type.pg.name
+    known = catalog.type(arg.type.pg.oid)
+    source = "anyenum" if known.is_enum else "record" if known.is_row else source
+    entry = ENTRIES.get(io_cast(source, target))
+    if entry is None or pg.oid != catalog.type(cast.type).base:
+        construct = f"the cast from {arg.type.pg.display} to {pg.display}"
+        raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
+    try:
+        return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
+    except Unfit as error:
+        construct = f"the cast from {arg.type.pg.display} on {error.problem}"
+        raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
+
+
+def array_cast(arg: Expr, cast: tree.ArrayCast, catalog: Catalog) -> Expr:
+    """An array whose elements all go through one cast; listed where no element changes its text."""
+    pg = catalog.pg_type(cast.type, -1)
+    source, target = ("_text" if name == "_varchar" else name for name in (arg.type.pg.name, pg.name))
+    entry = ENTRIES.get(io_cast(source, target))
+    if entry is None or cast.typmod >= 0:
+        construct = f"the cast from {arg.type.pg.display} to {pg.display}"
+        raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
+    return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))

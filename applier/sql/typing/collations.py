@@ -1,0 +1,20 @@
+"""Under which collation a value is compared. Pure."""
+
+from __future__ import annotations
+
+from applier.plan.expr import Expr
+from applier.sql.analyze.system_catalog import Catalog, CollationInfo
+from applier.sql.pg_tree import tree, walk
+from applier.sql.pg_tree.fields import unknown
+
+_COLLATED = frozenset({"text", "varchar", "bpchar", "name"})
+
+
+def collation_of(written: tree.Expression, value: Expr, catalog: Catalog) -> CollationInfo | None:
+    """The collation of what was written; None for arrays of values that have none."""
+    oid, name = walk.collation(written), value.type.pg.name
+    if oid:
+        return catalog.collation(oid)
+    if name.startswith("_") and name[1:] not in _COLLATED:
+        return None
+    raise unknown("a text of no known collation")

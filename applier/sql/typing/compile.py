@@ -1,0 +1,305 @@
+"""Typed expressions -> plan expressions: every function looked up in the allow-list, every carrier checked. Pure.
+
+What a column, a GROUP BY key or an aggregate stands for depends on the node below; a Scope says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import assert_never
+
+from applier.functions.allow_list import ENTRIES
+from applier.functions.arrays.arrays import COMPARED, is_own_comparison
+from applier.functions.comparison_keys import joined_labels
+from applier.functions.entry import Unfit, extreme, literal_text
+from applier.functions.json.jsonpath import takes_path
+from applier.functions.text.regex import from_similar
+from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from applier.sql.analyze.function_bodies import read_body
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
+from applier.sql.pg_tree import tree, walk
+from applier.sql.pg_tree.fields import unknown
+from applier.sql.refusal import Reason, Refused
+from applier.sql.typing.boolean_tests import truth_test
+from applier.sql.typing.casts import OTHER_TYPE, SAME_TEXT, array_cast, literal, relabelled, via_text
+from applier.sql.typing.compile_rows import is_null, row_in, row_order, row_value
+from applier.sql.typing.constants import decimal_carrier
+from applier.sql.typing.json_expressions import is_json, json_answer, json_made
+from applier.sql.typing.json_paths import json_path
+from applier.sql.typing.lookup import called, check_collation, check_unchanged, listed, unlisted
+from applier.sql.typing.unify import unify
+
+Scope = Callable[[tree.Expression], Expr | None]
+"""What an expression stands for in the node below, None when it has to be computed from its parts."""
+
+_LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
+_SIMILAR = frozenset({"similar_to_escape(text)", "similar_to_escape(text,text)"})
+_CONNECTIVES = {
+    tree.Connective.AND: Logic.AND,
+    tree.Connective.OR: Logic.OR,
+    tree.Connective.NOT: Logic.NOT,
+}
+
+
+class Compiler:
+    """Compiles the expressions of one query level over one scope."""
+
+    def __init__(self, catalog: Catalog, scope: Scope) -> None:
+        self._catalog = catalog
+        self._scope = scope
+        self._subjects: list[Expr] = []
+
+    def compile(self, expression: tree.Expression) -> Expr:
+        """The plan expression; Refused when anything in it is not proven."""
+        known = self._scope(expression)
+        if known is not None:
+            return known
+        match expression:
+            case tree.Var():
+                raise unknown("a column of no known source")
+            case tree.AggregateOf() | tree.WindowOf() | tree.GroupingOf() | tree.SetOf() | tree.Subquery():
+                raise _misplaced(expression)
+            case tree.Constant():
+                return literal(expression, self._catalog)
+            case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
+                return self._similar(expression)
+            case tree.Apply() if expression.function >= FIRST_USER_OID:
+                return self._inlined(expression)
+            case tree.Apply():
+                # The function first: where it is not listed, its arguments do not matter.
+                info, _ = listed(expression, self._catalog)
+                path = 1 if takes_path(info.signature) else -1
+                args = tuple(
+                    json_path(arg) if i == path else self.compile(arg) for i, arg in enumerate(expression.args)
+                )
+                return self._call(args, expression)
+            case tree.Relabel():
+                return relabelled(self.compile(expression.arg), expression, self._catalog)
+            case tree.ViaText():
+                return via_text(self.compile(expression.arg), expression, self._catalog)
+            case tree.ArrayCast():
+                return array_cast(self.compile(expression.arg), expression, self._catalog)
+            case tree.DistinctFrom():
+                return self._distinct(expression)
+            case tree.NullIf():
+                # PostgreSQL notes the type of NULLIF itself on its equality.
+                equality = replace(self.compile(expression.equality), type=BOOL)
+                first = self.compile(expression.equality.args[0])
+                return Case(((equality, Const(None, first.type)),), first, first.type)
+            case tree.Connected():
+                args = tuple(self.compile(arg) for arg in expression.args)
+                return BoolOp(_CONNECTIVES[expression.connective], args, BOOL)
+            case tree.IsNull():
+                return is_null(expression, self.compile)
+            case tree.RowOf():
+                return row_value(expression, self.compile, self._catalog)
+            case tree.IsTruth():
+                return truth_test(self.compile(expression.arg), expression.test)
+            case tree.CaseOf():
+                return self._case(expression)
+            case tree.CaseSubject():
+                if not self._subjects:
+                    raise unknown("a CASE subject outside CASE")
+                return self._subjects[-1]
+            case tree.FirstNotNull():
+                return self._first_not_null(expression)
+            case tree.Extreme():
+                return self._extreme(expression)
+            case tree.AnyOf():
+                return self._any_of(expression)
+            case tree.AnyOfArray():
+                return self._any_of_array(expression)
+            case tree.ArrayOf():
+                return self._named("array_of(any)", expression.elements, expression.type, expression.at)
+            case tree.Subscript(lower=None):
+                return self._named("subscript(anyarray,int4)", (expression.array, expression.index), expression.type)
+            case tree.Subscript():
+                arguments = walk.arguments(expression)
+                return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
+            case tree.RowIn():
+                return row_in(expression, self.compile, self._catalog)
+            case tree.RowOrder():
+                return row_order(expression, self.compile, self._catalog)
+            case tree.Collated():
+                return self.compile(expression.arg)
+            case tree.JsonOf():
+                return json_answer(expression, self.compile, self._catalog)
+            case tree.JsonMade():
+                return json_made(expression, self.compile, self._catalog)
+            case tree.IsJson():
+                return is_json(expression, self.compile)
+            case _:
+                assert_never(expression)
+
+    def _named(self, signature: str, arguments: Sequence[tree.Expression], type_: int, at: int | None = None) -> Expr:
+        """What is no function of PostgreSQL but syntax."""
+        entry, args = ENTRIES[signature], tuple(self.compile(arg) for arg in arguments)
+        pg = self._catalog.pg_type(type_, -1)
+        try:
+            return Call(signature, args, ValueType(pg, entry.carrier(args)))
+        except Unfit as error:
+            construct = f"{signature.partition('(')[0]} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
+
+    def _any_of_array(self, expression: tree.AnyOfArray) -> Expr:
+        info, own = listed(expression, self._catalog)
+        operator = self._catalog.operator(expression.operator).name
+        entry = ENTRIES.get(f"{COMPARED.get(operator, '')}_{'all' if expression.every else 'any'}(anyelement,anyarray)")
+        subject, array = self.compile(expression.subject), self.compile(expression.array)
+        try:
+            if entry is None or not is_own_comparison(info.signature, array.type.pg.name):
+                raise Unfit(f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one")
+            check_collation(own, expression, self._catalog)
+            return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.carrier((subject, array))))
+        except Unfit as error:
+            construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
+
+    def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
+        info, entry = listed(origin, self._catalog)
+        check_collation(entry, origin, self._catalog)
+        if entry.ordered_labels:
+            # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
+            args = (*args, joined_labels(tuple(self._catalog.labels(args[0].type.pg.oid).values())))
+        try:
+            carrier = entry.carrier(args)
+        except Unfit as error:
+            construct = f"{called(info, origin, self._catalog)} on {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
+        if isinstance(origin, tree.AnyOf):
+            return Call(info.signature, args, BOOL)
+        typmod = _typmod(info.signature, args)
+        call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
+        return _folded(call)
+
+    def _inlined(self, call: tree.Apply) -> Expr:
+        """A user's function as the expression it stands for."""
+        info = self._catalog.function(call.function)
+        body = read_body(self._catalog.open(), call.function, self._catalog.major)
+        if body is None or _calls_users(body.expression):
+            raise unlisted(info, call, self._catalog)
+        check_unchanged(info, called(info, call, self._catalog), body.digest, call.at, self._catalog)
+        inside = walk.recollated(body.expression, call.input_collation) if call.input_collation else body.expression
+        value = self.compile(walk.substituted(inside, call.args))
+        if value.type.pg.oid != body.result:
+            raise unlisted(info, call, self._catalog)
+        if not body.strict or not call.args:
+            return value
+        missing = tuple(NullTest(self.compile(arg), False, BOOL) for arg in call.args)
+        absent = missing[0] if len(missing) == 1 else BoolOp(Logic.OR, missing, BOOL)
+        return Case(((absent, Const(None, value.type)),), value, value.type)
+
+    def _similar(self, expression: tree.Apply) -> Expr:
+        """The pattern of SIMILAR TO as the regular expression PostgreSQL would make of it."""
+        args = [self.compile(arg) for arg in expression.args]
+        try:
+            pattern = from_similar(*map(literal_text, args))
+        except Unfit as error:
+            construct = f"SIMILAR TO with {error.problem}"
+            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
+        return Const(pattern, args[0].type)
+
+    def _distinct(self, expression: tree.DistinctFrom) -> Expr:
+        # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.
+        equality = self.compile(expression.equality)
+        sides = tuple(NullTest(self.compile(arg), False, BOOL) for arg in expression.equality.args)
+        return BoolOp(Logic.NOT, (Coalesce((equality, BoolOp(Logic.AND, sides, BOOL)), BOOL),), BOOL)
+
+    def _case(self, expression: tree.CaseOf) -> Expr:
+        with self._subject(expression.subject):
+            conditions = [self.compile(condition) for condition, _ in expression.branches]
+        results = [self.compile(result) for _, result in expression.branches]
+        *arms, default = self._unified([*results, self.compile(expression.default)], expression.at)
+        pg = self._catalog.pg_type(expression.type, -1)
+        return Case(tuple(zip(conditions, arms, strict=True)), default, ValueType(pg, default.type.spark))
+
+    @contextmanager
+    def _subject(self, subject: tree.Expression | None) -> Iterator[None]:
+        if subject is None:
+            yield
+            return
+        self._subjects.append(self.compile(subject))
+        yield
+        self._subjects.pop()
+
+    def _first_not_null(self, expression: tree.FirstNotNull) -> Expr:
+        args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
+        return Coalesce(args, ValueType(self._catalog.pg_type(expression.type, -1), args[0].type.spark))
+
+    def _extreme(self, expression: tree.Extreme) -> Expr:
+        pg = self._catalog.pg_type(expression.type, -1)
+        function = "GREATEST" if expression.largest else "LEAST"
+        entry = ENTRIES.get(extreme(function, "text" if pg.name in SAME_TEXT else pg.name))
+        if entry is None:
+            construct = f"{function} of values of type {pg.display}"
+            hint = "it is not yet proven equal in Spark; write CASE, with a branch for NULL"
+            raise Refused(Reason.FUNCTION, construct, hint=hint, token=expression.at)
+        check_collation(entry, expression, self._catalog)
+        first, *rest = self._unified([self.compile(arg) for arg in expression.args], expression.at)
+        for arg in rest:
+            try:
+                carrier = entry.carrier((first, arg))
+            except Unfit as error:
+                construct = f"{function} on {error.problem}"
+                hint = error.hint or OTHER_TYPE
+                raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
+            first = Call(entry.signature, (first, arg), ValueType(pg, carrier))
+        return first
+
+    def _any_of(self, expression: tree.AnyOf) -> Expr:
+        subject = self.compile(expression.subject)
+        calls = tuple(self._call((subject, self.compile(element)), expression) for element in expression.elements)
+        if not calls:
+            return Const(expression.every, BOOL)
+        return calls[0] if len(calls) == 1 else BoolOp(Logic.AND if expression.every else Logic.OR, calls, BOOL)
+
+    def _unified(self, args: list[Expr], at: int | None) -> tuple[Expr, ...]:
+        try:
+            return unify(args)
+        except Unfit as error:
+            raise Refused(Reason.CARRIER, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
+
+
+_MISPLACED: dict[type[tree.Expression], tuple[str, str]] = {
+    tree.AggregateOf: ("an aggregate here", "aggregate in a subquery"),
+    tree.WindowOf: ("a window function here", "compute it in a subquery of FROM"),
+    tree.GroupingOf: ("GROUPING() here", "use it beside GROUP BY"),
+    tree.SetOf: ("a set-returning function here", "use it in FROM, or in the select list without another around it"),
+    tree.Subquery: (
+        "a subquery here",
+        "put it into the select list, WHERE, ON or HAVING, or join the subquery in FROM",
+    ),
+}
+"""What has a value only where the node below computed it."""
+
+
+def _misplaced(
+    expression: tree.AggregateOf | tree.WindowOf | tree.GroupingOf | tree.SetOf | tree.Subquery,
+) -> Refused:
+    construct, hint = _MISPLACED[type(expression)]
+    return Refused(Reason.CONSTRUCT, construct, hint=hint, token=expression.at)
+
+
+def _calls_users(expression: tree.Expression) -> bool:
+    own = isinstance(expression, tree.Apply) and expression.function >= FIRST_USER_OID
+    return own or any(_calls_users(argument) for argument in walk.arguments(expression))
+
+
+def _typmod(signature: str, args: tuple[Expr, ...]) -> int:
+    """PostgreSQL's exprTypmod: only a length cast gives its result a modifier."""
+    if signature in _LENGTH_CASTS and isinstance(args[1], Const) and isinstance(args[1].value, int):
+        return args[1].value
+    return -1
+
+
+def _folded(call: Call) -> Expr:
+    """An integer literal cast to numeric as the numeric literal it is, so that it does not widen what it meets."""
+    match call.args:
+        case (Const(value=int() as number),) if call.type.pg.name == "numeric":
+            value = Decimal(number)
+            return Const(value, ValueType(call.type.pg, decimal_carrier(value) or call.type.spark))
+        case _:
+            return call

@@ -1,0 +1,62 @@
+"""Bring expressions of one PostgreSQL type to one carrier. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from applier.functions.entry import Unfit, common_decimal, decimal_of
+from applier.plan.expr import Const, Expr, ValueType, Widen
+
+_INTEGERS = ("smallint", "int", "bigint")
+
+
+def unify(args: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The same values, looking the same, all in one carrier; Unfit when no carrier holds them all exactly.
+
+    A numeric keeps its own number of decimals: where those differ, the common carrier is text.
+    """
+    given = [a for a in args if not _is_null(a)]
+    if not given:
+        return tuple(replace(a, type=ValueType(a.type.pg, args[0].type.spark)) for a in args)
+    common = _common(given)
+    return tuple(_in(arg, common) for arg in args)
+
+
+def comparable(args: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Like unify, for values of which nothing is asked but whether they are equal: 1.0 may become 1.00."""
+    try:
+        common = common_decimal([decimal_of(arg) for arg in args])
+    except Unfit:
+        return unify(args)
+    return tuple(_in(arg, common) for arg in args)
+
+
+def _is_null(arg: Expr) -> bool:
+    return isinstance(arg, Const) and arg.value is None
+
+
+def _common(args: Sequence[Expr]) -> str:
+    carriers = [a.type.spark for a in args]
+    if len(set(carriers)) == 1:
+        return carriers[0]
+    if all(c in _INTEGERS for c in carriers):
+        return max(carriers, key=_INTEGERS.index)
+    if all(a.type.pg.name == "numeric" for a in args):
+        return _common_numeric(args)
+    raise Unfit(f"values held as {' and '.join(sorted(set(carriers)))}")
+
+
+def _common_numeric(args: Sequence[Expr]) -> str:
+    try:
+        sizes = [decimal_of(a) for a in args]
+        return common_decimal(sizes) if len({scale for _, scale in sizes}) == 1 else "string"
+    except Unfit:
+        return "string"
+
+
+def _in(arg: Expr, carrier: str) -> Expr:
+    if arg.type.spark == carrier:
+        return arg
+    wanted = ValueType(arg.type.pg, carrier)
+    return replace(arg, type=wanted) if _is_null(arg) else Widen(arg, wanted)

@@ -1,0 +1,249 @@
+"""What is kept for every stream table between windows, and the inputs of the operators that know of it.
+
+The state of a stream table stands at one frontier. A window that begins there is answered from it; what the window adds
+is put beside it only when the next window begins where this one ended, because until then the window may be repeated.
+Any other window means that the state is computed again, from the traces.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from applier import metrics
+from applier.operators.aggregate import groups_of, shares_of
+from applier.operators.incrementalize import delta, snapshot
+from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.support.accumulators import additive
+from applier.operators.support.accumulators import shares as shares_of_rows
+from applier.operators.support.forwarding_inputs import PassedOn
+from applier.operators.support.inputs import Ends, Inputs, Keeper, Shares, Side
+from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived
+from applier.plan.stream_table import StreamTable
+from applier.spark.collect import at_most, collect, planned
+from applier.spark.views import drop_view
+from applier.state.accumulators_driver import MOST_GROUPS, SumsOnDriver
+from applier.state.accumulators_spark import SharesInSpark
+from applier.state.delete_rederive import derived_change
+from applier.state.fixpoint import MOST_DERIVED, DerivedRows
+from applier.state.min_max import ExtremesOnDriver
+from applier.state.top_k_buffer import FirstRows, leaving
+from applier.zset import net
+from shared_schema.lsn import Lsn, Window
+
+log = logging.getLogger(__name__)
+
+Held = SharesInSpark | SumsOnDriver | ExtremesOnDriver | DerivedRows | FirstRows
+"""What is kept of one node."""
+
+
+def _unchanged(held: Held) -> Shares | Ends:
+    """What is known of a node that a window does not touch."""
+    return Ends(None) if isinstance(held, ExtremesOnDriver) else Shares(held.before, None)
+
+
+@dataclass
+class KeptInputs(PassedOn):
+    """The inputs of one window with what is kept for one stream table."""
+
+    known: dict[Keeper, Shares | Ends] = field(default_factory=dict)
+
+    def kept(self, node: Keeper) -> Shares | Ends | None:
+        """What is known of the node."""
+        return self.known.get(node)
+
+
+@dataclass
+class TableState:
+    """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
+
+    root: Node
+    shares: dict[Keeper, Held]
+    since: Lsn
+    until: Lsn
+    pending: tuple[Lsn, dict[Keeper, pa.Table]] | None = None
+    """What the last window adds, and where it ended."""
+    too_large: set[Keeper] = field(default_factory=set)
+    """What is not kept after all."""
+
+    def brought_to(self, frontier: Lsn) -> bool:
+        """Whether it could be made the state at a frontier: there the last window counts, or it is forgotten."""
+        if self.pending is not None and self.pending[0] == frontier:
+            for node, rows in self.pending[1].items():
+                shares = self.shares[node]
+                shares.add(rows)
+                if isinstance(shares, SumsOnDriver | FirstRows) and (moved := shares.moved()):
+                    self.shares[node] = moved
+                    shares.release()
+            self.since = self.until = frontier
+            self.pending = None
+        elif self.since <= frontier <= self.until:
+            self.pending = None
+        else:
+            return False
+        return True
+
+
+class States:
+    """By stream table. Each is used by one thread at a time."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._tables: dict[int, TableState] = {}
+
+    @contextmanager
+    def through(self, table: StreamTable, window: Window, inputs: Inputs) -> Iterator[Inputs]:
+        """The inputs of a window for one stream table, with its state at both ends."""
+        nodes = kept_nodes(table.root)
+        if not nodes:
+            yield inputs
+            return
+        kept, views = KeptInputs(inputs), []
+        state = self._at(table, window.old)
+        if state is None:
+            side = Side.BEFORE if window.old else Side.AFTER
+            state = self._computed(table, nodes, kept, side, window.old or window.new)
+        try:
+            if window.old:
+                added: dict[Keeper, pa.Table] = {}
+                for node in nodes:
+                    if (shares := self._before(node, state, kept)) is None:
+                        continue
+                    rows = self._added(shares, kept)
+                    if isinstance(shares, FirstRows) and rows is not None and not shares.stands(rows):
+                        whole = snapshot(shares.node.input, Side.BEFORE, kept)
+                        shares.release()
+                        shares = state.shares[node] = FirstRows.of(self._spark, shares.node, whole, leaving(rows))
+                    kept.known[node] = _unchanged(shares)
+                    if rows is not None:
+                        added[node] = rows
+                        kept.known[node], made = shares.with_window(rows)
+                        views += made
+                state.pending = window.new, added
+            yield kept
+        finally:
+            for view in views:
+                drop_view(self._spark, view)
+
+    def _before(self, node: Keeper, state: TableState, kept: KeptInputs) -> Held | None:
+        """What is kept of the node at the beginning of a window."""
+        if isinstance(node, TopK) and not kept.small:
+            # So many changes are not worth bringing to the driver; what is first now is found out in the next window.
+            if (shares := state.shares.pop(node, None)) is not None:
+                shares.release()
+            return None
+        if node not in state.shares and node not in state.too_large:
+            self._hold(node, state, Side.BEFORE, kept)
+        return state.shares.get(node)
+
+    def _added(self, shares: Held, kept: KeptInputs) -> pa.Table | None:
+        match shares:
+            case FirstRows():
+                text = delta(shares.node.input, kept)
+                rows = None if text is None else net(collect(self._spark.sql(text)))
+                return rows if rows is not None and rows.num_rows else None
+            case DerivedRows():
+                return derived_change(self._spark, shares, kept)
+            case ExtremesOnDriver():
+                return shares.change(kept)
+            case SharesInSpark() | SumsOnDriver():
+                text = delta(shares.node.input, kept)
+                if text is None:
+                    return None
+                rows = self._summed(shares, text)
+                return rows if rows.num_rows else None
+            case _:
+                assert_never(shares)
+
+    def _summed(self, shares: SharesInSpark | SumsOnDriver, zset: str) -> pa.Table:
+        """The shares of a window's Z-set, one per group."""
+        if isinstance(shares, SumsOnDriver) and not derived(shares.node.input):
+            # Few rows that are a matter of single change rows: then a query for them alone takes no job.
+            rows = planned(self._spark.sql(shares_of_rows(shares.node, zset)))
+            if rows is not None:
+                return shares.summed(rows)
+        return collect(self._spark.sql(shares_of(shares.node, zset)))
+
+    def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
+        state = self._tables.get(table.id)
+        try:
+            if state is None or (state.root == table.root and frontier and state.brought_to(frontier)):
+                return state
+        except BaseException:
+            # Some of the shares may count already: never add them twice.
+            self.forget(table.id)
+            raise
+        self.forget(table.id)
+        return None
+
+    def _computed(self, table: StreamTable, nodes: list[Keeper], kept: KeptInputs, side: Side, at: Lsn) -> TableState:
+        began = time.monotonic()
+        state = self._tables[table.id] = TableState(table.root, {}, at, at)
+        try:
+            for node in nodes:
+                self._hold(node, state, side, kept)
+                if node in state.shares:
+                    kept.known[node] = _unchanged(state.shares[node])
+        except BaseException:
+            self.forget(table.id)
+            raise
+        rows = sum(shares.rows for shares in state.shares.values())
+        extra = {"table": str(table), "frontier": str(at), "rows": rows, "seconds": round(time.monotonic() - began, 3)}
+        log.info("state computed", extra=extra)
+        metrics.STATES_COMPUTED.inc()
+        kept.known.clear()
+        if side is Side.AFTER:
+            kept.known |= {node: _unchanged(shares) for node, shares in state.shares.items()}
+        return state
+
+    def _hold(self, node: Keeper, state: TableState, side: Side, kept: KeptInputs) -> None:
+        held = self._held(node, side, kept)
+        if held is None:
+            state.too_large.add(node)
+        else:
+            state.shares[node] = held
+
+    def _held(self, node: Keeper, side: Side, kept: KeptInputs) -> Held | None:
+        match node:
+            case TopK():
+                return FirstRows.of(self._spark, node, snapshot(node.input, side, kept))
+            case Aggregate() if not additive(node) and not derived(node.input):
+                text = groups_of(node, snapshot(node.input, side, kept))
+                groups = at_most(self._spark, text, MOST_GROUPS)
+                schema = self._spark.sql(text).schema
+                return None if groups is None else ExtremesOnDriver(self._spark, node, schema, groups)
+            case Aggregate():
+                return self._shares(node, self._spark.sql(shares_of(node, snapshot(node.input, side, kept))))
+            case Recursion():
+                frame = self._spark.sql(snapshot(node, side, kept))
+                rows = collect(frame)
+                few = rows.num_rows <= MOST_DERIVED
+                return DerivedRows(self._spark, node, frame.schema, net(rows)) if few else None
+            case _:
+                assert_never(node)
+
+    def _shares(self, node: Aggregate, frame: DataFrame) -> SharesInSpark | SumsOnDriver:
+        held = SharesInSpark(self._spark, node, frame)
+        if held.rows > MOST_GROUPS or not additive(node):
+            return held
+        few = SumsOnDriver(self._spark, node, held.schema, held.collected())
+        held.release()
+        return few
+
+    def unchanged(self, table: StreamTable, window: Window) -> None:
+        """A window changes nothing the stream table reads."""
+        if (state := self._at(table, window.old)) is not None:
+            state.until = window.new
+
+    def forget(self, table_id: int) -> None:
+        """A stream table is gone, or what is kept for it is of no use."""
+        if (state := self._tables.pop(table_id, None)) is not None:
+            for shares in state.shares.values():
+                shares.release()

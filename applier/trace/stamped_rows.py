@@ -1,0 +1,147 @@
+"""Change rows of one relation that arrive, one by one or many at a time in Arrow: each once, in stamp order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.trace.align import LSN, SEQ
+from shared_schema.change_row import ChangeRow, Stamp
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A change row and the schema version it was written with."""
+
+    row: ChangeRow
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Change rows with whole images, written with one schema version: its columns c0…, then weight and stamp."""
+
+    rows: pa.Table
+    schema: TableSchema
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+
+Run: TypeAlias = list[Arrival] | Chunk
+"""Rows of one relation in stamp order."""
+
+_Place = tuple[int, int]
+
+
+class Pending:
+    """The rows of one relation that no window has taken yet."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Stamp, Arrival] = {}
+        self._chunks: dict[TableSchema, list[pa.Table]] = {}
+
+    def add(self, arrival: Arrival) -> None:
+        """A row; a repeated one counts once."""
+        self._rows.setdefault(arrival.row.stamp, arrival)
+
+    def add_chunk(self, chunk: Chunk, since: Lsn) -> None:
+        """Many rows in any order; those from before `since` are in the trace already."""
+        rows = chunk.rows.filter(pc.greater_equal(chunk.rows[LSN], since.value))
+        if rows.num_rows:
+            self._chunks.setdefault(chunk.schema, []).append(rows)
+
+    def take(self, frontier: Lsn) -> list[Run]:
+        """Remove and return the rows before the frontier."""
+        stamps = sorted(stamp for stamp in self._rows if stamp.lsn < frontier)
+        runs: list[Run] = [[self._rows.pop(stamp) for stamp in stamps]]
+        for schema, tables in list(self._chunks.items()):
+            if min(pc.min(table[LSN]).as_py() for table in tables) >= frontier.value:
+                continue
+            whole = _ordered(tables)
+            taken = int(np.searchsorted(_numbers(whole, LSN), frontier.value))
+            runs.append(Chunk(whole.slice(0, taken), schema))
+            self._chunks[schema] = [whole.slice(taken)]
+            if taken == whole.num_rows:
+                del self._chunks[schema]
+        return interleaved(runs)
+
+
+def interleaved(runs: Sequence[Run]) -> list[Run]:
+    """The same rows, each once, in runs of which every one ends before the next begins."""
+    out: list[Run] = []
+    left = [run for run in runs if len(run)]
+    while left:
+        left.sort(key=_first)
+        head, others = left[0], left[1:]
+        if not others:
+            return [*out, head]
+        limit = _first(others[0])
+        if _first(head) == limit:
+            others[0] = _part(others[0], 1, len(others[0]))
+            left = [head, *(run for run in others if len(run))]
+            continue
+        end = _count_before(head, limit)
+        out.append(_part(head, 0, end))
+        left = [*([_part(head, end, len(head))] if end < len(head) else []), *others]
+    return out
+
+
+def _first(run: Run) -> _Place:
+    match run:
+        case Chunk():
+            return run.rows[LSN][0].as_py(), run.rows[SEQ][0].as_py()
+        case list():
+            return run[0].row.stamp.lsn.value, run[0].row.stamp.seq
+        case _:
+            assert_never(run)
+
+
+def _count_before(run: Run, place: _Place) -> int:
+    match run:
+        case Chunk():
+            lsns, seqs = _numbers(run.rows, LSN), _numbers(run.rows, SEQ)
+            first, last = (int(np.searchsorted(lsns, place[0], side=side)) for side in ("left", "right"))
+            return first + int(np.searchsorted(seqs[first:last], place[1]))
+        case list():
+            return sum((one.row.stamp.lsn.value, one.row.stamp.seq) < place for one in run)
+        case _:
+            assert_never(run)
+
+
+def _part(run: Run, begin: int, end: int) -> Run:
+    match run:
+        case Chunk():
+            return replace(run, rows=run.rows.slice(begin, end - begin))
+        case list():
+            return run[begin:end]
+        case _:
+            assert_never(run)
+
+
+def _ordered(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table in stamp order, each stamp once."""
+    rows = pa.concat_tables(tables)
+    if not np.all(_later(rows)):
+        rows = rows.sort_by([(LSN, "ascending"), (SEQ, "ascending")])
+        rows = rows.filter(pa.array(_later(rows)))
+    return rows
+
+
+def _later(rows: pa.Table) -> np.ndarray:
+    """For each row whether its stamp is later than that of the one before it."""
+    lsns, seqs = _numbers(rows, LSN), _numbers(rows, SEQ)
+    later = (lsns[1:] > lsns[:-1]) | ((lsns[1:] == lsns[:-1]) & (seqs[1:] > seqs[:-1]))
+    return np.concatenate([np.ones(min(1, len(lsns)), bool), later])
+
+
+def _numbers(rows: pa.Table, column: str) -> np.ndarray:
+    numbers: np.ndarray = rows[column].to_numpy()
+    return numbers
