@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from applier.catalog.registry import Executed, Registered
+from applier.catalog.history import Executed
+from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
-from applier.plan.stream_table import Status, StreamTable
+from applier.plan.stream_table import StreamTable
 from applier.refresh.compute import whole
 from applier.refresh.engine import Engine
 from applier.refresh.strategy import Way, Why
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 SERVED = (Status.ACTIVE, Status.INITIALIZING)
 
-Trial = Callable[[int, frozenset[int]], dict[int, tuple[Registered, StreamTable]]]
+Trial = Callable[[int, frozenset[int]], dict[int, tuple[StreamTableRow, StreamTable]]]
 """The stream table with a new query, and those to plan: each as it would be then. Nothing stays of it."""
 
 
@@ -46,7 +47,7 @@ class Alterations:
     save: Callable[[int, TableId, StreamPlan], None]
     """Keeps the facts of a plan."""
 
-    def carry_out(self, engine: Engine, rows: list[Registered], frontier: Lsn) -> None:
+    def carry_out(self, engine: Engine, rows: list[StreamTableRow], frontier: Lsn) -> None:
         """Each alteration that can be done at this frontier; for the others the old query is kept meanwhile."""
         for row in rows:
             try:
@@ -60,16 +61,16 @@ class Alterations:
                 if error.retryable:
                     raise
                 log.warning("alteration refused", extra={"table": str(row.table), "error": error.problem})
-                engine.registry.refuse_alteration(row.pgt_id, error)
+                engine.catalog.alterations.refuse(row.pgt_id, error)
 
-    def _adopt(self, engine: Engine, rows: list[Registered], row: Registered, frontier: Lsn) -> None:
-        readers = engine.registry.readers(row.pgt_relid)
+    def _adopt(self, engine: Engine, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+        readers = engine.catalog.stream_tables.readers(row.pgt_relid)
         group = [row, *(other for other in rows if other.pgt_id in readers)]
         if any(other.state not in SERVED for other in group[1:]):
             return
         if any(other.lsn >= frontier for other in group):
             # The log must move on: a frontier names one content.
-            engine.registry.wake()
+            engine.catalog.frontiers.wake()
             return
         planned = self.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
@@ -99,14 +100,14 @@ class Alterations:
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
 
     @staticmethod
-    def _exchange(engine: Engine, rows: list[Registered], row: Registered) -> None:
+    def _exchange(engine: Engine, rows: list[StreamTableRow], row: StreamTableRow) -> None:
         old = next((other for other in rows if other.pgt_id == row.replaces), None)
         if row.state is Status.SUSPENDED:
             raise TargetError(f"the new query is refused: {row.error}", hint=row.hint or "")
         if old is None or row.state is not Status.ACTIVE or row.lsn < old.lsn:
             return
         try:
-            engine.registry.exchange(row.pgt_id)
+            engine.catalog.alterations.exchange(row.pgt_id)
         except psycopg.errors.DependentObjectsStillExist as error:
             raise TargetError(
                 f"{old.table} cannot be exchanged: {error.diag.message_detail}", hint="drop what is built upon it"
@@ -126,7 +127,7 @@ class _Change:
     executed: Executed
 
 
-def _change(engine: Engine, row: Registered, new: StreamTable, frontier: Lsn) -> _Change:
+def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
     """What it should hold; its sinks are brought to where PostgreSQL stands while the old query is known."""
     old = engine.defined.get(row.pgt_id) or engine.definitions.define(row)
     engine.catch_up(old, row.lsn)

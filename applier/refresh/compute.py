@@ -20,7 +20,8 @@ from applier.operators.incrementalize import delta, snapshot
 from applier.operators.support.inputs import Side
 from applier.operators.top_k import TIE
 from applier.plan.cardinality import reach
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.pg_errors import brought_home
 from applier.sinks.staging.staged_delta import Difference, StagedDelta
 from applier.sinks.staging.staging import Staging

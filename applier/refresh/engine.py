@@ -16,10 +16,11 @@ from pyspark.sql import SparkSession
 from applier import metrics
 from applier.arrange.inputs import WindowInputs
 from applier.arrange.traces import Traces
-from applier.catalog.registry import Registered, Registry
+from applier.catalog.catalog import Catalog
+from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import MayPass, NotTogether, TargetFull
 from applier.ingest.inbox import Inbox
-from applier.plan.stream_table import Delta, RunByPostgres, Status, StreamTable, TableDelta
+from applier.plan.stream_table import RunByPostgres, StreamTable
 from applier.refresh.compute import compute, computed_schema, whole
 from applier.refresh.long_refreshes import LongJobs
 from applier.refresh.refresh import Change, Done, Outcome, Rows, Task, together
@@ -28,6 +29,7 @@ from applier.refresh.scheduler import Scheduler
 from applier.refresh.strategy import Way, Why, beyond_repair
 from applier.refresh.stream_tables import ANY_RELATION, Definitions
 from applier.refresh.write_back import Sinks
+from applier.sinks.delta import Delta, TableDelta
 from applier.sinks.kafka.publisher import is_published
 from applier.sinks.postgres.full_diff import TableContents
 from applier.sinks.postgres.sink import PostgresSink
@@ -47,7 +49,7 @@ class Engine:
     """State between ticks. Everything here can be lost: it is rebuilt from the sinks, the checkpoint and Kafka."""
 
     spark: SparkSession
-    registry: Registry
+    catalog: Catalog
     definitions: Definitions
     scheduler: Scheduler
     planner: Planner
@@ -65,13 +67,13 @@ class Engine:
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
     long_jobs: LongJobs
-    carry_out: Callable[[Engine, list[Registered], Lsn], None]
+    carry_out: Callable[[Engine, list[StreamTableRow], Lsn], None]
     """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
     frontier: Lsn = ORIGIN
     """Of the last whole tick."""
     draining: bool = False
     """Schedules do not count: everything is to be brought up to now."""
-    rows: list[Registered] = field(default_factory=list)
+    rows: list[StreamTableRow] = field(default_factory=list)
     """In service, as stored when last looked at."""
     _taken_in: Lsn = ORIGIN
     _noted: dict[int, tuple[Way, Why, datetime | None]] = field(default_factory=dict)
@@ -117,13 +119,16 @@ class Engine:
 
     # -- whose turn it is -----------------------------------------------------------------------------------------
 
-    def in_service(self) -> list[tuple[Registered, StreamTable]]:
+    def in_service(self) -> list[tuple[StreamTableRow, StreamTable]]:
         """Definitions as stored now; a new one is understood here or suspended."""
-        rows = self.registry.stream_tables()
+        rows = self.catalog.stream_tables.all()
         if any(row.altered or row.replaces is not None for row in rows):
             self.carry_out(self, rows, self._taken_in)
             # What is built to take a place is wanted now, whatever its schedule.
-            rows = [row if row.replaces is None else replace(row, asked=True) for row in self.registry.stream_tables()]
+            rows = [
+                row if row.replaces is None else replace(row, refresh_requested=True)
+                for row in self.catalog.stream_tables.all()
+            ]
         self.sinks.building = {row.pgt_id for row in rows if row.replaces is not None}
         for gone in self.definitions.forget_all_but({row.pgt_id for row in rows}):
             self.forget(gone)
@@ -141,7 +146,7 @@ class Engine:
         self.states.forget(pgt_id)
         self.scheduler.forget(pgt_id)
 
-    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
         """How it is refreshed; None when it is not its turn or while what it reads is not known."""
         by_postgres = isinstance(table.plan, RunByPostgres)
         if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
@@ -296,17 +301,17 @@ class Engine:
         extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
-    def _revert_append_only(self, row: Registered) -> None:
+    def _revert_append_only(self, row: StreamTableRow) -> None:
         log.warning("rows left an append-only stream table", extra={"table": str(row.table)})
-        self.registry.revert_append_only(row.pgt_id)
+        self.catalog.stream_tables.revert_append_only(row.pgt_id)
         detail = "rows left it: it is kept like any other from now on"
-        self.registry.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
+        self.catalog.service.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
 
     def _advance(self, unchanged: list[Done]) -> None:
         """Frontiers of stream tables without changes, together."""
         for window, group in together(unchanged).items():
             as_of = group[0].task.as_of
-            self.registry.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
+            self.catalog.frontiers.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
             for done in group:
                 self._unchanged(done)
 
@@ -324,30 +329,30 @@ class Engine:
         way, why = (strategy.way, strategy.why) if strategy.way is not Way.NO_DATA or noted is None else noted[:2]
         state = way, why, self.scheduler.next_refresh(row, done.task.as_of)
         if noted != state:
-            self.registry.note_state(row.pgt_id, way.value, why.value, state[2])
+            self.catalog.history.note_state(row.pgt_id, way.value, why.value, state[2])
             self._noted[row.pgt_id] = state
 
     def publish(self) -> None:
         """One Kafka transaction; what could not be published stays owed."""
         self.sinks.publish()
 
-    def fail(self, table: Registered, error: TrickleError, done: Done | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, done: Done | None = None) -> None:
         """Try again later what other rows may mend; else out of service, with the reason where people look."""
         if done is not None:
-            self.registry.record_failure(table.pgt_id, done.executed, done.window, error)
+            self.catalog.history.record_failure(table.pgt_id, done.executed, done.window, error)
         errors, full = None, isinstance(error, TargetFull)
         if isinstance(error, MayPass):
             errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
         if errors is not None:
             if full and errors == 1:
-                self.registry.alert("disk_full", pgt_id=table.pgt_id, detail=error.problem)
+                self.catalog.service.alert("disk_full", pgt_id=table.pgt_id, detail=error.problem)
             log.warning("refresh failed", extra={"table": str(table.table), "error": error.problem, "errors": errors})
-            self.registry.note_errors(table.pgt_id, errors)
+            self.catalog.history.note_errors(table.pgt_id, errors)
             self._noted.pop(table.pgt_id, None)
             return
         log.error("stream table suspended", extra={"table": str(table.table), "error": error.problem})
         self.scheduler.forget(table.pgt_id)
-        self.registry.suspend(table.pgt_id, error)
+        self.catalog.stream_tables.suspend(table.pgt_id, error)
         metrics.SUSPENSIONS.inc()
 
 

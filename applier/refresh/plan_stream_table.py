@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg
 
+from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
-from applier.catalog.registry import Registered, Registry
+from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged
 from applier.operators.stateful_nodes import kept_nodes
 from applier.plan.depth import Thresholds
@@ -36,10 +37,10 @@ class Definer:
     """Plans stored definitions; its connection is used for nothing else."""
 
     database: Database
-    registry: Registry
+    catalog: Catalog
     thresholds: Thresholds
 
-    def __call__(self, row: Registered) -> StreamTable:
+    def __call__(self, row: StreamTableRow) -> StreamTable:
         """The stream table; a TrickleError says why it cannot be kept."""
         try:
             return self._defined(row)
@@ -51,8 +52,8 @@ class Definer:
                 or "what it reads was dropped or altered: drop and create the stream table",
             ) from error
 
-    def _defined(self, row: Registered) -> StreamTable:
-        if self.registry.result_columns(row.defining_query) != self.registry.result_columns(
+    def _defined(self, row: StreamTableRow) -> StreamTable:
+        if self.catalog.stream_tables.result_columns(row.defining_query) != self.catalog.stream_tables.result_columns(
             f"TABLE {row.table.quoted}"
         ):
             raise SourceChanged(
@@ -76,26 +77,26 @@ class Definer:
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
         found = facts(plan, self.thresholds, kept_nodes(plan.root))
-        self.registry.save_plan(pgt_id, found)
+        self.catalog.stream_tables.save_plan(pgt_id, found)
         for one in found["crossed"]:
             log.warning("a query is beyond a threshold", extra={"table": str(table), **one})
 
-    def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[Registered, StreamTable]]:
+    def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[StreamTableRow, StreamTable]]:
         """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
         with self.database.connection.transaction(force_rollback=True):
-            inside = Definer(self.database, Registry(self.database), self.thresholds)
-            with inside.registry.adopting(altered):
-                rows = [row for row in inside.registry.stream_tables() if row.pgt_id in wanted]
+            inside = Definer(self.database, Catalog(self.database), self.thresholds)
+            with inside.catalog.alterations.adopting(altered):
+                rows = [row for row in inside.catalog.stream_tables.all() if row.pgt_id in wanted]
                 return {row.pgt_id: (row, inside(row)) for row in rows}
 
-    def _run_by_postgres(self, row: Registered, refusal: str, *, steady: bool) -> StreamTable:
-        self.registry.save_plan(row.pgt_id, without_plan(refusal))
-        plan = RunByPostgres(row.defining_query, self.registry.base_sources(row.pgt_id), steady, refusal)
+    def _run_by_postgres(self, row: StreamTableRow, refusal: str, *, steady: bool) -> StreamTable:
+        self.catalog.stream_tables.save_plan(row.pgt_id, without_plan(refusal))
+        plan = RunByPostgres(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
         columns = _columns(self.database.connection, row.defining_query)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
 
 
-def _postgres_may(row: Registered, refused: Refused) -> bool:
+def _postgres_may(row: StreamTableRow, refused: Refused) -> bool:
     """Whether PostgreSQL runs a query that cannot be followed: never against the user's word.
 
     Not for one that reads stream tables: PostgreSQL would read their rows, which are of another frontier.

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from applier.catalog.registry import Executed, Registered
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.catalog.history import Executed
+from applier.catalog.stream_tables import StreamTableRow
+from applier.plan.stream_table import StreamTable
 from applier.refresh.strategy import Strategy, Why
+from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.full_diff import TableContents
 from applier.sinks.staging.staged_delta import Difference, StagedDelta
 from shared_schema.errors import TrickleError
@@ -25,7 +27,7 @@ Outcome = Rows | TrickleError | None
 class Task:
     """A refresh that is due. PostgreSQL chooses the window's end itself when it runs the query."""
 
-    registered: Registered
+    registered: StreamTableRow
     table: StreamTable
     window: Window
     strategy: Strategy
@@ -81,7 +83,7 @@ def initiator(task: Task) -> str:
     """Who wanted the refresh."""
     if task.strategy.why is Why.INITIAL:
         return "INITIAL"
-    return "MANUAL" if task.registered.asked else "SCHEDULER"
+    return "MANUAL" if task.registered.refresh_requested else "SCHEDULER"
 
 
 def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from applier.arrange.traces import Traces
-from applier.catalog.registry import Registered
+from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import RunByPostgres, StreamTable
 from applier.refresh.refresh import Done, Task
 from applier.refresh.strategy import Costs, FullPolicy, Mode, Situation, Way, decide
@@ -27,7 +27,7 @@ class Planner:
     """Most change rows followed in one refresh: who is far behind comes up in steps."""
     _costs: dict[int, Costs] = field(default_factory=dict)
 
-    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task:
         """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
         window = Window(registered.lsn, frontier)
         history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)

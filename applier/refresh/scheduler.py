@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from applier.catalog.registry import Registered
+from applier.catalog.stream_tables import StreamTableRow
 from applier.refresh.schedule import Continuous, Every, Timed, is_due, next_due, parse, resolve
 from applier.refresh.strategy import Mode
 from shared_schema.errors import TrickleError
@@ -48,12 +48,12 @@ class Scheduler:
     _timed: dict[int, Timed] = field(default_factory=dict)
     _known: tuple[tuple[object, ...], ...] = ()
 
-    def understand(self, rows: Sequence[Registered]) -> list[tuple[Registered, TrickleError]]:
+    def understand(self, rows: Sequence[StreamTableRow]) -> list[tuple[StreamTableRow, TrickleError]]:
         """Read the schedules as they are stored now; return those that cannot be read."""
         known = tuple((r.pgt_id, r.schedule, r.refresh_mode, tuple(r.reads)) for r in rows)
         if known == self._known:
             return []
-        bad: list[tuple[Registered, TrickleError]] = []
+        bad: list[tuple[StreamTableRow, TrickleError]] = []
         schedules = {}
         for row in rows:
             try:
@@ -72,11 +72,11 @@ class Scheduler:
         self._known = known
         return bad
 
-    def is_due(self, row: Registered, now: datetime, *, by_postgres: bool) -> bool:
+    def is_due(self, row: StreamTableRow, now: datetime, *, by_postgres: bool) -> bool:
         """Whether a refresh may begin now."""
         if (failing := self._failing.get(row.pgt_id)) and failing.pause.holds(now):
             return False
-        if row.asked:
+        if row.refresh_requested:
             return True
         if (resting := self._resting.get(row.pgt_id)) and resting.holds(now):
             return False
@@ -85,11 +85,11 @@ class Scheduler:
             schedule = BY_POSTGRES
         return is_due(schedule, row.data_timestamp, now)
 
-    def next_refresh(self, row: Registered, last: datetime) -> datetime | None:
+    def next_refresh(self, row: StreamTableRow, last: datetime) -> datetime | None:
         """When it is due after a refresh at `last`; None for every tick."""
         return next_due(self._timed.get(row.pgt_id, Continuous()), last)
 
-    def seconds_to_next(self, rows: Iterable[Registered], now: datetime) -> float:
+    def seconds_to_next(self, rows: Iterable[StreamTableRow], now: datetime) -> float:
         """Until the calendar has something to do by itself; infinite when only changes will."""
         moments = [self.next_refresh(row, row.data_timestamp) for row in rows if row.data_timestamp]
         moments += [failing.pause.until for failing in self._failing.values()]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from applier.arrange.traces import Traces
-from applier.catalog.registry import Registered, Registry
+from applier.catalog.catalog import Catalog
+from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
 from applier.plan.stream_table import RunByPostgres, StreamTable
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 ANY_RELATION = 0
 """The number of a relation in another database says nothing here: it is known by its name."""
 
-Definer = Callable[[Registered], StreamTable]
+Definer = Callable[[StreamTableRow], StreamTable]
 """A stored definition -> its plan; a TrickleError says why it has none."""
 
 
@@ -29,7 +30,7 @@ Definer = Callable[[Registered], StreamTable]
 class Definitions:
     """Plans are made once and kept until the definition or a source changes."""
 
-    registry: Registry
+    catalog: Catalog
     traces: Traces
     define: Definer
     elsewhere: bool = False
@@ -43,12 +44,12 @@ class Definitions:
     """Stream table and source: captures asked for because a column was missing."""
 
     def understand(
-        self, rows: Sequence[Registered]
-    ) -> tuple[list[tuple[Registered, StreamTable]], list[tuple[Registered, TrickleError]]]:
+        self, rows: Sequence[StreamTableRow]
+    ) -> tuple[list[tuple[StreamTableRow, StreamTable]], list[tuple[StreamTableRow, TrickleError]]]:
         """The rows with their plans, and those that have none."""
         self._notice_changes(rows)
-        understood: list[tuple[Registered, StreamTable]] = []
-        refused: list[tuple[Registered, TrickleError]] = []
+        understood: list[tuple[StreamTableRow, StreamTable]] = []
+        refused: list[tuple[StreamTableRow, TrickleError]] = []
         for row in rows:
             try:
                 if row.pgt_id not in self.tables:
@@ -62,7 +63,7 @@ class Definitions:
                 refused.append((row, error))
         return understood, refused
 
-    def adopt(self, row: Registered, table: StreamTable) -> None:
+    def adopt(self, row: StreamTableRow, table: StreamTable) -> None:
         """It is defined so from now on."""
         self.tables[row.pgt_id] = table
         self._written[row.pgt_id] = _written(row)
@@ -78,7 +79,7 @@ class Definitions:
             del self.tables[pgt_id]
         return gone
 
-    def _notice_changes(self, rows: Sequence[Registered]) -> None:
+    def _notice_changes(self, rows: Sequence[StreamTableRow]) -> None:
         """What was altered, or reads what was altered, is defined anew: it may mean something else now, or nothing."""
         for row in rows:
             if row.pgt_id in self.tables and self._written[row.pgt_id] != _written(row):
@@ -87,24 +88,24 @@ class Definitions:
             log.info("function was replaced, stream table is defined anew", extra={"table": str(row.table)})
             del self.tables[row.pgt_id]
         sources = {scan.relid for table in self.tables.values() for scan in table.scans}
-        now = self.registry.fingerprints(sources)
+        now = self.catalog.sources.fingerprints(sources)
         altered = {relid for relid in sources if self._fingerprints.setdefault(relid, now.get(relid)) != now.get(relid)}
         for table in [t for t in self.tables.values() if any(s.relid in altered for s in t.scans)]:
             log.info("source was altered, stream table is defined anew", extra={"table": str(table)})
             del self.tables[table.id]
         self._fingerprints = {relid: now.get(relid) for relid in sources}
 
-    def _calling_replaced(self, rows: Sequence[Registered]) -> list[Registered]:
+    def _calling_replaced(self, rows: Sequence[StreamTableRow]) -> list[StreamTableRow]:
         """Those whose plan holds the expression of a function that is another one by now; PostgreSQL is asked once."""
         called = [
             (row, declared(row.defining_query) or {})
             for row in rows
             if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, RunByPostgres)
         ]
-        now = self.registry.function_digests({oid for _, digests in called for oid in digests})
+        now = self.catalog.sources.function_digests({oid for _, digests in called for oid in digests})
         return [row for row, digests in called if any(now.get(oid) != told for oid, told in digests.items())]
 
-    def ready(self, registered: Registered, table: StreamTable, frontier: Lsn) -> bool:
+    def ready(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
         """Whether everything it reads is known as of the frontier.
 
         A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
@@ -122,7 +123,7 @@ class Definitions:
                 hint="keep it in the database of its sources, or write the query so that it can be followed",
             )
 
-    def _known(self, registered: Registered, scan: Scan, frontier: Lsn) -> bool:
+    def _known(self, registered: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
         trace = self.traces.get(scan.table)
         if trace is None:
             return False
@@ -143,15 +144,15 @@ class Definitions:
         if trace.relid == ANY_RELATION:
             # Nobody there hears us ask for another copy.
             raise self.traces.reason(scan)
-        if self.registry.recapture_epoch(scan.relid) > epoch(trace.membership):
+        if self.catalog.sources.recapture_epoch(scan.relid) > epoch(trace.membership):
             return False
         if registered.lsn or (registered.pgt_id, scan.relid) in self._recaptured:
             raise self.traces.reason(scan)
         self._recaptured.add((registered.pgt_id, scan.relid))
         log.info("source is captured anew", extra={"table": str(registered.table), "source": str(scan.table)})
-        self.registry.request_recapture(scan.relid)
+        self.catalog.sources.request_recapture(scan.relid)
         return False
 
 
-def _written(row: Registered) -> tuple[str, str, str]:
+def _written(row: StreamTableRow) -> tuple[str, str, str]:
     return row.defining_query, row.refresh_mode, row.full_policy

@@ -8,17 +8,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from applier.catalog.registry import Executed
+from applier.catalog.checkpoints import Manifest
+from applier.catalog.history import Executed
 from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
-from applier.plan.stream_table import Delta, RunByPostgres, StreamTable
+from applier.plan.stream_table import RunByPostgres, StreamTable
 from applier.refresh.refresh import Change, Done, Rows, together
 from applier.refresh.strategy import Way
+from applier.sinks.delta import Delta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.kafka.publisher import Publisher
 from applier.sinks.postgres.full_diff import TableContents
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.staging.staged_delta import Difference
-from applier.trace.store import Manifest
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 

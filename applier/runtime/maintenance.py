@@ -13,10 +13,11 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 from applier import metrics
-from applier.catalog.registry import Registry
+from applier.catalog.catalog import Catalog
+from applier.catalog.checkpoints import Manifest
 from applier.errors import Infrastructure
 from applier.refresh.engine import Engine
-from applier.trace.store import Manifest, TraceStore
+from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
 
 log = logging.getLogger(__name__)
@@ -31,11 +32,11 @@ IDLE_PER_WORK = 2
 
 @dataclass
 class Maintenance:
-    """Background work of one applier; `registry` has a connection of its own."""
+    """Background work of one applier; `catalog` has a connection of its own."""
 
     engine: Engine
     store: TraceStore
-    registry: Registry
+    catalog: Catalog
     applier: str
     tick_lock: threading.Lock
     """Held by every tick, so that what is read under it is between two ticks."""
@@ -86,7 +87,7 @@ class Maintenance:
         if self.engine.sinks.delta_sink:
             self.engine.sinks.delta_sink.tidy(tables, self.delta_retention_hours)
         try:
-            self.registry.prune_history(self.history_retention_days)
+            self.catalog.history.prune(self.history_retention_days)
         except (Infrastructure, psycopg.OperationalError) as error:
             log.warning("history could not be pruned", extra={"error": str(error).splitlines()[0]})
 
@@ -94,7 +95,7 @@ class Maintenance:
         """MERGE what is queued; a stream table whose Delta table somebody wrote to is suspended."""
         for table, error in self.engine.sinks.delta_sink.flush() if self.engine.sinks.delta_sink else []:
             log.error("stream table suspended", extra={"table": str(table), "error": error.problem})
-            self.registry.suspend(table.id, error)
+            self.catalog.stream_tables.suspend(table.id, error)
             metrics.SUSPENSIONS.inc()
 
     def checkpoint(self) -> None:
@@ -115,7 +116,7 @@ class Maintenance:
         bases = [(trace, self.store.append(trace, frontier)) for trace in self.engine.traces]
         entries = [self.store.entry(trace, base) for trace, base in bases]
         manifest = Manifest(frontier, offsets, entries, sinks)
-        self.registry.save_manifest(self.applier, manifest)
+        self.catalog.checkpoints.save(self.applier, manifest)
         with self.tick_lock:
             # Between two ticks: a refresh is planned by what the traces still hold.
             for trace, base in bases:
@@ -136,7 +137,7 @@ class Maintenance:
             ]
         # A stream table that waits for its turn has its frontier in PostgreSQL only. Beyond max_buffer_rows it is not
         # waited for: then it is computed anew as a whole when its turn comes.
-        waiting = [row.lsn for row in self.registry.stream_tables() if row.lsn and row.pgt_id in engine.defined]
+        waiting = [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.pgt_id in engine.defined]
         if sum(trace.overlay_rows for trace in engine.traces) <= self.max_buffer_rows:
             behind += waiting
         return min([engine.frontier, *behind])

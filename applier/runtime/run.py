@@ -15,8 +15,9 @@ from prometheus_client import REGISTRY
 
 from applier import metrics
 from applier.arrange.traces import Traces
+from applier.catalog.catalog import Catalog
 from applier.catalog.database import Connection, Database
-from applier.catalog.registry import Registry, Service
+from applier.catalog.service import Service
 from applier.errors import AnotherApplier, Infrastructure, InstallError
 from applier.ingest import stream
 from applier.ingest.inbox import Inbox
@@ -92,9 +93,9 @@ class Applier:
             status = metrics.Condition()
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
-            registry = Registry(self._database(self._lock_out_others))
-            registry.stream_tables()
-            engine, maintenance, ingest = self._wire(registry)
+            catalog = Catalog(self._database(self._lock_out_others))
+            catalog.stream_tables.all()
+            engine, maintenance, ingest = self._wire(catalog)
             self._cleanup.callback(ingest.stop)
             database = self._database()
             self.tuning.report(database)
@@ -138,7 +139,7 @@ class Applier:
         return self.tuning.settings.self_check_interval_s
 
     def _lock_out_others(self, connection: Connection) -> None:
-        """Held as long as the connection: it guards the stream tables, so it is the registry's."""
+        """Held as long as the connection: it guards the stream tables, so it is the catalog's."""
         installed = connection.execute("SELECT to_regclass('pgtrickle.pgt_checkpoints') IS NOT NULL").fetchone()
         if installed != (True,):
             raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
@@ -154,7 +155,7 @@ class Applier:
                 f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
             )
 
-    def _wire(self, registry: Registry) -> tuple[Engine, Maintenance, Ingest]:
+    def _wire(self, catalog: Catalog) -> tuple[Engine, Maintenance, Ingest]:
         settings = self.settings
         scratch = Scratch(settings.scratch_dir, "spark")
         self._cleanup.callback(scratch.remove)
@@ -169,7 +170,7 @@ class Applier:
         self._wait_for_topics()
         schemas = SchemaReader(settings.topic_prefix, client)
         self._cleanup.callback(schemas.close)
-        manifest = registry.load_manifest(settings.slot)
+        manifest = catalog.checkpoints.load(settings.slot)
         store = TraceStore(spark, settings.state_dir)
 
         def open_publisher() -> Publisher:
@@ -183,13 +184,13 @@ class Applier:
         prepare = writes_stream_tables(settings.target_lock_timeout_ms)
 
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
-        definer = Definer(self._database(), registry, self._thresholds())
+        definer = Definer(self._database(), catalog, self._thresholds())
         url = settings.database_url.get_secret_value()
         clear(url)
         engine = Engine(
             spark=spark,
-            registry=registry,
-            definitions=Definitions(registry, traces, definer, settings.sources_elsewhere),
+            catalog=catalog,
+            definitions=Definitions(catalog, traces, definer, settings.sources_elsewhere),
             scheduler=Scheduler(settings.max_consecutive_errors),
             planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
@@ -213,7 +214,7 @@ class Applier:
         maintenance = Maintenance(
             engine=engine,
             store=store,
-            registry=Registry(self._database()),
+            catalog=Catalog(self._database()),
             applier=settings.slot,
             tick_lock=self._tick_lock,
             delta_interval_s=settings.delta_interval_ms / 1000,
@@ -296,14 +297,14 @@ class Applier:
 
     def _serve(self, engine: Engine) -> None:
         """A tick, unless somebody asked for rest."""
-        asked = engine.registry.service()
+        asked = engine.catalog.service.requested()
         engine.draining = asked is Service.DRAIN
         if asked is Service.REST:
             return
         if asked is Service.DRAIN and self._drain_to is None:
             # The log here says nothing about sources elsewhere: what has arrived is what there is.
             elsewhere = self.settings.sources_elsewhere
-            self._drain_to = engine.inbox.frontier if elsewhere else engine.registry.position()
+            self._drain_to = engine.inbox.frontier if elsewhere else engine.catalog.frontiers.log_end()
         self._tick(engine)
         if asked is Service.RUN:
             self._drain_to = None
@@ -316,7 +317,7 @@ class Applier:
         """Tell who asks; a drained applier also how far it came."""
         told = state, engine.frontier if state == "DRAINED" else None
         if self._told != told:
-            engine.registry.note_service(self.settings.slot, state, engine.frontier)
+            engine.catalog.service.note(self.settings.slot, state, engine.frontier)
             self._told = told
 
     def _tick(self, engine: Engine) -> None:

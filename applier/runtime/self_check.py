@@ -14,8 +14,8 @@ from collections.abc import Callable
 import psycopg
 
 from applier import metrics
+from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
-from applier.catalog.registry import Registry
 from applier.errors import CheckFailed, Infrastructure
 from applier.refresh import check
 from shared_schema.table_schema import TableId
@@ -61,7 +61,7 @@ class SelfCheck:
         metrics.SELF_CHECK_DIFFERENT.labels(str(table)).set(outcome == "different")
         if outcome == "different" and table not in self._different:
             log.error("a stream table differs from its query", extra={"table": str(table)})
-            Registry(self._database).alert("different", stream_table=str(table))
+            Catalog(self._database).service.alert("different", stream_table=str(table))
         (self._different.add if outcome == "different" else self._different.discard)(table)
         return outcome
 

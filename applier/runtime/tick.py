@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from applier.catalog.registry import Registered
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.catalog.stream_tables import StreamTableRow
+from applier.plan.stream_table import StreamTable
 from applier.refresh.refresh import Change, Done, Rows, Task
+from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.full_diff import TableContents
 from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.errors import TrickleError
@@ -30,13 +31,13 @@ class Ports(Protocol):
     def finished(self) -> list[Done]:
         """Long refreshes, begun by earlier ticks, whose rows are known by now."""
 
-    def in_service(self) -> list[tuple[Registered, StreamTable]]:
+    def in_service(self) -> list[tuple[StreamTableRow, StreamTable]]:
         """The stream tables whose query is understood and that nobody is busy with."""
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
 
-    def plan(self, registered: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
         """How it is refreshed; None when it is not its turn or what it reads is not known yet.
 
         Raises when it never will be.
@@ -60,7 +61,7 @@ class Ports(Protocol):
     def publish(self) -> None:
         """Everything owed to the topics, in one Kafka transaction."""
 
-    def fail(self, table: Registered, error: TrickleError, done: Done | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, done: Done | None = None) -> None:
         """One stream table is tried again later or taken out of service; nothing else stops."""
 
 
@@ -75,7 +76,7 @@ def run_tick(ports: Ports) -> Lsn:
     return frontier
 
 
-def _planned(ports: Ports, row: Registered, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
     def plan() -> Task | None:
         if row.lsn and row.lsn <= frontier:
             ports.catch_up(table, row.lsn)
@@ -104,7 +105,7 @@ def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
         _tried(ports, done.task.registered, done, partial(ports.write_back, done, rows))
 
 
-def _tried(ports: Ports, row: Registered, done: Done | None, step: Callable[[], T]) -> T | None:
+def _tried(ports: Ports, row: StreamTableRow, done: Done | None, step: Callable[[], T]) -> T | None:
     """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
     try:
         return step()

@@ -10,7 +10,8 @@ import psycopg
 import pyarrow as pa
 
 from applier.catalog.database import connect
-from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta, TableDelta
 from applier.sinks.staging.staged_delta import StagedDelta
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import Lsn, Window

@@ -7,9 +7,8 @@ manifest names; loading restores the tables to the named versions, so they never
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -19,15 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from applier.errors import InstallError
+from applier.catalog.checkpoints import Manifest, refuse_unknown_form
 from applier.spark.delta_files import is_scattered, tidy
 from applier.trace.align import LSN, SEQ
 from applier.trace.columns import TraceColumn
 from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
 from applier.zset import WEIGHT, column_name
-from shared_schema.lsn import ORIGIN, Lsn, Window
-from shared_schema.progress import Offsets
+from shared_schema.lsn import Lsn, Window
 from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
 
@@ -48,43 +46,6 @@ COMPACT_AT = 0.25
 """Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """One checkpoint: every trace's Delta version at one frontier, and where Kafka goes on from there."""
-
-    frontier: Lsn
-    offsets: Offsets
-    traces: list[dict[str, Any]]
-    sinks: dict[str, dict[str, str]]
-    """Stream table id -> sink -> the frontier of its last commit: what it holds is still right at `frontier`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """For the catalog."""
-        offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
-        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces, "sinks": self.sinks}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Manifest:
-        """The inverse of to_json; another form than ours is an InstallError."""
-        with _of_known_form():
-            offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
-            return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
-
-
-EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})
-
-
-@contextmanager
-def _of_known_form() -> Iterator[None]:
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InstallError(
-            f"the checkpoint in pgtrickle.pgt_checkpoints is not in a form this version knows ({error!r})",
-            hint="start the version that wrote it, or delete its row: the topics are then read from their beginning",
-        ) from error
-
-
 class TraceStore:
     """Reads and writes the traces' Delta tables below one folder."""
 
@@ -97,7 +58,7 @@ class TraceStore:
 
     def load(self, manifest: Manifest) -> list[Trace]:
         """The traces as of a manifest."""
-        with _of_known_form():
+        with refuse_unknown_form():
             return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
 
     def _load_one(self, frontier: Lsn, entry: dict[str, Any]) -> Trace:

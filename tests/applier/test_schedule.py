@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.catalog.registry import Registered
+from applier.catalog.stream_tables import StreamTableRow
 from applier.refresh.schedule import (
     BadSchedule,
     Calculated,
@@ -87,10 +87,10 @@ def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     for schedule in (Every(3600.0), Cron("0 13 * * *")):
         assert is_due(schedule, NOON, NOON - timedelta(hours=20))
     scheduler = Scheduler(max_consecutive_errors=3)
-    row = Registered(
+    row = StreamTableRow(
         pgt_id=1, pgt_relid=1, pgt_schema="public", pgt_name="t", original_query="", defining_query="", created_at=NOON,
         status="ACTIVE", schedule="1h", refresh_mode="AUTO", full_policy="allow", append_only=False,
-        auto_threshold=None, frontier=None, data_timestamp=None, asked=False, reads=[], elsewhere=False,
+        auto_threshold=None, frontier=None, data_timestamp=None, refresh_requested=False, reads=[], elsewhere=False,
     )  # fmt: skip
     scheduler.failed(1, NOON)
     assert not scheduler.is_due(row, NOON, by_postgres=False)

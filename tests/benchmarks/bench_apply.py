@@ -24,7 +24,8 @@ import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.catalog.install import install
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure

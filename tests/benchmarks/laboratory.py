@@ -22,9 +22,11 @@ import pyarrow.parquet
 from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
+from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
+from applier.catalog.frontiers import move_frontier
+from applier.catalog.history import Executed
 from applier.catalog.install import install
-from applier.catalog.registry import Executed, Registry, move_frontier
 from applier.plan.stream_table import StreamTable
 from applier.refresh.compute import compute
 from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
@@ -85,7 +87,7 @@ class Laboratory:
         self.traces = Traces(self.spark)
         self.states = States(self.spark)
         self._sink = PostgresSink(Database(self.url, writes_stream_tables(60_000)), 4096)
-        self._registry = Registry(Database(self.url))
+        self._catalog = Catalog(Database(self.url))
         self._definitions = Database(self.url)
         self._reads = RowsRead(self.spark)
 
@@ -159,7 +161,7 @@ class Laboratory:
     def create(self, name: str, query: str) -> None:
         """A stream table, not yet filled."""
         self.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
-        row = next(r for r in self._registry.stream_tables() if r.pgt_name == name)
+        row = next(r for r in self._catalog.stream_tables.all() if r.pgt_name == name)
         definition = define(self._definitions.connection, row.defining_query, "pg_catalog")
         columns = tuple(Column(n, kind) for n, kind in definition.columns)
         self.tables[name] = StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)

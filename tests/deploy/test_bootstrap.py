@@ -13,7 +13,13 @@ import pytest
 from deploy.local import bootstrap
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-NEEDED = ("deploy/local/bootstrap.py", "applier/__init__.py", "applier/spark/__init__.py", "applier/spark/jars.py", *bootstrap.INPUTS)
+NEEDED = (
+    "deploy/local/bootstrap.py",
+    "applier/__init__.py",
+    "applier/spark/__init__.py",
+    "applier/spark/jars.py",
+    *bootstrap.INPUTS,
+)
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from deltalake.exceptions import DeltaError
 
 from applier import metrics
 from applier.errors import Infrastructure, TargetDiverged
-from applier.plan.stream_table import Delta, StreamTable
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta
 from applier.sinks.net_delta import row_tuples
 from applier.sinks.postgres.target_snapshot import NotNow, held_alone
 from applier.spark.delta_files import tidy

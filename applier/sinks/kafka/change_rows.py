@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta, TableDelta
 from applier.sinks.net_delta import row_tuples
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.lsn import Lsn

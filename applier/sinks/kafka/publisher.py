@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import Infrastructure
-from applier.plan.stream_table import Delta, StreamTable
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta
 from applier.sinks.kafka.change_rows import change_rows, last_position, topic_schema
 from shared_schema import avro, progress
 from shared_schema.lsn import ORIGIN, Lsn

@@ -8,7 +8,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.net_delta import DELETE, INSERT, UPDATE
 from applier.sinks.postgres.arrow_rows import read
 from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Difference, Part, StagedDelta

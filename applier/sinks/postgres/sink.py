@@ -17,10 +17,13 @@ import psycopg
 import pyarrow as pa
 from psycopg import errors, sql
 
+from applier.catalog.alterations import PendingAlterations
 from applier.catalog.database import Connection, Database
-from applier.catalog.registry import Executed, Refresh, Registry, move_frontier, record_refresh
+from applier.catalog.frontiers import Frontiers, move_frontier
+from applier.catalog.history import Executed, HistoryRow, record_refresh
 from applier.errors import Infrastructure, NotTogether, TargetDiverged, TargetLocked
-from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta, TableDelta
 from applier.sinks.outbox import OwedDelta, owe, owed, settle
 from applier.sinks.postgres import merge_sql, pg_errors
 from applier.sinks.postgres.batches import ByCount, ByKey, Fill, Way, cut
@@ -95,7 +98,7 @@ class PostgresSink:
                 ahead = self._progressively(table, delta)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 counts = ahead or self._write(cursor, table, self._way(cursor, table, delta), delta)
-                refresh = Refresh(table.id, executed, *counts, _since(started), delta.window)
+                refresh = HistoryRow(table.id, executed, *counts, _since(started), delta.window)
                 self._finish(cursor, table, delta, as_of, refresh, was_partial=large)
 
     def apply_ahead(self, table: StreamTable, delta: StagedDelta) -> None:
@@ -140,7 +143,7 @@ class PostgresSink:
 
     def advance(self, ids: list[int], window: Window, as_of: datetime) -> None:
         """The frontiers of stream tables whose rows the window does not touch."""
-        Registry(self._database).advance_unchanged(ids, window.old, window.new, as_of)
+        Frontiers(self._database).advance_unchanged(ids, window.old, window.new, as_of)
 
     def replace(
         self,
@@ -172,13 +175,13 @@ class PostgresSink:
                 settle(cursor, table.id, settled)
                 for one in (*also_owed, delta):
                     owe(cursor, table, one)
-            refresh = Refresh(table.id, executed, *counts, _since(started), rows.window)
+            refresh = HistoryRow(table.id, executed, *counts, _since(started), rows.window)
             self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
         return delta
 
     def adopting(self, pgt_id: int, query: str) -> AbstractContextManager[None]:
         """A transaction in which the stream table has the query that waits for it, if it is this one."""
-        return Registry(self._database).adopting(pgt_id, query)
+        return PendingAlterations(self._database).adopting(pgt_id, query)
 
     @contextmanager
     def rekeyed(self, old: StreamTable, new: StreamTable) -> Iterator[None]:
@@ -203,7 +206,14 @@ class PostgresSink:
             return gather(cursor, table, held(cursor, table, schema), window, self._room)
 
     def _finish(
-        self, cursor: Cursor, table: StreamTable, delta: Delta, as_of: datetime, refresh: Refresh, *, was_partial: bool
+        self,
+        cursor: Cursor,
+        table: StreamTable,
+        delta: Delta,
+        as_of: datetime,
+        refresh: HistoryRow,
+        *,
+        was_partial: bool,
     ) -> None:
         if delta.is_fill:
             if table.key:

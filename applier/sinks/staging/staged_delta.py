@@ -20,7 +20,8 @@ from psycopg import sql
 
 from applier.catalog.database import Connection, connect
 from applier.errors import Infrastructure
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.arrow_rows import read, shown
 from applier.sinks.postgres.copy_text import PIECE_ROWS
 from applier.zset import column_name

@@ -8,27 +8,18 @@ built in. The digest tells one body from another; a stream table remembers those
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
 
+from applier.catalog.sources import DIGEST
 from applier.sql.analyze.lexical import has_moving_words
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.node_text import Node, Token, parse
 from applier.sql.pg_tree.read_expr import read_expression
 
-_STEPS: LiteralString = (
-    "(SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval) "
-    "FROM pg_aggregate a WHERE a.aggfnoid = p.oid)"
-)
-DIGEST: LiteralString = (
-    "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang, " + _STEPS + "))"
-)
-"""Of what the function p does; that of an aggregate names its own functions, which have theirs."""
-_DIGESTS: LiteralString = "SELECT p.oid::int8, " + DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
 _FIND: LiteralString = (
     "SELECT l.lanname = 'sql' AND p.prokind = 'f' AND NOT p.prosecdef AND NOT p.proretset AND p.proconfig IS NULL "
     "AND p.provolatile = 'i' AND p.provariadic = 0, p.proisstrict, p.prorettype::int8, p.prosrc, p.prosqlbody::text, "
@@ -61,12 +52,6 @@ def declared(query: str) -> dict[int, str] | None:
     if found is None:
         return None
     return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
-
-
-def digests(connection: psycopg.Connection[Any], oids: Collection[int]) -> dict[int, str]:
-    """What these functions do now; none for one that is gone."""
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        return dict(cursor.execute(_DIGESTS, [list(oids)]).fetchall()) if oids else {}
 
 
 def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Body | None:

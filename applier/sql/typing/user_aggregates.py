@@ -14,11 +14,11 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
+from applier.catalog.sources import DIGEST
 from applier.functions.aggregates.folds import any_order
 from applier.functions.entry import Unfit
 from applier.functions.output_text import input_carrier
 from applier.plan.expr import Case, Col, Expr, Fold, ValueType, Widen
-from applier.sql.analyze.function_bodies import DIGEST
 from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused

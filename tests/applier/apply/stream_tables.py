@@ -10,10 +10,11 @@ import psycopg
 import pyarrow as pa
 
 from applier.catalog.database import Database
-from applier.catalog.registry import Executed
+from applier.catalog.history import Executed
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
 from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.delta_lake.sink import PROPERTIES, DeltaSink
 from applier.spark.delta_files import MANY_FILES
 from applier.zset import WEIGHT

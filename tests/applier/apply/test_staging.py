@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.catalog.install import install
 from applier.errors import TargetDiverged, TargetError
-from applier.plan.stream_table import Delta, StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import Delta, TableDelta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.kafka.change_rows import change_rows
 from applier.sinks.outbox import PART_ROWS, OwedDelta

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from applier.catalog.catalog import Catalog
 from applier.catalog.database import Connection, Database
 from applier.catalog.install import install
-from applier.catalog.registry import Registered, Registry
+from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import RunByPostgres
 from applier.refresh.full_in_postgres import PostgresRunner
@@ -54,7 +55,7 @@ def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
     return caught.value
 
 
-def _taken(connection: Connection, definer: Definer, row: Registered) -> str:
+def _taken(connection: Connection, definer: Definer, row: StreamTableRow) -> str:
     """Empty when FULL mode fills the stream table; else why it does not."""
     try:
         table = definer(row)
@@ -78,10 +79,10 @@ def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: 
         except psycopg.Error as error:
             failures[name] = str(error)
     own = Database(database)
-    registry = Registry(own)
-    definer = Definer(own, registry, Thresholds())
+    catalog = Catalog(own)
+    definer = Definer(own, catalog, Thresholds())
     shop.execute("SET statement_timeout = '5s'")
-    for row in registry.stream_tables():
+    for row in catalog.stream_tables.all():
         failures[row.table.name.removeprefix("st_")] = _taken(shop, definer, row)
     wrong = [
         f"{name}: said {able}, but {failures[name]!r}" for name, able in said.items() if able == bool(failures[name])

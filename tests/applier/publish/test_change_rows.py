@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
-from applier.plan.stream_table import StreamTable, TableDelta
+from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import TableDelta
 from applier.sinks.kafka.change_rows import change_rows, wire_value
 from applier.zset import WEIGHT
 from shared_schema.change_row import Op

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from applier.catalog.checkpoints import EMPTY_MANIFEST, Manifest
 from applier.errors import InstallError
-from applier.trace.store import EMPTY_MANIFEST, Manifest
 from shared_schema.lsn import Lsn
 
 

@@ -12,13 +12,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
+from applier.catalog.checkpoints import Manifest
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
 from applier.trace import store as store_module
 from applier.trace import trace as trace_module
 from applier.trace.stamped_rows import Arrival
-from applier.trace.store import Manifest, TraceStore
+from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn, Window

@@ -1,0 +1,25 @@
+"""Schema `pgtrickle` as the applier uses it: one object per table or group of tables, on one connection."""
+
+from __future__ import annotations
+
+from applier.catalog.alterations import PendingAlterations
+from applier.catalog.checkpoints import Checkpoints
+from applier.catalog.database import Database
+from applier.catalog.frontiers import Frontiers
+from applier.catalog.history import History
+from applier.catalog.service import ServiceState
+from applier.catalog.sources import SourceFacts
+from applier.catalog.stream_tables import StreamTableStore
+
+
+class Catalog:
+    """The parts of the catalog that share a connection, so that one transaction may span several of them."""
+
+    def __init__(self, database: Database) -> None:
+        self.stream_tables = StreamTableStore(database)
+        self.frontiers = Frontiers(database)
+        self.history = History(database)
+        self.checkpoints = Checkpoints(database)
+        self.alterations = PendingAlterations(database)
+        self.sources = SourceFacts(database)
+        self.service = ServiceState(database)

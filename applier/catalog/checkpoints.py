@@ -1,0 +1,82 @@
+"""The last checkpoint of the traces (`pgt_checkpoints`): one manifest that says which versions belong together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from applier.catalog.database import Connection, Database
+from applier.errors import InstallError
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.progress import Offsets
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One checkpoint: every trace's Delta version at one frontier, and where Kafka goes on from there."""
+
+    frontier: Lsn
+    offsets: Offsets
+    traces: list[dict[str, Any]]
+    sinks: dict[str, dict[str, str]]
+    """Stream table id -> sink -> the frontier of its last commit: what it holds is still right at `frontier`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the catalog."""
+        offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
+        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces, "sinks": self.sinks}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Manifest:
+        """The inverse of to_json; another form than ours is an InstallError."""
+        with refuse_unknown_form():
+            offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
+            return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
+
+
+EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})
+
+
+@contextmanager
+def refuse_unknown_form() -> Iterator[None]:
+    """Inside it, a manifest that cannot be read is an InstallError."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InstallError(
+            f"the checkpoint in pgtrickle.pgt_checkpoints is not in a form this version knows ({error!r})",
+            hint="start the version that wrote it, or delete its row: the topics are then read from their beginning",
+        ) from error
+
+
+class Checkpoints:
+    """Reads and writes manifests; every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def _connection(self) -> Connection:
+        return self._database.connection
+
+    def load(self, applier: str) -> Manifest:
+        """The last checkpoint; the empty one before the first."""
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            row = cursor.execute(
+                "SELECT manifest FROM pgtrickle.pgt_checkpoints WHERE applier = %s", (applier,)
+            ).fetchone()
+        return Manifest.from_json(row["manifest"]) if row else EMPTY_MANIFEST
+
+    def save(self, applier: str, manifest: Manifest) -> None:
+        """Make a checkpoint the one to load."""
+        self._connection.execute(
+            "INSERT INTO pgtrickle.pgt_checkpoints (applier, frontier, manifest) VALUES (%s, %s::pg_lsn, %s::jsonb)"
+            " ON CONFLICT (applier) DO UPDATE SET frontier = excluded.frontier, manifest = excluded.manifest,"
+            " written_at = now()",
+            (applier, str(manifest.frontier), json.dumps(manifest.to_json())),
+        )

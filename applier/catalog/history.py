@@ -1,0 +1,107 @@
+"""What refreshes did (`pgt_refresh_history`) and what the scheduler shows of itself (`pgt_runtime`)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import psycopg
+from psycopg.errors import ForeignKeyViolation
+
+from applier.catalog.database import Connection, Database
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import Window
+
+
+@dataclass(frozen=True)
+class Executed:
+    """How a refresh came to its rows, for the history."""
+
+    action: str
+    reason: str
+    detail: str
+    initiated_by: str
+    started: datetime
+    rows_in: int
+    compute_ms: float
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """What one refresh of one stream table did, for the history."""
+
+    pgt_id: int
+    executed: Executed
+    rows_inserted: int
+    rows_deleted: int
+    write_ms: float
+    window: Window
+
+
+class History:
+    """Writes what people see of refreshes; every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def _connection(self) -> Connection:
+        return self._database.connection
+
+    def note_state(self, pgt_id: int, mode: str, reason: str, next_refresh_at: datetime | None) -> None:
+        """What people see of the scheduler: what was executed last and when the next refresh is due."""
+        with suppress(ForeignKeyViolation):
+            self._connection.execute(
+                "INSERT INTO pgtrickle.pgt_runtime (pgt_id, effective_refresh_mode, effective_reason, next_refresh_at)"
+                " VALUES (%s, %s, %s, %s) ON CONFLICT (pgt_id) DO UPDATE SET consecutive_errors = 0,"
+                " effective_refresh_mode = excluded.effective_refresh_mode,"
+                " effective_reason = excluded.effective_reason, next_refresh_at = excluded.next_refresh_at",
+                (pgt_id, mode, reason, next_refresh_at),
+            )
+
+    def note_errors(self, pgt_id: int, errors: int) -> None:
+        """Failures in a row, for people."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_runtime SET consecutive_errors = %s WHERE pgt_id = %s", (errors, pgt_id)
+        )
+
+    def record_failure(self, pgt_id: int, executed: Executed, window: Window, error: TrickleError) -> None:
+        """A line of history for a refresh that failed."""
+        with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
+            record_refresh(cursor, HistoryRow(pgt_id, executed, 0, 0, 0.0, window), error.problem)
+
+    def prune(self, days: int) -> int:
+        """Forget refreshes older than that; return how many."""
+        return self._connection.execute(
+            "DELETE FROM pgtrickle.pgt_refresh_history WHERE start_time < now() - make_interval(days => %s)", (days,)
+        ).rowcount
+
+
+def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryRow, error: str | None = None) -> None:
+    """Write a line of history, in the caller's transaction."""
+    executed = refresh.executed
+    cursor.execute(
+        "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
+        " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
+        " from_lsn, tick_watermark_lsn, status, error_message)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
+        (
+            refresh.pgt_id,
+            executed.started,
+            datetime.now(UTC),
+            executed.action,
+            executed.reason,
+            executed.detail or None,
+            executed.initiated_by,
+            executed.rows_in,
+            refresh.rows_inserted,
+            refresh.rows_deleted,
+            executed.compute_ms,
+            refresh.write_ms,
+            str(refresh.window.old),
+            str(refresh.window.new),
+            "COMPLETED" if error is None else "FAILED",
+            error,
+        ),
+    )

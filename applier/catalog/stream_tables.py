@@ -1,0 +1,148 @@
+"""Rows of `pgt_stream_tables`: what was defined, in which status it is, what it reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from psycopg.rows import class_row
+
+from applier.catalog.database import Connection, Database
+from applier.catalog.service import send_alert
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.table_schema import TableId
+
+
+class Status(Enum):
+    """As stored in pgt_stream_tables.status."""
+
+    INITIALIZING = "INITIALIZING"
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    SUSPENDED = "SUSPENDED"
+
+
+@dataclass(frozen=True)
+class StreamTableRow:
+    """A row of pgt_stream_tables with its frontier, as stored."""
+
+    pgt_id: int
+    pgt_relid: int
+    pgt_schema: str
+    pgt_name: str
+    original_query: str
+    defining_query: str
+    created_at: datetime
+    status: str
+    schedule: str
+    refresh_mode: str
+    full_policy: str
+    append_only: bool
+    auto_threshold: float | None
+    frontier: str | None
+    data_timestamp: datetime | None
+    refresh_requested: bool
+    """Whether somebody waits for it right now."""
+    reads: list[int]
+    """Relations of the stream tables it reads."""
+    elsewhere: bool
+    """Whether it also reads what leaves no rows in the log."""
+    partial: bool = False
+    """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
+    altered: bool = False
+    """Whether another query with the same columns waits to be adopted."""
+    replaces: int | None = None
+    """The stream table whose place this one is built to take."""
+    error: str | None = None
+    hint: str | None = None
+
+    @property
+    def table(self) -> TableId:
+        """Its name."""
+        return TableId(self.pgt_schema, self.pgt_name)
+
+    @property
+    def lsn(self) -> Lsn:
+        """Its frontier; ORIGIN before it is filled."""
+        return Lsn.parse(self.frontier) if self.frontier else ORIGIN
+
+    @property
+    def state(self) -> Status:
+        """Its status."""
+        return Status(self.status)
+
+
+class StreamTableStore:
+    """Reads and writes stream tables; every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def _connection(self) -> Connection:
+        return self._database.connection
+
+    def all(self) -> list[StreamTableRow]:
+        """Every stream table, oldest first."""
+        with self._connection.cursor(row_factory=class_row(StreamTableRow)) as cursor:
+            return cursor.execute(
+                "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
+                " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
+                " s.append_only,"
+                " s.auto_threshold, f.frontier::text AS frontier, f.data_timestamp,"
+                " s.pgt_id IN (SELECT pgtrickle._asked_for()) AS refresh_requested,"
+                " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
+                "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
+                " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
+                "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS elsewhere,"
+                " s.partial_until IS NOT NULL AS partial,"
+                " a.pgt_id IS NOT NULL AS altered, s.replaces, s.last_error_message AS error, s.last_error_hint AS hint"
+                " FROM pgtrickle.pgt_stream_tables s"
+                " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
+                " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id) ORDER BY s.pgt_id"
+            ).fetchall()
+
+    def base_sources(self, pgt_id: int) -> frozenset[TableId]:
+        """The captured tables a stream table is computed from, through any others."""
+        rows = self._connection.execute(
+            "SELECT source_schema, source_name FROM pgtrickle._base_sources(%s)", (pgt_id,)
+        ).fetchall()
+        return frozenset(TableId(str(schema), str(name)) for schema, name in rows)
+
+    def readers(self, relid: int) -> set[int]:
+        """Which stream tables read one, through any number of others."""
+        rows = self._connection.execute("SELECT pgt_id FROM pgtrickle._readers_of(%s::int8::oid)", (relid,)).fetchall()
+        return {int(str(row[0])) for row in rows}
+
+    def result_columns(self, query: str) -> list[tuple[object, ...]]:
+        """Names and types of what a query returns, as the server describes them; nothing is executed."""
+        described = self._connection.execute(f"SELECT * FROM ({query.rstrip().rstrip(';')}) AS q LIMIT 0".encode())
+        return [(c.name, c.type_code, c.display_size, c.precision, c.scale) for c in described.description or ()]
+
+    def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
+        """How a stream table is kept, for explain_stream_table(); nothing when it is dropped at this moment."""
+        self._connection.execute(
+            "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) SELECT pgt_id, %s::jsonb FROM pgtrickle.pgt_stream_tables"
+            " WHERE pgt_id = %s FOR KEY SHARE"
+            " ON CONFLICT (pgt_id) DO UPDATE SET plan = excluded.plan, planned_at = now()",
+            (json.dumps(plan), pgt_id),
+        )
+
+    def revert_append_only(self, pgt_id: int) -> None:
+        """Rows left an append-only stream table: it is kept like any other from now on."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_stream_tables SET append_only = false WHERE pgt_id = %s", (pgt_id,)
+        )
+
+    def suspend(self, pgt_id: int, error: TrickleError) -> None:
+        """Take a stream table out of service with its reason, and tell whoever listens."""
+        with self._connection.transaction():
+            self._connection.execute(
+                "UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_at = now(),"
+                " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
+                (type(error).__name__, error.problem, error.hint, pgt_id),
+            )
+            send_alert(self._connection, "suspended", pgt_id=pgt_id, error=error.problem, hint=error.hint)
