@@ -22,7 +22,7 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
 def _sql_files(folder: str) -> list[Traversable]:
-    root = resources.files("shared_schema.catalog").joinpath(folder)
+    root = resources.files("shared_schema.sql_api").joinpath(folder)
     return sorted((f for f in root.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
 
 
@@ -89,7 +89,7 @@ def _install(cursor: Cursor) -> list[str]:
 
 def _describe_settings(cursor: Cursor) -> None:
     """The bounds that set_setting() checks are those of the programs; what is set stays set."""
-    described = resources.files("shared_schema.catalog").joinpath("settings.json").read_text()
+    described = resources.files("shared_schema.sql_api").joinpath("settings.json").read_text()
     settings = json.loads(described)
     columns = [column for column in settings[0] if column != "name"]
     cursor.execute(

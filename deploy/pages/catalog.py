@@ -1,4 +1,4 @@
-"""The settings classes -> shared_schema/catalog/settings.json, which `install` writes into the database."""
+"""The settings classes -> shared_schema/sql_api/settings.json, which `install` writes into the database."""
 
 from __future__ import annotations
 

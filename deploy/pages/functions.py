@@ -59,7 +59,7 @@ def _table(text: str) -> list[str]:
 
 def page() -> str:
     """The whole page; files nobody gave a title come last, under their name."""
-    files = {f.name.removesuffix(".sql"): f.read_text() for f in resources.files("shared_schema.catalog.api").iterdir()}
+    files = {f.name.removesuffix(".sql"): f.read_text() for f in resources.files("shared_schema.sql_api.api").iterdir()}
     order = [*TITLES, *sorted(files.keys() - TITLES.keys())]
     sections = [HEAD]
     for name in order:
