@@ -36,13 +36,13 @@ def select(columns: list[str], weight: str, source: str) -> str:
     return f"SELECT {', '.join([*named, f'{weight} AS {WEIGHT}'])} FROM {source}"
 
 
-def placed(zset: str, places: Sequence[int]) -> str:
+def place_columns(zset: str, places: Sequence[int]) -> str:
     """The Z-set with its columns named by the places they have in a wider one."""
     names = [f"{column_name(i)} AS {column_name(place)}" for i, place in enumerate(places)]
     return f"SELECT {', '.join([*names, WEIGHT])} FROM ({zset})"
 
 
-def narrowed(zset: str, columns: Sequence[int]) -> str:
+def select_columns(zset: str, columns: Sequence[int]) -> str:
     """Some columns of a Z-set, and what is equal in them once with the sum of its weights."""
     names = [column_name(i) for i in columns]
     grouping = f" GROUP BY {', '.join(names)}" if names else ""
@@ -72,7 +72,7 @@ def ddl(types: Sequence[str]) -> str:
     return ", ".join([*(f"{column_name(i)} {spark}" for i, spark in enumerate(types)), f"{WEIGHT} bigint"])
 
 
-def nothing(types: Sequence[str]) -> str:
+def empty_zset(types: Sequence[str]) -> str:
     """A Z-set without rows, with columns of these Spark types."""
     return select([f"CAST(NULL AS {spark})" for spark in types], "0L", "(SELECT 1) WHERE false")
 
@@ -92,7 +92,7 @@ def net(rows: pa.Table) -> pa.Table:
     return summed.filter(pc.not_equal(summed[WEIGHT], 0))
 
 
-def copies(rows: pa.Table, width: int) -> pa.Table:
+def copies_of(rows: pa.Table, width: int) -> pa.Table:
     """Each row with a positive weight as often as it says, without the weight."""
     weights = rows[WEIGHT]
     if rows.num_rows and (pc.min(weights).as_py(), pc.max(weights).as_py()) == (1, 1):

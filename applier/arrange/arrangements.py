@@ -18,16 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from applier import metrics
-from applier.arrange.index import Index, bytes_of
+from applier.arrange.index import ArrangementIndex, estimate_bytes
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 
 log = logging.getLogger(__name__)
 
-WORTH_ROWS = 50_000
+MIN_ARRANGED_ROWS = 50_000
 """A smaller segment is read as it is: it is in memory anyway."""
 
-WORTH_FINDING_ROWS = 300_000
+MIN_INDEXED_ROWS = 300_000
 """Fewer rows are read faster than some of them are found and handed over."""
 
 UNUSED_S = 600.0
@@ -52,7 +52,7 @@ class Arrangement:
 @dataclass
 class _Indexed:
     segment: Segment
-    index: Index
+    index: ArrangementIndex
     used: float
 
 
@@ -75,7 +75,7 @@ class Arrangements:
         """The rows of a text that reads one segment; None where it is better read as it is."""
         return self._read(segment, text, self._arranged)
 
-    def index(self, segment: Segment, text: str) -> Index | None:
+    def index(self, segment: Segment, text: str) -> ArrangementIndex | None:
         """The same rows on the driver; None where they are better met in Spark."""
         found = self._read(segment, text, self._indexed)
         return None if found is None else found.index
@@ -99,7 +99,7 @@ class Arrangements:
                 self._drop_index(text)
 
     def _read(self, segment: Segment, text: str, find: Callable[[Segment, str], _Kept | None]) -> _Kept | None:
-        if segment.rows < WORTH_ROWS or not self.budget:
+        if segment.rows < MIN_ARRANGED_ROWS or not self.budget:
             return None
         with self._lock:
             if (found := find(segment, text)) is not None:
@@ -139,16 +139,18 @@ class Arrangements:
     def _make_index(self, segment: Segment, text: str) -> _Indexed | None:
         began = time.monotonic()
         arranged = self._arranged(segment, text)
-        if arranged is None or arranged.rows < WORTH_FINDING_ROWS:
+        if arranged is None or arranged.rows < MIN_INDEXED_ROWS:
             self._not_indexed.add(text)
             return None
         # Long texts take as much as they do in Spark, which knows.
-        size = max(arranged.size, bytes_of(arranged.rows, len(arranged.frame.columns)))
+        size = max(arranged.size, estimate_bytes(arranged.rows, len(arranged.frame.columns)))
         self._make_room(size - arranged.size, began)
         if self._total() + size - arranged.size > self.budget:
             self._not_indexed.add(text)
             return None
-        found = self._indexes[text] = _Indexed(segment, Index(arranged.frame.toArrow(), arranged.frame.schema), began)
+        found = self._indexes[text] = _Indexed(
+            segment, ArrangementIndex(arranged.frame.toArrow(), arranged.frame.schema), began
+        )
         extra = {"rows": found.index.rows, "mb": round(found.index.size / 2**20, 1)}
         log.info("kept ready by value", extra=extra | {"seconds": round(time.monotonic() - began, 3)})
         return found

@@ -46,7 +46,7 @@ class _Plain:
 _Column = _Same | _Short | _Plain
 
 
-class Packed:
+class CompressedColumns:
     """The rows of a table."""
 
     def __init__(self, rows: pa.Table) -> None:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from applier.arrange.compressed_columns import Packed
+from applier.arrange.compressed_columns import CompressedColumns
 from applier.zset import column_name
 
-MOST_MET, MET_SHARE = 50_000, 0.02
+MAX_LOOKUP_ROWS, MAX_LOOKUP_SHARE = 50_000, 0.02
 """Rows that are handed to Spark by themselves, at most, and as a share of all; where more are met it reads what it
 holds. Handing a row over takes about as long as reading fifty to a hundred that are there."""
 
@@ -23,19 +23,19 @@ BYTES_PER_VALUE = 8
 """About: texts that are often the same take less, others more."""
 
 
-def bytes_of(rows: int, columns: int) -> int:
+def estimate_bytes(rows: int, columns: int) -> int:
     """About what so many rows take, with their places in one index."""
     return rows * BYTES_PER_VALUE * (columns + 1)
 
 
-class Index:
+class ArrangementIndex:
     """Rows c0, c1 …, __w, and where each value of some integer columns is."""
 
     def __init__(self, rows: pa.Table, schema: StructType) -> None:
         self.schema = schema
         """The rows' in Spark."""
         self.rows = int(rows.num_rows)
-        self._rows = Packed(rows)
+        self._rows = CompressedColumns(rows)
         self._places: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._lock = threading.Lock()
 
@@ -50,7 +50,7 @@ class Index:
         first, behind = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
         counts = behind - first
         total = int(counts.sum())
-        if total > min(MOST_MET, MET_SHARE * self.rows):
+        if total > min(MAX_LOOKUP_ROWS, MAX_LOOKUP_SHARE * self.rows):
             return None
         # first[i], first[i] + 1 … behind[i] - 1 for each value, one after the other.
         begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
@@ -67,6 +67,6 @@ class Index:
             return self._places[column]
 
 
-def distinct(rows: pa.Table, column: int) -> np.ndarray:
+def distinct_values(rows: pa.Table, column: int) -> np.ndarray:
     """The values of a column without NULL, each once."""
     return np.unique(pc.drop_null(rows[column_name(column)]).to_numpy())

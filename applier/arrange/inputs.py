@@ -12,27 +12,27 @@ from pyspark.sql import SparkSession
 
 from applier.arrange.arrangements import Arrangements
 from applier.arrange.fixpoint import fixpoint
-from applier.arrange.index import distinct
-from applier.arrange.materialized import ComputedRows
-from applier.operators.support.inputs import Asked, Keeper, Meets, Needed, Rule, Side, unchanged
-from applier.plan.cardinality import Extent
+from applier.arrange.index import distinct_values
+from applier.arrange.materialized import MaterializedRows
+from applier.operators.support.inputs import DeltaKeys, LinearMap, Lookup, QueryKeys, Side, StatefulNode, identity_map
+from applier.plan.cardinality import Cardinality
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
-from applier.zset import WEIGHT, column_name, column_names, ddl, net, nothing, select
+from applier.zset import WEIGHT, column_name, column_names, ddl, empty_zset, net, select
 from shared_schema.lsn import Window
 from shared_schema.table_schema import TableId
 
-SMALL_WINDOW_ROWS = 20_000
+SMALL_RANGE_ROWS = 20_000
 """Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
 
-WORTH_ASKING_ROWS = 500_000
+MIN_QUERY_KEYS_ROWS = 500_000
 """Which rows of a segment are needed may have to be computed first, by a query of its own: not for less than this."""
 
 
-class WindowInputs:
+class TraceInputs:
     """The traces through one window: the Inputs of the operators. Frames are made once and shared by all who ask.
 
     A context: leaving it takes back the names of its frames.
@@ -50,12 +50,12 @@ class WindowInputs:
         """Of chunks, which the parts keep alive, by their identity."""
         self._nets: dict[tuple[TableId, tuple[int, ...]], tuple[pa.Table, str | None]] = {}
         """Net deltas by the columns they have, which may have any names, and their views; None for an empty one."""
-        self._needed: dict[tuple[str, Needed], str | None] = {}
+        self._needed: dict[tuple[str, Lookup], str | None] = {}
         """Views of the rows of a base that are needed; None where they are not found by value, or too many."""
         self._asked: dict[str, pa.Table] = {}
         """The values of a SELECT."""
         self._fixpoints: dict[str, str] = {}
-        self._computed = ComputedRows(spark)
+        self._computed = MaterializedRows(spark)
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -71,13 +71,13 @@ class WindowInputs:
     def small(self) -> bool:
         """Whether the window's change rows are few."""
         with self._lock:
-            return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_WINDOW_ROWS
+            return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_RANGE_ROWS
 
-    def extent(self, table: TableId) -> Extent:
+    def extent(self, table: TableId) -> Cardinality:
         """How many change rows the relation has in the window, and how many rows at its end."""
         parts = self._of(table)
         changed = int(parts.delta.num_rows)
-        return Extent(changed, parts.base.rows + parts.rows_before + changed)
+        return Cardinality(changed, parts.base.rows + parts.rows_before + changed)
 
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.
@@ -85,7 +85,7 @@ class WindowInputs:
         An UPDATE that changes no column the scan reads is such a case, a row that came and went another.
         """
         rows = self._of(scan.table).delta
-        if rows.num_rows > SMALL_WINDOW_ROWS:
+        if rows.num_rows > SMALL_RANGE_ROWS:
             return " UNION ALL ".join(
                 self._select(scan, self._view(scan.table, chunk)) for chunk in self._of(scan.table).changes
             )
@@ -110,7 +110,7 @@ class WindowInputs:
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ddl(types)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
         texts = self._base(scan, rule, needed)
@@ -121,10 +121,10 @@ class WindowInputs:
         if overlay:
             texts.append(rule(" UNION ALL ".join(overlay)))
         elif not texts:
-            texts.append(rule(nothing([field.type.spark for field in scan.fields])))
+            texts.append(rule(empty_zset([field.type.spark for field in scan.fields])))
         return " UNION ALL ".join(texts)
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int:
         """About how many rows the relation has after the rule."""
         segments = self._segments(scan, rule)
         if self.window.old:
@@ -133,61 +133,61 @@ class WindowInputs:
             of_base = sum(segment.rows for segment, _ in segments)
         return self._of(scan.table).rows_before + of_base
 
-    def _segments(self, scan: Scan, rule: Rule) -> list[tuple[Segment, str]]:
+    def _segments(self, scan: Scan, rule: LinearMap) -> list[tuple[Segment, str]]:
         """The segments of the base with the rule of each."""
         parts = self._of(scan.table)
         views = zip(parts.base.segments, parts.views, strict=True)
         return [(segment, rule(self._select(scan, view))) for segment, view in views]
 
-    def _base(self, scan: Scan, rule: Rule, needed: Needed | None) -> list[str]:
+    def _base(self, scan: Scan, rule: LinearMap, needed: Lookup | None) -> list[str]:
         """The rule of the base, or of what a change may meet of it."""
         segments = self._segments(scan, rule)
         # A fill reads everything once; a window is followed by others that read the same.
         return [self._ready(*each, needed) for each in segments] if self.window.old else [text for _, text in segments]
 
-    def _ready(self, segment: Segment, text: str, needed: Needed | None) -> str:
+    def _ready(self, segment: Segment, text: str, needed: Lookup | None) -> str:
         if needed is not None and (view := self._found(segment, text, needed)) is not None:
             return f"SELECT * FROM {view}"
         arranged = self._arrangements.of(segment, text)
         return text if arranged is None else f"SELECT * FROM {arranged.view}"
 
-    def _found(self, segment: Segment, text: str, needed: Needed) -> str | None:
+    def _found(self, segment: Segment, text: str, needed: Lookup) -> str | None:
         """The rows of a segment that are needed; None where they are not found by value, or too many."""
         with self._lock:
             if (text, needed) not in self._needed:
                 self._needed[text, needed] = self._find(segment, text, needed)
             return self._needed[text, needed]
 
-    def _find(self, segment: Segment, text: str, needed: Needed) -> str | None:
+    def _find(self, segment: Segment, text: str, needed: Lookup) -> str | None:
         if not self._is_worth(segment, needed) or (index := self._arrangements.index(segment, text)) is None:
             return None
         values = self._values(needed)
         few = None if values is None else index.met(needed.column, values)
         return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
 
-    def _is_worth(self, segment: Segment, needed: Needed) -> bool:
+    def _is_worth(self, segment: Segment, needed: Lookup) -> bool:
         """Whether it is told soon enough which values are needed."""
         match needed:
-            case Meets():
-                return int(self._of(needed.scan.table).delta.num_rows) <= SMALL_WINDOW_ROWS
-            case Asked():
-                return segment.rows >= WORTH_ASKING_ROWS
+            case DeltaKeys():
+                return int(self._of(needed.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
+            case QueryKeys():
+                return segment.rows >= MIN_QUERY_KEYS_ROWS
             case _:
                 assert_never(needed)
 
-    def _values(self, needed: Needed) -> np.ndarray | None:
+    def _values(self, needed: Lookup) -> np.ndarray | None:
         """What the column of a row that is needed may be; None where it may be too much."""
         match needed:
-            case Meets():
+            case DeltaKeys():
                 rows = self._of(needed.scan.table).delta
-                return distinct(self._netted(needed.scan, rows)[0], needed.place)
-            case Asked():
+                return distinct_values(self._netted(needed.scan, rows)[0], needed.place)
+            case QueryKeys():
                 if needed.values not in self._asked:
-                    text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_WINDOW_ROWS + 1}"
+                    text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_RANGE_ROWS + 1}"
                     self._asked[needed.values] = collect(self._spark.sql(text))
                 rows = self._asked[needed.values]
-                beyond = rows.num_rows > SMALL_WINDOW_ROWS or (needed.null_safe and rows["c0"].null_count > 0)
-                return None if beyond else distinct(rows, 0)
+                beyond = rows.num_rows > SMALL_RANGE_ROWS or (needed.null_safe and rows["c0"].null_count > 0)
+                return None if beyond else distinct_values(rows, 0)
             case _:
                 assert_never(needed)
 
@@ -208,7 +208,7 @@ class WindowInputs:
         """The same for what may be larger than the change."""
         return self._computed.shared(zset, columns) if self.small else zset
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         """Nothing: the traces are all there is."""
         return
 

@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.nodes import Field
-from applier.spark.collect import at_most, collect
+from applier.spark.collect import collect, collect_at_most
 from applier.spark.views import create_view, drop_view
-from applier.zset import ddl, net, nothing
+from applier.zset import ddl, empty_zset, net
 
 MOST_ROWS = 20_000
 """More than so many are not brought to the driver."""
 
 
-class ComputedRows:
+class MaterializedRows:
     """Of one window; used by all stream tables that are refreshed through it, at the same time."""
 
     def __init__(self, spark: SparkSession, most_rows: int = MOST_ROWS) -> None:
@@ -35,10 +35,10 @@ class ComputedRows:
     def shared(self, zset: str, columns: Sequence[Field]) -> str:
         """A Z-set of any size: what is large stays in Spark."""
         if zset not in self._selects:
-            rows = at_most(self._spark, zset, self._most_rows)
+            rows = collect_at_most(self._spark, zset, self._most_rows)
             held = self._spark.sql(zset).localCheckpoint() if rows is None else self._on_driver(rows, columns)
             self._keep(zset, held)
-        return self._selects[zset] or nothing([column.type.spark for column in columns])
+        return self._selects[zset] or empty_zset([column.type.spark for column in columns])
 
     def _on_driver(self, rows: pa.Table, columns: Sequence[Field]) -> DataFrame | None:
         rows = net(rows)

@@ -8,7 +8,7 @@ from typing import assert_never
 from pyspark.sql import SparkSession
 
 from applier.arrange.arrangements import Arrangements
-from applier.arrange.inputs import WindowInputs
+from applier.arrange.inputs import TraceInputs
 from applier.errors import SourceChanged
 from applier.plan.nodes import Scan
 from applier.trace.align import LSN
@@ -28,10 +28,10 @@ class Traces:
         self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
         self.arrangements = Arrangements(spark, memory_budget_mb)
 
-    def through(self, window: Window) -> WindowInputs:
+    def through(self, window: Window) -> TraceInputs:
         """The traces as the operators see them."""
         self.arrangements.tidy()
-        return WindowInputs(self._spark, self.get, self.arrangements, window)
+        return TraceInputs(self._spark, self.get, self.arrangements, window)
 
     def __iter__(self) -> Iterator[Trace]:
         return iter(list(self._traces.values()))

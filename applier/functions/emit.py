@@ -11,7 +11,7 @@ from typing import assert_never
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.literals import literal
-from applier.plan.expr import BoolOp, Call, Case, Coalesce, Col, Const, Expr, Logic, NullTest, Widen
+from applier.plan.expr import BoolOp, Call, Case, Coalesce, Col, Const, Expr, IsNull, Logic, Widen
 from applier.zset import column_name
 
 
@@ -29,7 +29,7 @@ def spark_sql(expr: Expr, column: Callable[[int], str] = column_name) -> str:
         case BoolOp():
             sign = " AND " if expr.logic is Logic.AND else " OR "
             return "(" + sign.join(spark_sql(arg, column) for arg in expr.args) + ")"
-        case NullTest():
+        case IsNull():
             return f"({spark_sql(expr.arg, column)} IS {'NOT ' if expr.negated else ''}NULL)"
         case Coalesce():
             return "coalesce(" + ", ".join(spark_sql(arg, column) for arg in expr.args) + ")"

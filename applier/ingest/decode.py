@@ -21,7 +21,7 @@ from shared_schema.avro import HEADER_BYTES, ChangeCodec, avro_name
 from shared_schema.table_schema import Column
 
 
-def decoded(spark: SparkSession, codec: ChangeCodec, messages: pa.ChunkedArray) -> Chunk | None:
+def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.ChunkedArray) -> Chunk | None:
     """The messages' rows, in their order; None where the driver has to look at them one by one."""
     frame = spark.createDataFrame(pa.table({"message": messages}), "message binary").coalesce(1)
     body = F.expr(f"substring(message, {HEADER_BYTES + 1})")

@@ -14,7 +14,7 @@ import numpy as np
 
 from applier.errors import StreamLost
 from applier.trace.align import LSN
-from applier.trace.stamped_rows import Arrival, Chunk, Pending, Run
+from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
 from shared_schema.change_row import Op
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
@@ -78,7 +78,7 @@ class Inbox:
         self.gaps[skipped.table] = max(self.gaps.get(skipped.table, ORIGIN), skipped.until)
         self._awaited.add(skipped.at)
 
-    def add_row(self, at: TopicPartition, offset: int, arrival: Arrival) -> None:
+    def add_row(self, at: TopicPartition, offset: int, arrival: StampedRow) -> None:
         """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
         self.seen(at, offset)
         stamp = arrival.row.stamp

@@ -19,10 +19,10 @@ from applier.errors import Infrastructure
 from applier.ingest import decode, stream
 from applier.ingest.inbox import Inbox, TopicPartition
 from applier.ingest.schemas import SchemaReader
-from applier.ingest.start_offsets import beginning
+from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from applier.spark.scratch import Scratch
-from applier.trace.stamped_rows import Arrival, Chunk
+from applier.trace.stamped_rows import Chunk, StampedRow
 from shared_schema import avro, progress
 from shared_schema.topics import progress_topic
 
@@ -71,7 +71,7 @@ class Ingest:
         """Read on from where the inbox is."""
         with self._lock:
             positions, frontier = self._inbox.positions(), self._inbox.frontier
-        found = beginning(self._settings, positions, frontier)
+        found = find_start_offsets(self._settings, positions, frontier)
         with self._lock:
             for skipped in found.skipped:
                 log.warning(
@@ -126,7 +126,7 @@ class Ingest:
                 match content:
                     case None:
                         self._inbox.seen(at, offset)
-                    case Arrival():
+                    case StampedRow():
                         self._inbox.add_row(at, offset, content)
                     case _:
                         self._inbox.add_record(at, offset, content)
@@ -141,7 +141,7 @@ class Ingest:
             message = alike["value"][0].as_py()
             chunk = None
             if alike.num_rows >= MANY and at[0] != self._progress_topic and (message or b"").startswith(avro.MAGIC):
-                chunk = decode.decoded(self._spark, self._schemas.codec(message), alike["value"])
+                chunk = decode.decode_messages(self._spark, self._schemas.codec(message), alike["value"])
             if chunk is None:
                 others.append(alike)
             else:
@@ -150,13 +150,13 @@ class Ingest:
 
     def _decode(
         self, topic: str, _partition: int, _offset: int, value: bytes | None
-    ) -> Arrival | progress.Progress | progress.Capture | None:
+    ) -> StampedRow | progress.Progress | progress.Capture | None:
         if value is None:
             return None
         if topic == self._progress_topic:
             return progress.decode(value)
         codec = self._schemas.codec(value)
-        return Arrival(codec.decode(value), codec.schema)
+        return StampedRow(codec.decode(value), codec.schema)
 
 
 def _tuples(messages: pa.Table) -> list[tuple[str, int, int, bytes | None]]:

@@ -28,7 +28,7 @@ ASK_S = 30.0
 
 
 @dataclass
-class Beginning:
+class StartOffsets:
     """Per partition the offset to read from, and where that is not where it should be."""
 
     offsets: Offsets = field(default_factory=lambda: defaultdict(dict))
@@ -51,10 +51,10 @@ class _Told:
                 self.captured[table] = at
 
 
-def beginning(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> Beginning:
+def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> StartOffsets:
     """Positions to read from, complete up to `frontier` -> where reading begins; StreamLost when that is no use."""
     prefix, options = settings.topic_prefix, client_options(settings)
-    found, told = Beginning(), None
+    found, told = StartOffsets(), None
     if positions and not any(table_of_topic(prefix, topic) for topic in positions):
         raise StreamLost(
             f"the traces are of other topics than those of prefix {prefix}, of {min(positions)} for example",

@@ -52,7 +52,7 @@ def reaching_kafka() -> Iterator[None]:
         ) from error
 
 
-def topics_ready(settings: ApplierSettings) -> bool:
+def are_topics_ready(settings: ApplierSettings) -> bool:
     """Whether the consumer has created its topics."""
     with reaching_kafka():
         topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from applier.functions.emit import spark_sql
 from applier.operators.support.accumulators import (
     COUNT,
-    added_up,
-    additive,
-    answer,
+    call_result,
+    is_additive,
     key_names,
-    shares,
+    row_accumulators,
+    sum_accumulators,
+    sum_column,
     sum_types,
-    total,
     value_names,
 )
-from applier.operators.support.inputs import Touched
-from applier.operators.support.key_filter import Wanted
+from applier.operators.support.inputs import AffectedGroups
+from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, column_name, column_names, select
 
@@ -33,55 +33,55 @@ OLD, NEW = ENDS = "o", "n"
 """Names of a window's ends, and prefixes of what belongs to them."""
 
 
-def shares_of(node: Aggregate, zset: str) -> str:
+def group_accumulators(node: Aggregate, zset: str) -> str:
     """σ of a Z-set, one share per group (and set of values where those count): what is worth keeping of it."""
     sums = " OR ".join(f"{name} <> 0" for name in sum_types(node))
-    return f"SELECT * FROM ({added_up(node, shares(node, zset))}) WHERE {sums}"
+    return f"SELECT * FROM ({sum_accumulators(node, row_accumulators(node, zset))}) WHERE {sums}"
 
 
 def snapshot_aggregate(node: Aggregate, zset: str) -> str:
     """γ of a whole Z-set."""
-    return answered(node, shares(node, zset))
+    return results_of(node, row_accumulators(node, zset))
 
 
-def answered(node: Aggregate, rows: str) -> str:
+def results_of(node: Aggregate, rows: str) -> str:
     """γ of the Z-set that these shares are of."""
     groups = _groups(node, _at(node, rows, {NEW: True}), (NEW,))
     results = [f"{NEW}_r{i}" for i in range(len(node.calls))]
     return select([*key_names(node), *results], "1L", f"({groups}) WHERE {NEW}_there")
 
 
-def delta_aggregate(node: Aggregate, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
+def delta_aggregate(node: Aggregate, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
     """γ(A + ΔA) − γ(A) on the groups ΔA touches, from A itself.   Reads the input's trace, keeps no state."""
     keys = [spark_sql(key) for key in node.keys]
-    touched = before(Wanted.of(node.keys, keys, delta, null_safe=True, small=small))
-    return _difference(node, shares(node, touched), shares(node, delta))
+    touched = before(KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small))
+    return _difference(node, row_accumulators(node, touched), row_accumulators(node, delta))
 
 
-def delta_kept(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
+def delta_from_accumulators(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
     """The same from the shares of A and of ΔA.   State: σ(A)."""
     keys = key_names(node)
-    touched = Wanted.of(node.keys, keys, delta, null_safe=True, small=small).filtered(before, keys)
+    touched = KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small).filtered(before, keys)
     return _difference(node, touched, delta)
 
 
-def delta_summed(node: Aggregate, touched: Touched) -> str:
+def delta_from_sums(node: Aggregate, touched: AffectedGroups) -> str:
     """The same from what the touched groups are made of at both ends, named o_… and n_….   State: σ(A), or extremes."""
     groups = _results(node, touched.rows, (OLD, NEW), (WEIGHT,) if touched.signed else ())
     return _signed_changes(node, groups) if touched.signed else _changes(node, groups)
 
 
-def groups_of(node: Aggregate, zset: str) -> str:
+def group_rows(node: Aggregate, zset: str) -> str:
     """What the results of every group of a whole Z-set are made of, named n_…"""
-    return _summed(node, _at(node, shares(node, zset), {NEW: True}), (NEW,))
+    return _summed(node, _at(node, row_accumulators(node, zset), {NEW: True}), (NEW,))
 
 
-def signed_groups_of(node: Aggregate, delta: str) -> str:
+def signed_group_rows(node: Aggregate, delta: str) -> str:
     """The same of the rows that come, and named o_… of those that leave, for calls that need the values."""
     columns = ", ".join([*key_names(node), *value_names(node)])
     return _summed(
         node,
-        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT} FROM ({shares(node, delta)})",
+        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT} FROM ({row_accumulators(node, delta)})",
         (OLD, NEW),
     )
 
@@ -105,18 +105,18 @@ def _summed(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     """One row per group: for each end of the window what every result is made of."""
     keys, values = key_names(node), value_names(node)
     sums = {f"{side}_{name}": spark for side in sides for name, spark in sum_types(node).items()}
-    totals = [f"{total(name, spark)} AS {name}" for name, spark in sums.items()]
-    if not additive(node):
+    totals = [f"{sum_column(name, spark)} AS {name}" for name, spark in sums.items()]
+    if not is_additive(node):
         grouping = f" GROUP BY {', '.join([*keys, *values])}" if keys or values else ""
         rows = f"SELECT {', '.join([*keys, *values, *totals])} FROM ({rows}){grouping}"
-    answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
+    answers = {(side, i): call_result(node, i, side) for side in sides for i in range(len(node.calls))}
     totals += [f"{text} AS {name}" for part in answers.values() for name, text in part.aggregated.items()]
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
     return f"SELECT {', '.join([*keys, *totals])} FROM ({rows}){grouping}"
 
 
 def _results(node: Aggregate, summed: str, sides: tuple[str, ...], also: tuple[str, ...] = ()) -> str:
-    answers = {(side, i): answer(node, i, side) for side in sides for i in range(len(node.calls))}
+    answers = {(side, i): call_result(node, i, side) for side in sides for i in range(len(node.calls))}
     results = [f"{_exists(node, side)} AS {side}_there" for side in sides]
     results += [f"{part.result} AS {side}_r{i}" for (side, i), part in answers.items()]
     return f"SELECT {', '.join([*key_names(node), *results, *also])} FROM ({summed})"

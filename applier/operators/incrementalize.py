@@ -9,22 +9,28 @@ from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
-from applier.operators.aggregate import answered, delta_aggregate, delta_kept, delta_summed, snapshot_aggregate
-from applier.operators.estimate_rows import size_of
-from applier.operators.inner_join import among_join, delta_join, join
-from applier.operators.linear_prefix import leaf, linear
+from applier.operators.aggregate import (
+    delta_aggregate,
+    delta_from_accumulators,
+    delta_from_sums,
+    results_of,
+    snapshot_aggregate,
+)
+from applier.operators.estimate_rows import estimate_rows
+from applier.operators.inner_join import delta_join, inner_join, join_where
+from applier.operators.linear_prefix import apply_linear, linear_prefix
 from applier.operators.outer_join import delta_outer_join, outer_join
-from applier.operators.recursion import delta_recursion, of_round
+from applier.operators.recursion import delta_recursion, step_over
 from applier.operators.scan import delta_scan, snapshot_scan
 from applier.operators.semi_join import delta_semi_join, semi_join
 from applier.operators.support.accumulators import key_names
-from applier.operators.support.inputs import Ends, Inputs, Needed, Shares, Side
-from applier.operators.support.join_match import matching_of
-from applier.operators.support.key_filter import Wanted
-from applier.operators.support.operand_delta import Changing
+from applier.operators.support.inputs import Accumulators, AffectedMinMax, Inputs, Lookup, Side
+from applier.operators.support.join_match import join_match_of
+from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.operand_delta import OperandDelta
 from applier.operators.top_k import delta_top_k, snapshot_top_k
-from applier.operators.union_all import add, add_changes
-from applier.operators.unnest import apply_unfold
+from applier.operators.union_all import sum_deltas, sum_zsets
+from applier.operators.unnest import apply_unnest
 from applier.operators.values import written_rows
 from applier.operators.window import delta_window, snapshot_window
 from applier.plan.expr import columns_read
@@ -40,61 +46,61 @@ from applier.plan.nodes import (
     Scan,
     SemiJoin,
     TopK,
-    Unfold,
     UnionAll,
+    Unnest,
     Values,
     Window,
-    Working,
+    WorkTable,
     derived,
     fields,
     scans,
 )
-from applier.zset import narrowed
+from applier.zset import select_columns
 
 LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs, needed: Needed | None = None) -> str:
+def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = None) -> str:
     """The node's whole result at one end of the window; of a relation less, where `needed` says what is needed."""
-    if (kept_ready := leaf(node)) is not None:
+    if (kept_ready := linear_prefix(node)) is not None:
         return snapshot_scan(*kept_ready, side, inputs, needed)
     match node:
         case Scan():
             raise AssertionError("a relation is a leaf")
         case Values():
             return written_rows(node)
-        case Working():
+        case WorkTable():
             if node.text is None:
                 raise AssertionError("the rows of a round outside its recursion")
             return node.text
         case Recursion():
-            if isinstance(kept := inputs.kept(node), Shares):
+            if isinstance(kept := inputs.kept(node), Accumulators):
                 return _shares(kept, side)
 
             def step(working: str) -> str:
-                return snapshot(of_round(node, working), side, inputs)
+                return snapshot(step_over(node, working), side, inputs)
 
             return inputs.fixpoint(node, snapshot(node.base, side, inputs), step)
-        case Unfold():
-            return apply_unfold(node, snapshot(node.input, side, inputs))
+        case Unnest():
+            return apply_unnest(node, snapshot(node.input, side, inputs))
         case Filter() | Project() | Repeat():
-            return linear(node, snapshot(node.input, side, inputs))
+            return apply_linear(node, snapshot(node.input, side, inputs))
         case Join():
-            return join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
+            return inner_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case OuterJoin():
             return outer_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case SemiJoin():
             return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
-            if isinstance(kept := inputs.kept(node), Shares):
-                return answered(node, _shares(kept, side))
+            if isinstance(kept := inputs.kept(node), Accumulators):
+                return results_of(node, _shares(kept, side))
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
-            return add([snapshot(branch, side, inputs) for branch in node.branches])
+            return sum_zsets([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
             kept = inputs.kept(node)
-            first = _shares(kept, side) if isinstance(kept, Shares) else snapshot(node.input, side, inputs)
+            first = _shares(kept, side) if isinstance(kept, Accumulators) else snapshot(node.input, side, inputs)
             return snapshot_top_k(node, first)
         case Window():
             return snapshot_window(node, snapshot(node.input, side, inputs))
@@ -110,48 +116,52 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return delta_scan(node, inputs)
         case Values():
             return None
-        case Working():
+        case WorkTable():
             return node.changed
         case Recursion():
-            if isinstance(kept := inputs.kept(node), Shares):
+            if isinstance(kept := inputs.kept(node), Accumulators):
                 return kept.delta
             if all(inputs.delta(scan) is None for scan in scans(node)):
                 return None
             return delta_recursion(node, *(snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER)))
-        case Unfold():
+        case Unnest():
             unfolded = delta(node.input, inputs)
-            return None if unfolded is None else apply_unfold(node, unfolded)
+            return None if unfolded is None else apply_unnest(node, unfolded)
         case Filter() | Project() | Repeat():
             below = delta(node.input, inputs)
-            return None if below is None else linear(node, below)
+            return None if below is None else apply_linear(node, below)
         case Join():
             once = partial(_changing, inputs=inputs, again=False)
-            return delta_join(node, once, small=inputs.small, size=partial(size_of, inputs=inputs))
+            return delta_join(node, once, small=inputs.small, size=partial(estimate_rows, inputs=inputs))
         case OuterJoin():
             return delta_outer_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case SemiJoin():
             return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case Aggregate() if (kept := inputs.kept(node)) is not None:
             if kept.touched is not None:
-                return delta_summed(node, kept.touched)
-            if isinstance(kept, Ends):
+                return delta_from_sums(node, kept.touched)
+            if isinstance(kept, AffectedMinMax):
                 return None
-            return None if kept.delta is None else delta_kept(node, kept.before(), kept.delta, small=inputs.small)
-        case TopK() if isinstance(kept := inputs.kept(node), Shares):
+            return (
+                None
+                if kept.delta is None
+                else delta_from_accumulators(node, kept.before(), kept.delta, small=inputs.small)
+            )
+        case TopK() if isinstance(kept := inputs.kept(node), Accumulators):
             first = kept.before
             return None if kept.delta is None else delta_top_k(node, lambda _: first(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
             below = _settled(node.input, delta(node.input, inputs), inputs, again=True)
             if below is None:
                 return None
-            before = partial(among, node.input, Side.BEFORE, inputs=inputs)
+            before = partial(snapshot_where, node.input, Side.BEFORE, inputs=inputs)
             if isinstance(node, Aggregate):
                 return delta_aggregate(node, before, below, small=inputs.small)
             if isinstance(node, TopK):
                 return delta_top_k(node, before, below, small=inputs.small)
             return delta_window(node, before, below, small=inputs.small)
         case UnionAll():
-            return add_changes([delta(branch, inputs) for branch in node.branches])
+            return sum_deltas([delta(branch, inputs) for branch in node.branches])
         case _:
             assert_never(node)
 
@@ -163,49 +173,49 @@ def _settled(node: Node, zset: str | None, inputs: Inputs, *, again: bool = Fals
     return inputs.settled(zset, fields(node))
 
 
-def _shares(kept: Shares, side: Side) -> str:
+def _shares(kept: Accumulators, side: Side) -> str:
     """What is kept, at one end of the window."""
-    return add([kept.before()] if kept.delta is None or side is Side.BEFORE else [kept.before(), kept.delta])
+    return sum_zsets([kept.before()] if kept.delta is None or side is Side.BEFORE else [kept.before(), kept.delta])
 
 
-def _changing(node: Node, inputs: Inputs, *, again: bool) -> Changing:
-    def touched(wanted: Wanted, again: bool, only: Sequence[int] | None) -> str:
-        rows = among(node, Side.BEFORE, wanted, inputs)
+def _changing(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
+    def touched(wanted: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
+        rows = snapshot_where(node, Side.BEFORE, wanted, inputs)
         columns = fields(node) if only is None else [fields(node)[i] for i in only]
         if only is not None:
-            rows = narrowed(rows, only)
+            rows = select_columns(rows, only)
         # Without keys it is everything, which is there anyway.
         return inputs.shared(rows, columns) if again and wanted.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
 
-    def whole(side: Side, needed: Needed | None) -> str:
+    def whole(side: Side, needed: Lookup | None) -> str:
         return snapshot(node, side, inputs, needed)
 
-    return Changing(changed, whole, touched)
+    return OperandDelta(changed, whole, touched)
 
 
-def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
+def snapshot_where(node: Node, side: Side, wanted: KeyFilter, inputs: Inputs) -> str:
     """The rows of the node's result at one end of the window that are wanted: σ_wanted(snapshot(node, side)).
 
     What is wanted is asked of the inputs wherever their rows decide it, so that no more is read than must be.
     """
-    below = partial(among, side=side, inputs=inputs)
-    if leaf(node) is not None:
+    below = partial(snapshot_where, side=side, inputs=inputs)
+    if linear_prefix(node) is not None:
         return wanted.filtered(snapshot(node, side, inputs, wanted.asked()))
     match node:
         case Filter() | Repeat() if wanted.keys:
-            return linear(node, below(node.input, wanted=wanted))
+            return apply_linear(node, below(node.input, wanted=wanted))
         case Project() if wanted.keys:
-            return linear(node, below(node.input, wanted=wanted.through(node.exprs)))
+            return apply_linear(node, below(node.input, wanted=wanted.through(node.exprs)))
         case UnionAll() if wanted.keys:
-            return add([below(branch, wanted=wanted) for branch in node.branches])
+            return sum_zsets([below(branch, wanted=wanted) for branch in node.branches])
         case Join() if wanted.keys:
 
-            def part(factor: Node, some: Wanted | None) -> str:
+            def part(factor: Node, some: KeyFilter | None) -> str:
                 return snapshot(factor, side, inputs) if some is None else below(factor, wanted=some)
 
-            return among_join(node, wanted, part, size=partial(size_of, inputs=inputs))
+            return join_where(node, wanted, part, size=partial(estimate_rows, inputs=inputs))
         case SemiJoin() if wanted.keys:
             left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
             return semi_join(node, left, _partners(node, left, side, wanted, inputs))
@@ -213,11 +223,11 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
             left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
             return outer_join(node, left, _partners(node, left, side, wanted, inputs))
         case Aggregate() if _reads_only(wanted, range(len(node.keys))):
-            if not isinstance(kept := inputs.kept(node), Shares):
+            if not isinstance(kept := inputs.kept(node), Accumulators):
                 return snapshot_aggregate(node, below(node.input, wanted=wanted.through(node.keys)))
             if (ordinals := wanted.ordinals()) is None:
                 return wanted.filtered(snapshot(node, side, inputs))
-            return answered(node, wanted.filtered(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
+            return results_of(node, wanted.filtered(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
         case TopK() if wanted.keys and set(wanted.keys) <= set(node.keys):
             return snapshot_top_k(node, below(node.input, wanted=wanted))
         case Window() if wanted.keys and set(wanted.keys) <= set(node.keys):
@@ -226,12 +236,12 @@ def among(node: Node, side: Side, wanted: Wanted, inputs: Inputs) -> str:
             return wanted.filtered(snapshot(node, side, inputs))
 
 
-def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, wanted: Wanted, inputs: Inputs) -> str:
+def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, wanted: KeyFilter, inputs: Inputs) -> str:
     """The right rows that may be partners of these left ones."""
-    partners = matching_of(node).partners_of(left, small=wanted.small)
-    return among(node.right, side, partners, inputs)
+    partners = join_match_of(node).partners_of(left, small=wanted.small)
+    return snapshot_where(node.right, side, partners, inputs)
 
 
-def _reads_only(wanted: Wanted, places: range) -> bool:
+def _reads_only(wanted: KeyFilter, places: range) -> bool:
     reads = [set(columns_read(key)) for key in wanted.keys]
     return bool(reads) and all(read and read <= set(places) for read in reads)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from applier.functions.emit import spark_sql
-from applier.operators.support.inputs import FOUND_BY, Meets, Side
-from applier.operators.support.key_filter import Wanted
-from applier.operators.support.operand_delta import Changing
+from applier.operators.support.inputs import INDEXED_TYPES, DeltaKeys, Side
+from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Col, Expr, columns_read, shift
 from applier.plan.lineage import column_of
 from applier.plan.nodes import Join, Node, fields, row_key
-from applier.zset import LEFT, RIGHT, WEIGHT, column_names, placed, plus, select, times
+from applier.zset import LEFT, RIGHT, WEIGHT, column_names, place_columns, plus, select, times
 
 TINY_ROWS = 20_000
 """A whole input of at most so many rows is sent to the running result, and not the other way round."""
@@ -41,17 +41,17 @@ class _Condition:
     """The two sides of an equality."""
 
 
-def join(node: Join, left: str, right: str) -> str:
+def inner_join(node: Join, left: str, right: str) -> str:
     """A ⋈ B of two Z-sets, in the order they are written."""
     width, right_width = len(fields(node.left)), len(fields(node.right))
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
         conditions.append(spark_sql(node.residual))
-    return times(left, placed(right, range(width, width + right_width)), conditions)
+    return times(left, place_columns(right, range(width, width + right_width)), conditions)
 
 
 def delta_join(
-    node: Join, changing: Callable[[Node], Changing], *, small: bool, size: Callable[[Node], int | None]
+    node: Join, changing: Callable[[Node], OperandDelta], *, small: bool, size: Callable[[Node], int | None]
 ) -> str | None:
     """What changes in the product; `size` is about how many rows an input has, None when nobody knows.
 
@@ -77,10 +77,10 @@ def _end(factor: int, changed: int) -> Side:
     return Side.BEFORE if factor < changed else Side.AFTER
 
 
-def among_join(
+def join_where(
     node: Join,
-    wanted: Wanted,
-    among: Callable[[Node, Wanted | None], str],
+    wanted: KeyFilter,
+    among: Callable[[Node, KeyFilter | None], str],
     *,
     size: Callable[[Node], int | None],
 ) -> str:
@@ -89,14 +89,14 @@ def among_join(
     known = [_places_of(wanted, factor) for factor in factors]
     first = max(range(len(factors)), key=lambda i: len(known[i]))
     if not known[first]:
-        return wanted.filtered(join(node, among(node.left, None), among(node.right, None)))
+        return wanted.filtered(inner_join(node, among(node.left, None), among(node.right, None)))
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], wanted.small)
     begun = among(factors[first].node, wanted.some(known[first], factors[first].places.start))
     text = product.beginning_with(first, begun, lambda other: among(factors[other].node, None))
     return text if len(known[first]) == len(wanted.keys) else wanted.filtered(text)
 
 
-def _places_of(wanted: Wanted, factor: _Factor) -> list[int]:
+def _places_of(wanted: KeyFilter, factor: _Factor) -> list[int]:
     reads = [set(columns_read(key)) for key in wanted.keys]
     return [place for place, read in enumerate(reads) if read and read <= set(factor.places)]
 
@@ -135,7 +135,7 @@ class _Product:
     def beginning_with(self, first: int, rows: str, other: Callable[[int], str]) -> str:
         """The product of these few rows of one input with the others; columns c0, c1 … of the output."""
         bound = list(self.factors[first].places)
-        text = placed(rows, bound)
+        text = place_columns(rows, bound)
         left, waiting = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
         while left:
             following = min(left, key=lambda i: _rank(self.factors[i], bound, waiting, self.sizes[i]))
@@ -144,25 +144,25 @@ class _Product:
             seen = {*bound, *factor.places}
             now = [condition.text for condition in waiting if condition.reads <= seen]
             waiting = [condition for condition in waiting if not condition.reads <= seen]
-            text = times(text, placed(other(following), factor.places), now, self._sent(following))
+            text = times(text, place_columns(other(following), factor.places), now, self._sent(following))
             bound += factor.places
         return select(column_names(len(bound)), WEIGHT, f"({text})")
 
-    def meets(self, other: int, changed: int) -> Meets | None:
+    def meets(self, other: int, changed: int) -> DeltaKeys | None:
         """By which column of one input its rows are found that the change of another may meet; None for no way."""
         ours, theirs = self.factors[other], self.factors[changed]
         for mine, partner in self._columns_that_meet():
             if mine.ordinal in ours.places and partner.ordinal in theirs.places:
                 found = column_of(theirs.node, partner.ordinal - theirs.places.start)
                 if found is not None:
-                    return Meets(mine.ordinal - ours.places.start, *found)
+                    return DeltaKeys(mine.ordinal - ours.places.start, *found)
         return None
 
     def _columns_that_meet(self) -> Iterator[tuple[Col, Col]]:
         """Pairs of columns by which rows are found, both ways round."""
         for first, second in (condition.pair for condition in self.conditions if condition.pair is not None):
             carriers = {first.type.spark, second.type.spark}
-            if isinstance(first, Col) and isinstance(second, Col) and len(carriers) == 1 and carriers <= FOUND_BY:
+            if isinstance(first, Col) and isinstance(second, Col) and len(carriers) == 1 and carriers <= INDEXED_TYPES:
                 yield from ((first, second), (second, first))
 
     def _sent(self, following: int) -> str | None:

@@ -8,27 +8,27 @@ from typing import assert_never
 from applier.operators.filter import apply_filter
 from applier.operators.project import apply_project
 from applier.operators.repeat import apply_repeat
-from applier.operators.support.inputs import Rule, unchanged
+from applier.operators.support.inputs import LinearMap, identity_map
 from applier.plan.nodes import Filter, Node, Project, Repeat, Scan
 
 
-def leaf(node: Node) -> tuple[Scan, Rule] | None:
+def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
     """The relation and the rule that the node is; None where it is more than that."""
     match node:
         case Scan():
-            return node, unchanged
+            return node, identity_map
         case Filter() | Project():
-            below = leaf(node.input)
+            below = linear_prefix(node.input)
             return None if below is None else (below[0], partial(_after, node, below[1]))
         case _:
             return None
 
 
-def _after(node: Filter | Project, below: Rule, zset: str) -> str:
-    return linear(node, below(zset))
+def _after(node: Filter | Project, below: LinearMap, zset: str) -> str:
+    return apply_linear(node, below(zset))
 
 
-def linear(node: Filter | Project | Repeat, zset: str) -> str:
+def apply_linear(node: Filter | Project | Repeat, zset: str) -> str:
     """The node of this Z-set."""
     match node:
         case Filter():

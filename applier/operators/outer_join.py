@@ -5,9 +5,9 @@ A ▷ B are the rows of A without a partner in B: see `matching`.
 
 from __future__ import annotations
 
-from applier.operators.inner_join import join
-from applier.operators.support.join_match import Partner, matching_of
-from applier.operators.support.operand_delta import Changing
+from applier.operators.inner_join import inner_join
+from applier.operators.support.join_match import MatchKind, join_match_of
+from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.nodes import Field, Join, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
 
@@ -26,23 +26,23 @@ def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str
 
 def outer_join(node: OuterJoin, left: str, right: str) -> str:
     """A ⟕ B of two Z-sets, or the full join."""
-    matching, output = matching_of(node), fields(node)
-    alone = matching.with_partner(Partner.NONE, left, right)
-    others = matching.flipped().with_partner(Partner.NONE, right, left) if node.full else None
+    matching, output = join_match_of(node), fields(node)
+    alone = matching.with_partner(MatchKind.NONE, left, right)
+    others = matching.flipped().with_partner(MatchKind.NONE, right, left) if node.full else None
     parts = (
-        join(_inner(node), left, right),
+        inner_join(_inner(node), left, right),
         _extended(alone, matching.left.places, output),
         _extended(others, matching.right.places, output),
     )
     return " UNION ALL ".join(part for part in parts if part is not None)
 
 
-def delta_outer_join(node: OuterJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
+def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
-    matching, output = matching_of(node), fields(node)
+    matching, output = join_match_of(node), fields(node)
     meeting = matching.meeting(left, right, small=small, again=True, full=node.full, bare=False)
-    alone = matching.delta(Partner.NONE, meeting)
-    others = matching.flipped().delta(Partner.NONE, meeting.flipped()) if node.full else None
+    alone = matching.delta(MatchKind.NONE, meeting)
+    others = matching.flipped().delta(MatchKind.NONE, meeting.flipped()) if node.full else None
     return plus(
         matching.delta_joined(meeting, small=small),
         _extended(alone, matching.left.places, output),

@@ -8,37 +8,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.operators.support.partitions import changes_only
-from applier.plan.nodes import Node, Recursion, Working, fields
+from applier.operators.support.partitions import drop_cancelled
+from applier.plan.nodes import Node, Recursion, WorkTable, fields
 from applier.zset import WEIGHT, column_names
 
 
-def given(node: Node, working: Working) -> Node:
+def bind_work_table(node: Node, working: WorkTable) -> Node:
     """The step with the rows of its last round in place."""
-    if isinstance(node, Working):
+    if isinstance(node, WorkTable):
         return working if node.number == working.number else node
     changed: dict[str, object] = {
-        name: given(getattr(node, name), working)
+        name: bind_work_table(getattr(node, name), working)
         for name in ("input", "left", "right", "base", "step")
         if hasattr(node, name)
     }
     if hasattr(node, "branches"):
-        changed["branches"] = tuple(given(branch, working) for branch in node.branches)
+        changed["branches"] = tuple(bind_work_table(branch, working) for branch in node.branches)
     return replace(node, **changed) if changed else node  # type: ignore[arg-type]
 
 
-def of_round(node: Recursion, text: str) -> Node:
+def step_over(node: Recursion, text: str) -> Node:
     """The step over these rows."""
-    return given(node.step, Working(node.number, fields(node), text=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=text))
 
 
-def of_change(node: Recursion, text: str) -> Node:
+def step_over_change(node: Recursion, text: str) -> Node:
     """The step when these rows come."""
-    return given(node.step, Working(node.number, fields(node), changed=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=text))
 
 
 def delta_recursion(node: Recursion, before: str, after: str) -> str:
     """μ' − μ, without what is in both."""
     names = column_names(len(fields(node)))
     leaving = f"SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({before})"
-    return changes_only(fields(node), f"{after} UNION ALL {leaving}")
+    return drop_cancelled(fields(node), f"{after} UNION ALL {leaving}")

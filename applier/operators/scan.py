@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from applier.operators.support.inputs import Inputs, Needed, Rule, Side
+from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, rule: Rule, side: Side, inputs: Inputs, needed: Needed | None = None) -> str:
+def snapshot_scan(node: Scan, rule: LinearMap, side: Side, inputs: Inputs, needed: Lookup | None = None) -> str:
     """f(R) at one end of the window, for a rule f that looks at each row alone."""
     return inputs.snapshot(node, side, rule, needed)
 

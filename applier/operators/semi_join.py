@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from applier.operators.support.join_match import Partner, matching_of
-from applier.operators.support.operand_delta import Changing
+from applier.operators.support.join_match import MatchKind, join_match_of
+from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.nodes import SemiJoin
 
 
-def _partner(node: SemiJoin) -> Partner:
-    return Partner.NONE if node.anti else Partner.SOME
+def _partner(node: SemiJoin) -> MatchKind:
+    return MatchKind.NONE if node.anti else MatchKind.SOME
 
 
 def semi_join(node: SemiJoin, left: str, right: str) -> str:
     """A ⋉ B or A ▷ B of two Z-sets."""
-    return matching_of(node).with_partner(_partner(node), left, right)
+    return join_match_of(node).with_partner(_partner(node), left, right)
 
 
-def delta_semi_join(node: SemiJoin, left: Changing, right: Changing, *, small: bool) -> str | None:
+def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
-    matching = matching_of(node)
+    matching = join_match_of(node)
     return matching.delta(_partner(node), matching.meeting(left, right, small=small, bare=True))

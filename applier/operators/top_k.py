@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from applier.functions.emit import spark_sql
-from applier.operators.support.key_filter import Wanted
-from applier.operators.support.partitions import SIDE, over, rows_once, sort_text, touched_rows
+from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.partitions import SIDE, affected_rows, expand_weights, order_by_key, over_clause
 from applier.plan.nodes import TopK, fields
 from applier.zset import column_names, select
 
@@ -20,12 +20,12 @@ TIE = "rows that ORDER BY does not tell apart stand on both sides of the border 
 
 def snapshot_top_k(node: TopK, zset: str) -> str:
     """τ of a whole Z-set."""
-    return _taken(node, rows_once(fields(node), zset))
+    return _taken(node, expand_weights(fields(node), zset))
 
 
-def delta_top_k(node: TopK, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
+def delta_top_k(node: TopK, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
     """τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
-    return _taken(node, touched_rows(fields(node), node.keys, before, delta, small=small))
+    return _taken(node, affected_rows(fields(node), node.keys, before, delta, small=small))
 
 
 def last_place(node: TopK) -> int:
@@ -35,21 +35,22 @@ def last_place(node: TopK) -> int:
     return node.offset + node.limit
 
 
-def first_rows(node: TopK, zset: str, places: int) -> str:
+def rows_up_to(node: TopK, zset: str, places: int) -> str:
     """Every row of a whole Z-set up to some place, and those equal in order to the last."""
-    ranked = f"SELECT *, rank() {over([], [sort_text(key) for key in node.order])} AS rank"
-    rows = f"({ranked} FROM ({rows_once(fields(node), zset)})) WHERE rank <= {places}"
+    ranked = f"SELECT *, rank() {over_clause([], [order_by_key(key) for key in node.order])} AS rank"
+    rows = f"({ranked} FROM ({expand_weights(fields(node), zset)})) WHERE rank <= {places}"
     return select(list(column_names(len(fields(node)))), SIDE, rows)
 
 
 def _taken(node: TopK, rows: str) -> str:
     names = column_names(len(fields(node)))
-    keys, order = [spark_sql(key) for key in node.keys], [sort_text(key) for key in node.order]
+    keys, order = [spark_sql(key) for key in node.keys], [order_by_key(key) for key in node.order]
     # First by rank, for Spark keeps no more than that of each partition; then the exact places among those.
     last = None if node.limit is None else node.offset + node.limit
-    ranked = f"SELECT *, rank() {over(keys, order or ['1'])} AS rank FROM ({rows})"
+    ranked = f"SELECT *, rank() {over_clause(keys, order or ['1'])} AS rank FROM ({rows})"
     candidates = ranked if last is None else f"SELECT * FROM ({ranked}) WHERE rank <= {last}"
-    place = f"row_number() {over(keys, [*order, *names] if not node.decided or node.ties else order or names)} AS place"
+    among = [*order, *names] if not node.decided or node.ties else order or names
+    place = f"row_number() {over_clause(keys, among)} AS place"
     numbered = f"SELECT *, {place}{_ambiguity(node, keys)} FROM ({candidates})"
     conditions = [f"place > {node.offset}"] if node.offset else []
     if last is not None:
@@ -67,7 +68,7 @@ def _ambiguity(node: TopK, keys: list[str]) -> str:
     """Of the rows equal in order: how many there are, and whether they are different rows."""
     if node.decided:
         return ""
-    equal = over([*keys, *(spark_sql(key.expr) for key in node.order)], [])
+    equal = over_clause([*keys, *(spark_sql(key.expr) for key in node.order)], [])
     row = f"struct({', '.join(column_names(len(fields(node))))})"
     return f", count(*) {equal} AS equals, min({row}) {equal} <> max({row}) {equal} AS differ"
 

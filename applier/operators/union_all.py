@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from applier.zset import plus
 
 
-def add(zsets: Sequence[str]) -> str:
+def sum_zsets(zsets: Sequence[str]) -> str:
     """The sum of Z-sets, of which there is at least one.   Reads no trace, keeps no state."""
     return " UNION ALL ".join(zsets)
 
 
-def add_changes(deltas: Sequence[str | None]) -> str | None:
+def sum_deltas(deltas: Sequence[str | None]) -> str | None:
     """The sum of what changed in each; None is proven empty."""
     return plus(*deltas)

@@ -14,9 +14,16 @@ from applier.functions.aggregates.aggregate_entry import Additive, OfSet
 from applier.functions.aggregates.aggregates import form_of
 from applier.functions.emit import spark_sql
 from applier.functions.literals import literal
-from applier.operators.support.key_filter import Wanted
-from applier.operators.support.listed_frames import asked, counted, is_listed, listed
-from applier.operators.support.partitions import SIDE, changes_only, over, rows_once, sort_text, touched_rows
+from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.listed_frames import evaluate_over_list, is_counted_sql, list_frame, needs_listed_frame
+from applier.operators.support.partitions import (
+    SIDE,
+    affected_rows,
+    drop_cancelled,
+    expand_weights,
+    order_by_key,
+    over_clause,
+)
 from applier.plan.expr import INT8, AggregateCall, Const
 from applier.plan.nodes import Window, fields
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall
@@ -30,13 +37,13 @@ _LAST_BEFORE, _FIRST_AFTER = Bound(BoundKind.PRECEDING, _ONE), Bound(BoundKind.F
 
 def snapshot_window(node: Window, zset: str) -> str:
     """ω of a whole Z-set."""
-    return _computed(node, rows_once(fields(node.input), zset))
+    return _computed(node, expand_weights(fields(node.input), zset))
 
 
-def delta_window(node: Window, before: Callable[[Wanted], str], delta: str, *, small: bool) -> str:
+def delta_window(node: Window, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
     """ω(A'_K) − ω(A_K)."""
-    rows = touched_rows(fields(node.input), node.keys, before, delta, small=small)
-    return changes_only(fields(node), _computed(node, rows))
+    rows = affected_rows(fields(node.input), node.keys, before, delta, small=small)
+    return drop_cancelled(fields(node), _computed(node, rows))
 
 
 def _computed(node: Window, rows: str) -> str:
@@ -55,31 +62,31 @@ class _Call:
         self._call = call
         self._group, self._row, self._list = (f"__{name}{number}" for name in ("group", "row", "list"))
         self._keys = [spark_sql(key) for key in call.partition]
-        self._order = [sort_text(key) for key in call.order]
+        self._order = [order_by_key(key) for key in call.order]
 
     def numbered(self) -> Iterator[str]:
         """Groups of peers are numbered first: an offset in groups is then a range of those numbers."""
-        in_list = is_listed(self._call)
+        in_list = needs_listed_frame(self._call)
         if in_list or (self._call.frame is not None and self._call.frame.mode is FrameMode.GROUPS):
-            yield f"dense_rank() {over(self._keys, self._order or ['1'])} AS {self._group}"
+            yield f"dense_rank() {over_clause(self._keys, self._order or ['1'])} AS {self._group}"
         if in_list:
-            yield f"row_number() {over(self._keys, self._order or ['1'])} AS {self._row}"
+            yield f"row_number() {over_clause(self._keys, self._order or ['1'])} AS {self._row}"
 
     def listed(self) -> Iterator[str]:
         """Then the rows of each frame are listed, where the function is asked of a list."""
         frame = self._call.frame
-        if frame is not None and is_listed(self._call):
-            rows = over(self._keys, ()) if frame.by_calendar or frame.empty else self._over(frame)
-            yield f"{listed(self._call, frame, rows, self._group, self._row)} AS {self._list}"
+        if frame is not None and needs_listed_frame(self._call):
+            rows = over_clause(self._keys, ()) if frame.by_calendar or frame.empty else self._over(frame)
+            yield f"{list_frame(self._call, frame, rows, self._group, self._row)} AS {self._list}"
 
     def text(self) -> str:
         """The function with its OVER clause."""
         call = self._call
         args = [spark_sql(arg) for arg in call.args]
         if call.frame is None:
-            return f"{call.function.value}({', '.join(args)}) {over(self._keys, self._order or ['1'])}"
-        if is_listed(call):
-            return asked(call, self._list)
+            return f"{call.function.value}({', '.join(args)}) {over_clause(self._keys, self._order or ['1'])}"
+        if needs_listed_frame(call):
+            return evaluate_over_list(call, self._list)
         if call.aggregate is None:
             return f"{call.function.value}({', '.join(args)}) {self._over(call.frame)}"
         parts = [call.frame] if call.frame.exclude is Exclude.NOTHING else _around(call.frame)
@@ -87,7 +94,7 @@ class _Call:
 
     def _aggregate(self, call: AggregateCall, parts: list[str]) -> str:
         """The aggregate over what lies in all parts of the frame together."""
-        args, there = [spark_sql(arg) for arg in call.args], counted(call)
+        args, there = [spark_sql(arg) for arg in call.args], is_counted_sql(call)
         form = form_of(call)
         match form:
             case Additive():
@@ -115,16 +122,16 @@ class _Call:
         else:
             order = self._measured() if frame.mode is FrameMode.RANGE and _has_offset(frame) else self._order
         if not order:
-            return over(self._keys, ())
+            return over_clause(self._keys, ())
         bounds = f"{_bound(frame.start, frame.mode)} AND {_bound(frame.end, frame.mode)}"
         mode = "ROWS" if frame.whole or frame.mode is FrameMode.ROWS else "RANGE"
-        return over(self._keys, order, f"{mode} BETWEEN {bounds}")
+        return over_clause(self._keys, order, f"{mode} BETWEEN {bounds}")
 
     def _measured(self) -> list[str]:
         """The one sort key in the type of the offsets, in which nothing overflows."""
         frame, (key,) = self._call.frame, self._call.order
         offsets = [b.offset for b in (frame.start, frame.end) if b.offset is not None] if frame else []
-        written = sort_text(key).removeprefix(spark_sql(key.expr))
+        written = order_by_key(key).removeprefix(spark_sql(key.expr))
         value = spark_sql(key.expr)
         if key.expr.type.spark in ("date", "timestamp_ntz", "timestamp"):
             return [f"unix_micros(CAST({value} AS timestamp)){written}"]

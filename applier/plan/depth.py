@@ -18,7 +18,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class ExceededThreshold:
     """A threshold that a query is beyond."""
 
     threshold: str
@@ -27,18 +27,18 @@ class Crossed:
     suggestion: str
 
 
-def crossed(plan: StreamPlan, thresholds: Thresholds) -> list[Crossed]:
+def exceeded_thresholds(plan: StreamPlan, thresholds: Thresholds) -> list[ExceededThreshold]:
     """Those that the plan is beyond."""
     product = max((_inputs_of(node) for node in walk(plan.root) if isinstance(node, Join)), default=0)
     read = sum(1 for _ in scans(plan.root))
     found = [
-        Crossed(
+        ExceededThreshold(
             "deep_join_l0_scan_threshold",
             thresholds.deep_join_l0_scan_threshold,
             product,
             "join what changes rarely in a stream table of its own, and that with the rest",
         ),
-        Crossed(
+        ExceededThreshold(
             "part3_max_scan_count",
             thresholds.part3_max_scan_count,
             read,

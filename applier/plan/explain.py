@@ -17,8 +17,8 @@ from applier.plan.expr import (
     Col,
     Const,
     Expr,
+    IsNull,
     Logic,
-    NullTest,
     Widen,
 )
 from applier.plan.nodes import (
@@ -34,18 +34,18 @@ from applier.plan.nodes import (
     SemiJoin,
     StreamPlan,
     TopK,
-    Unfold,
     UnionAll,
+    Unnest,
     Values,
     Window,
-    Working,
+    WorkTable,
     fields,
     inputs,
     row_key,
     scans,
     walk,
 )
-from applier.plan.recursion import followable
+from applier.plan.recursion import is_delete_rederivable
 from applier.plan.sort import SortKey
 from applier.plan.window import Bound, Exclude, Frame, WindowCall
 
@@ -111,13 +111,13 @@ def describe(node: Node) -> str:
     match node:
         case Scan():
             return f"Scan {node.table} reads {', '.join(node.columns) or 'no column'}"
-        case Working():
+        case WorkTable():
             return f"Working rows of recursion {node.number}"
         case Recursion():
             return f"Recursion {node.number} {'of distinct rows' if node.distinct else 'of all rows'}"
         case Values():
             return f"Values {', '.join('(' + ', '.join(render(e) for e in row) + ')' for row in node.rows)}"
-        case Unfold():
+        case Unnest():
             kind = "UnfoldOuter" if node.outer else "Unfold"
             number = " with its number" if node.ordinality else ""
             made = (f"{s.function.value}({', '.join(render(arg) for arg in s.args)})" for s in node.sets)
@@ -181,14 +181,14 @@ def delta_strategy(node: Node) -> str:
             return "change rows"
         case Values():
             return "none, it never changes"
-        case Working():
+        case WorkTable():
             return "none, within its recursion"
-        case Recursion() if not followable(node):
+        case Recursion() if not is_delete_rederivable(node):
             return "derived anew before and after [recursion_recomputed]"
         case Recursion():
             lost = "what lost a derivation leaves and is derived again; " if node.distinct else ""
             return f"{lost}rounds over what changes"
-        case Unfold():
+        case Unnest():
             return "linear"
         case Filter() | Project() | UnionAll() | Repeat():
             return "linear"
@@ -236,7 +236,7 @@ def render(expr: Expr) -> str:
             return f"NOT {render(expr.args[0])}"
         case BoolOp():
             return "(" + f" {expr.logic.name} ".join(render(a) for a in expr.args) + ")"
-        case NullTest():
+        case IsNull():
             return f"{render(expr.arg)} IS {'NOT ' if expr.negated else ''}NULL"
         case Coalesce():
             return f"coalesce({', '.join(render(a) for a in expr.args)})"

@@ -78,7 +78,7 @@ class BoolOp:
 
 
 @dataclass(frozen=True, slots=True)
-class NullTest:
+class IsNull:
     """`arg IS NULL`, or `arg IS NOT NULL` when negated."""
 
     arg: Expr
@@ -111,7 +111,7 @@ class Widen:
     type: ValueType
 
 
-Expr = Col | Const | Call | BoolOp | NullTest | Case | Coalesce | Widen
+Expr = Col | Const | Call | BoolOp | IsNull | Case | Coalesce | Widen
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -121,7 +121,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return ()
         case Call(args=args) | BoolOp(args=args) | Coalesce(args=args):
             return args
-        case NullTest(arg=arg) | Widen(arg=arg):
+        case IsNull(arg=arg) | Widen(arg=arg):
             return (arg,)
         case Case(branches=branches, default=default):
             return (*(part for branch in branches for part in branch), default)
@@ -144,7 +144,7 @@ def nullable(expr: Expr) -> bool:
             return expr.nullable
         case Const():
             return expr.value is None
-        case NullTest():
+        case IsNull():
             return False
         case BoolOp():
             return any(nullable(arg) for arg in expr.args)
@@ -235,7 +235,7 @@ def _with_columns(expr: Expr, of: Callable[[Col], Expr]) -> Expr:
             return expr
         case Call() | BoolOp() | Coalesce():
             return replace(expr, args=tuple(_with_columns(arg, of) for arg in expr.args))
-        case NullTest() | Widen():
+        case IsNull() | Widen():
             return replace(expr, arg=_with_columns(expr.arg, of))
         case Case():
             branches = tuple((_with_columns(when, of), _with_columns(then, of)) for when, then in expr.branches)

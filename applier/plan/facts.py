@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from applier.plan.depth import Crossed, Thresholds, crossed
+from applier.plan.depth import ExceededThreshold, Thresholds, exceeded_thresholds
 from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, summary
 from applier.plan.lineage import lineage
 from applier.plan.nodes import (
@@ -46,9 +46,9 @@ def complexity(node: Node, kept: Sequence[Node]) -> str:
             return CHANGES
 
 
-def facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dict[str, Any]:
+def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dict[str, Any]:
     """Everything the text says, and the lineage of the columns."""
-    beyond = crossed(plan, thresholds)
+    beyond = exceeded_thresholds(plan, thresholds)
     key = row_key(plan.root)
     origins = lineage(plan.root)
     columns = zip(plan.names, fields(plan.root), origins, strict=True)
@@ -78,7 +78,7 @@ def facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dic
     }
 
 
-def without_plan(refusal: str) -> dict[str, Any]:
+def facts_without_plan(refusal: str) -> dict[str, Any]:
     """The same of a query that PostgreSQL runs itself."""
     return {
         "complexity": WHOLE,
@@ -93,7 +93,7 @@ def _in_full(node: Node, reason: str) -> dict[str, str]:
     return {"node": describe(node), "reason": reason, "code": code[1] if code else ""}
 
 
-def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[Crossed]) -> list[str]:
+def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[ExceededThreshold]) -> list[str]:
     found = [f"{one.threshold} is {one.limit}, here it is {one.value}: {one.suggestion}" for one in beyond]
     found += [f"{found['node']}: {found['reason'].rpartition('; ')[2]}" for found in in_full]
     if row_key(plan.root) is None:

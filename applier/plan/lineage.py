@@ -23,11 +23,11 @@ from applier.plan.nodes import (
     Scan,
     SemiJoin,
     TopK,
-    Unfold,
     UnionAll,
+    Unnest,
     Values,
     Window,
-    Working,
+    WorkTable,
     fields,
 )
 from applier.plan.window import WindowCall
@@ -56,7 +56,7 @@ def lineage(node: Node) -> tuple[Origin, ...]:
     match node:
         case Scan():
             return tuple(frozenset({(node.table, column)}) for column in node.columns)
-        case Values() | Working():
+        case Values() | WorkTable():
             return tuple(NOTHING for _ in fields(node))
         case Recursion():
             return _united([lineage(node.base), lineage(node.step)])
@@ -65,7 +65,7 @@ def lineage(node: Node) -> tuple[Origin, ...]:
         case Project():
             below = lineage(node.input)
             return tuple(_of([e], below) for e in node.exprs)
-        case Unfold():
+        case Unnest():
             below = lineage(node.input)
             made = tuple(_of(each.args, below) for each in node.sets)
             return below + made + ((NOTHING,) if node.ordinality else ())

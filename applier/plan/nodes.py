@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from applier.plan.expr import INT8, AggregateCall, Coalesce, Col, Const, Expr, NullTest, ValueType, Widen, nullable
+from applier.plan.expr import INT8, AggregateCall, Coalesce, Col, Const, Expr, IsNull, ValueType, Widen, nullable
 from applier.plan.sort import SortKey, fixed_columns
 from applier.plan.window import WindowCall
 from shared_schema.table_schema import TableId
@@ -124,7 +124,9 @@ class TopK:
     @property
     def decided(self) -> bool:
         """Whether rows at the same place of the order are always the same, so that the result is just one."""
-        return (self.ties and not self.offset) or tells_apart(self.input, (*self.keys, *(k.expr for k in self.order)))
+        return (self.ties and not self.offset) or identifies_rows(
+            self.input, (*self.keys, *(k.expr for k in self.order))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class Values:
     fields: tuple[Field, ...]
 
 
-class SetFunction(Enum):
+class SetReturningFunction(Enum):
     """What makes a set out of one row."""
 
     SERIES = "generate_series"
@@ -172,21 +174,21 @@ class SetFunction(Enum):
     """The elements of a JSON array; an error for anything else."""
 
 
-_RISING = frozenset({SetFunction.SERIES, SetFunction.MOMENTS, SetFunction.CALENDAR})
+_RISING = frozenset({SetReturningFunction.SERIES, SetReturningFunction.MOMENTS, SetReturningFunction.CALENDAR})
 """Those whose members are all different."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowSet:
+class TableFunction:
     """A set made of one row: by which function, of what, and the type of its members."""
 
-    function: SetFunction
+    function: SetReturningFunction
     args: tuple[Expr, ...]
     type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
-class Unfold:
+class Unnest:
     """Every input row once per member of its own set; then the member, with `ordinality` also its number from 1.
 
     Several sets are gone through side by side, NULL where one is shorter. With `outer` a row whose sets are empty
@@ -194,13 +196,13 @@ class Unfold:
     """
 
     input: Node
-    sets: tuple[RowSet, ...]
+    sets: tuple[TableFunction, ...]
     ordinality: bool
     outer: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class WorkTable:
     """Inside a step: the rows of the round before, of the Recursion of that number.
 
     While it is computed `text` are those rows, or `changed` the ones that come to them.
@@ -227,10 +229,10 @@ class Recursion:
 
 Node = (
     Scan
-    | Working
+    | WorkTable
     | Recursion
     | Values
-    | Unfold
+    | Unnest
     | Filter
     | Project
     | Join
@@ -255,11 +257,11 @@ class StreamPlan:
 def inputs(node: Node) -> tuple[Node, ...]:
     """The direct inputs, left to right."""
     match node:
-        case Scan() | Values() | Working():
+        case Scan() | Values() | WorkTable():
             return ()
         case Recursion():
             return (node.base, node.step)
-        case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat() | Unfold():
+        case Filter() | Project() | Aggregate() | TopK() | Window() | Repeat() | Unnest():
             return (node.input,)
         case Join(left=left, right=right) | OuterJoin(left=left, right=right) | SemiJoin(left=left, right=right):
             return (left, right)
@@ -286,7 +288,7 @@ def derived(node: Node) -> bool:
     match node:
         case Scan():
             return False
-        case Filter() | Project() | Unfold():
+        case Filter() | Project() | Unnest():
             return derived(node.input)
         case _:
             return True
@@ -295,12 +297,12 @@ def derived(node: Node) -> bool:
 def fields(node: Node) -> tuple[Field, ...]:
     """The output columns."""
     match node:
-        case Scan() | Values() | Working():
+        case Scan() | Values() | WorkTable():
             return node.fields
         case Recursion():
             pairs = zip(fields(node.base), fields(node.step), strict=True)
             return tuple(Field(a.type, a.nullable or b.nullable) for a, b in pairs)
-        case Unfold():
+        case Unnest():
             return fields(node.input) + _unfolded(node)
         case Filter() | TopK() | Repeat():
             return fields(node.input)
@@ -339,11 +341,11 @@ def row_key(node: Node) -> tuple[int, ...] | None:
             return node.key
         case Values():
             return () if len(node.rows) == 1 else None
-        case Working():
+        case WorkTable():
             return None
         case Recursion():
             return tuple(range(len(fields(node)))) if node.distinct else None
-        case Unfold():
+        case Unnest():
             return _unfolded_key(node)
         case Filter() | Window():
             return row_key(node.input)
@@ -391,18 +393,18 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     return left + tuple(len(columns[0]) + i for i in right if i not in bound)
 
 
-def _unfolded(node: Unfold) -> tuple[Field, ...]:
+def _unfolded(node: Unnest) -> tuple[Field, ...]:
     members = tuple(Field(s.type, node.outer or len(node.sets) > 1 or _holds_null(s)) for s in node.sets)
     number = Field(INT8, node.outer)
     return (*members, number) if node.ordinality else members
 
 
-def _holds_null(made: RowSet) -> bool:
-    listed = made.function is SetFunction.LISTED and any(nullable(arg) for arg in made.args)
-    return listed or made.function is SetFunction.ELEMENTS
+def _holds_null(made: TableFunction) -> bool:
+    listed = made.function is SetReturningFunction.LISTED and any(nullable(arg) for arg in made.args)
+    return listed or made.function is SetReturningFunction.ELEMENTS
 
 
-def _unfolded_key(node: Unfold) -> tuple[int, ...] | None:
+def _unfolded_key(node: Unnest) -> tuple[int, ...] | None:
     """The input's key and the number of the member, or the member itself where none repeats."""
     key, width = row_key(node.input), len(fields(node.input))
     if key is not None and node.ordinality:
@@ -418,7 +420,7 @@ def _top_key(node: TopK) -> tuple[int, ...] | None:
     return row_key(node.input)
 
 
-def tells_apart(node: Node, exprs: tuple[Expr, ...]) -> bool:
+def identifies_rows(node: Node, exprs: tuple[Expr, ...]) -> bool:
     """Whether two rows of the node for which all these expressions are equal are always the same row."""
     fixed, key = _known_with(node, frozenset(fixed_columns(exprs))), row_key(node)
     return (key is not None and set(key) <= fixed) or len(fixed) == len(fields(node))
@@ -450,7 +452,7 @@ def _equal_columns(equi: tuple[tuple[Expr, Expr], ...]) -> list[tuple[int, int]]
             case (Col() as mine, Col() as other) if mine.type.spark not in ("float", "double"):
                 found.append((mine.ordinal, other.ordinal))
             case (Coalesce(args=(Col() as mine, Const())), Coalesce(args=(Col() as other, Const()))):
-                if any(isinstance(a, NullTest) and a.arg == mine for a, _ in equi):
+                if any(isinstance(a, IsNull) and a.arg == mine for a, _ in equi):
                     found.append((mine.ordinal, other.ordinal))
             case _:
                 continue
@@ -464,7 +466,7 @@ def _bound(sides: Iterable[Expr]) -> set[int]:
     """
     plain = [_unwidened(side) for side in sides]
     found = {side.ordinal for side in plain if isinstance(side, Col)}
-    tested = {side.arg for side in plain if isinstance(side, NullTest)}
+    tested = {side.arg for side in plain if isinstance(side, IsNull)}
     for side in plain:
         match side:
             case Coalesce(args=(Col() as column, Const())) if column in tested:

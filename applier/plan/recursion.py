@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from applier.plan.nodes import Filter, Join, Node, Project, Recursion, Repeat, Unfold, UnionAll, Working, walk
+from applier.plan.nodes import Filter, Join, Node, Project, Recursion, Repeat, UnionAll, Unnest, WorkTable, walk
 
 
-def followable(node: Recursion) -> bool:
+def is_delete_rederivable(node: Recursion) -> bool:
     """Whether every row of the step comes from exactly one row of the last round: step(A + B) = step(A) + step(B).
 
     Each branch must read those rows, and on the way from them there may only be what keeps the derivations of a row
@@ -17,7 +17,7 @@ def followable(node: Recursion) -> bool:
 
 def _one_by_one(node: Node, number: int) -> bool:
     match node:
-        case Filter() | Project() | Repeat() | Unfold():
+        case Filter() | Project() | Repeat() | Unnest():
             return _one_by_one(node.input, number)
         case UnionAll():
             return all(_one_by_one(branch, number) for branch in node.branches)
@@ -38,11 +38,11 @@ def _themselves(node: Node, number: int) -> bool:
     match node:
         case Filter() | Project():
             return _themselves(node.input, number)
-        case Working():
+        case WorkTable():
             return node.number == number
         case _:
             return False
 
 
 def _reads(node: Node, number: int) -> bool:
-    return any(isinstance(below, Working) and below.number == number for below in walk(node))
+    return any(isinstance(below, WorkTable) and below.number == number for below in walk(node))

@@ -9,7 +9,7 @@ from shared_schema.table_schema import Column, TableId
 
 
 @dataclass(frozen=True)
-class RunByPostgres:
+class PostgresQuery:
     """A query that has no plan, so PostgreSQL runs it: its text, the captured tables it reads, why it has none."""
 
     query: str
@@ -27,7 +27,7 @@ class StreamTable:
     table: TableId
     relid: int
     columns: tuple[Column, ...]
-    plan: StreamPlan | RunByPostgres
+    plan: StreamPlan | PostgresQuery
     counted: bool = False
     """Whether rows are told apart by counting them even where there is a key."""
     scans: tuple[Scan, ...] = field(init=False)
@@ -43,7 +43,7 @@ class StreamTable:
                 read = tuple(scans(root))
                 self._set(read, frozenset(scan.table for scan in read), None if self.counted else row_key(root))
                 object.__setattr__(self, "not_null", frozenset(i for i, f in enumerate(fields(root)) if not f.nullable))
-            case RunByPostgres(sources=sources):
+            case PostgresQuery(sources=sources):
                 self._set((), sources, None)
                 object.__setattr__(self, "not_null", frozenset())
 

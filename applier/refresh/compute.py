@@ -13,20 +13,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
-from applier.arrange.inputs import WindowInputs
+from applier.arrange.inputs import TraceInputs
 from applier.errors import CalculationError, Infrastructure
 from applier.functions.aggregates.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.support.inputs import Side
 from applier.operators.top_k import TIE
-from applier.plan.cardinality import reach
+from applier.plan.cardinality import bound_cardinality
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import TableDelta
 from applier.sinks.postgres.pg_errors import brought_home
 from applier.sinks.staging.staged_delta import Difference, StagedDelta
 from applier.sinks.staging.staging import Staging
-from applier.spark.collect import at_most, collect
-from applier.state.store import States
+from applier.spark.collect import collect, collect_at_most
+from applier.state.store import StateStore
 from applier.zset import net
 from shared_schema.lsn import ORIGIN, Window
 
@@ -40,8 +40,8 @@ MAX_PARTS, UNFORESEEN_PARTS = 128, 8
 def compute(
     spark: SparkSession,
     table: StreamTable,
-    inputs: WindowInputs,
-    states: States | None = None,
+    inputs: TraceInputs,
+    states: StateStore | None = None,
     staging: Staging | None = None,
 ) -> Difference | None:
     """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content.
@@ -62,7 +62,7 @@ def compute(
 
 
 def whole(
-    spark: SparkSession, table: StreamTable, inputs: WindowInputs, staging: Staging | None = None
+    spark: SparkSession, table: StreamTable, inputs: TraceInputs, staging: Staging | None = None
 ) -> pa.Table | StagedDelta:
     """Everything it should hold at the window's end."""
     window = Window(ORIGIN, inputs.window.new)
@@ -71,7 +71,7 @@ def whole(
         return _few_or_staged(spark, text, _asked(table, window, inputs), staging)
 
 
-def computed_schema(spark: SparkSession, table: StreamTable, inputs: WindowInputs) -> pa.Schema:
+def computed_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
     """Of its rows as Spark computes them; PostgreSQL's own types would be read otherwise here and there."""
     with _told(table):
         frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
@@ -92,10 +92,10 @@ class _Asked:
         return min(MAX_PARTS, self.read // (PART_ROWS if self.window.old else FILL_PART_ROWS) + 1)
 
 
-def _asked(table: StreamTable, window: Window, inputs: WindowInputs) -> _Asked:
+def _asked(table: StreamTable, window: Window, inputs: TraceInputs) -> _Asked:
     """From ORIGIN on everything is read and may come."""
     read = [inputs.extent(source) for source in table.sources]
-    result = reach(table.root, lambda scan: inputs.extent(scan.table))
+    result = bound_cardinality(table.root, lambda scan: inputs.extent(scan.table))
     if window.old:
         return _Asked(table, window, int(sum(extent.changed for extent in read)), result.changed)
     return _Asked(table, window, int(sum(extent.held for extent in read)), result.held)
@@ -108,7 +108,7 @@ def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Stagi
     parts = asked.parts
     if asked.read <= staging.above:
         bounded = asked.most <= staging.above
-        few = collect(spark.sql(text)) if bounded else at_most(spark, text, staging.above)
+        few = collect(spark.sql(text)) if bounded else collect_at_most(spark, text, staging.above)
         if few is not None:
             return net(few)
         parts = UNFORESEEN_PARTS

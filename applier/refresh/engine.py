@@ -14,13 +14,13 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from applier import metrics
-from applier.arrange.inputs import WindowInputs
+from applier.arrange.inputs import TraceInputs
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import MayPass, NotTogether, TargetFull
 from applier.ingest.inbox import Inbox
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.compute import compute, computed_schema, whole
 from applier.refresh.long_refreshes import LongJobs
 from applier.refresh.refresh import Change, Done, Outcome, Rows, Task, together
@@ -35,7 +35,7 @@ from applier.sinks.postgres.full_diff import TableContents
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.staging.staged_delta import Difference, StagedDelta
 from applier.sinks.staging.staging import Staging
-from applier.state.store import States
+from applier.state.store import StateStore
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.progress import Capture
@@ -57,7 +57,7 @@ class Engine:
     inbox_lock: threading.Condition
     schema_of: Callable[[Capture], TableSchema]
     traces: Traces
-    states: States
+    states: StateStore
     sinks: Sinks
     staging: Staging | None
     """Where deltas go that are too large for the driver."""
@@ -78,7 +78,7 @@ class Engine:
     _taken_in: Lsn = ORIGIN
     _noted: dict[int, tuple[Way, Why, datetime | None]] = field(default_factory=dict)
     """What people were last told of each."""
-    _inputs: dict[Window, WindowInputs] = field(default_factory=dict)
+    _inputs: dict[Window, TraceInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
     _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -148,7 +148,7 @@ class Engine:
 
     def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
         """How it is refreshed; None when it is not its turn or while what it reads is not known."""
-        by_postgres = isinstance(table.plan, RunByPostgres)
+        by_postgres = isinstance(table.plan, PostgresQuery)
         if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
             return None
         if not self.definitions.ready(registered, table, frontier):
@@ -214,7 +214,7 @@ class Engine:
             inputs = self._inputs[window]
         return self._timed(task, lambda: self._in_spark(task, inputs))
 
-    def _compute_long(self, inputs: WindowInputs | None, task: Task) -> Done:
+    def _compute_long(self, inputs: TraceInputs | None, task: Task) -> Done:
         if inputs is None:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
         with inputs:
@@ -234,7 +234,7 @@ class Engine:
         finally:
             beside.close()
 
-    def _in_spark(self, task: Task, inputs: WindowInputs) -> Outcome:
+    def _in_spark(self, task: Task, inputs: TraceInputs) -> Outcome:
         if task.strategy.why is Why.REPAIR:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
             change = compute(self.spark, task.table, inputs, staging=self.staging)

@@ -6,10 +6,10 @@ from typing import Any
 
 import psycopg
 
-from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.explain import explain, summary
-from applier.plan.facts import facts
+from applier.plan.facts import plan_facts
 from applier.sql.plan_query import Written, define
 from applier.sql.refusal import DefinitionError, Refused
 from shared_schema.errors import TrickleError
@@ -18,7 +18,7 @@ from shared_schema.errors import TrickleError
 def of_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
     """The report of a query as the user writes it."""
     plan = define(connection, query, search_path).plan
-    return explain(plan) + summary(plan, kept_nodes(plan.root))
+    return explain(plan) + summary(plan, stateful_nodes(plan.root))
 
 
 def judgement(
@@ -48,7 +48,7 @@ def judgement(
             "column": place.column if place else None,
             "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
         }
-    return {"supported": True, **facts(plan, thresholds, kept_nodes(plan.root))}
+    return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root))}
 
 
 def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
@@ -65,4 +65,4 @@ def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
         raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
     query, original, created, _, _ = found[0]
     plan = define(connection, query, "pg_catalog", Written(original, created)).plan
-    return explain(plan) + summary(plan, kept_nodes(plan.root))
+    return explain(plan) + summary(plan, stateful_nodes(plan.root))

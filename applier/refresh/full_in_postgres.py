@@ -7,7 +7,7 @@ from psycopg import sql
 
 from applier.catalog.database import Connection
 from applier.errors import CalculationError, Infrastructure
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.pinned_snapshot import Pins
 from applier.sinks.postgres.full_diff import TableContents, difference
 from applier.sinks.postgres.gather import Room, gather
@@ -35,7 +35,7 @@ class PostgresRunner:
 
     def run(self, table: StreamTable, since: Lsn) -> Difference:
         """How the query's result at a new position differs from what the stream table holds."""
-        if not isinstance(table.plan, RunByPostgres):
+        if not isinstance(table.plan, PostgresQuery):
             raise AssertionError(f"{table} has a plan")
         try:
             with self._pins.pinned() as (connection, at):

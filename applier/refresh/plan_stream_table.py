@@ -12,11 +12,11 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged
-from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
-from applier.plan.facts import facts, without_plan
+from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.strategy import FullPolicy, Mode
 from applier.sql.analyze.analyze import analyse, rolled_back
 from applier.sql.plan_query import Written, define
@@ -76,7 +76,7 @@ class Definer:
 
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
-        found = facts(plan, self.thresholds, kept_nodes(plan.root))
+        found = plan_facts(plan, self.thresholds, stateful_nodes(plan.root))
         self.catalog.stream_tables.save_plan(pgt_id, found)
         for one in found["crossed"]:
             log.warning("a query is beyond a threshold", extra={"table": str(table), **one})
@@ -90,8 +90,8 @@ class Definer:
                 return {row.pgt_id: (row, inside(row)) for row in rows}
 
     def _run_by_postgres(self, row: StreamTableRow, refusal: str, *, steady: bool) -> StreamTable:
-        self.catalog.stream_tables.save_plan(row.pgt_id, without_plan(refusal))
-        plan = RunByPostgres(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
+        self.catalog.stream_tables.save_plan(row.pgt_id, facts_without_plan(refusal))
+        plan = PostgresQuery(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
         columns = _columns(self.database.connection, row.defining_query)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
 

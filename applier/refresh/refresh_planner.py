@@ -7,7 +7,7 @@ from datetime import datetime
 
 from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.refresh import Done, Task
 from applier.refresh.strategy import Costs, FullPolicy, Mode, Situation, Way, decide
 from shared_schema.lsn import Lsn, Window
@@ -37,8 +37,8 @@ class Planner:
             Situation(
                 mode=Mode(registered.refresh_mode),
                 policy=FullPolicy(registered.full_policy),
-                followed=not isinstance(table.plan, RunByPostgres),
-                steady=not isinstance(table.plan, RunByPostgres) or table.plan.steady,
+                followed=not isinstance(table.plan, PostgresQuery),
+                steady=not isinstance(table.plan, PostgresQuery) or table.plan.steady,
                 filled=bool(registered.lsn),
                 partial=registered.partial,
                 history=history,

@@ -11,7 +11,7 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.sql.analyze.function_bodies import declared
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -100,7 +100,7 @@ class Definitions:
         called = [
             (row, declared(row.defining_query) or {})
             for row in rows
-            if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, RunByPostgres)
+            if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, PostgresQuery)
         ]
         now = self.catalog.sources.function_digests({oid for _, digests in called for oid in digests})
         return [row for row, digests in called if any(now.get(oid) != told for oid, told in digests.items())]
@@ -111,11 +111,11 @@ class Definitions:
         A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
         column that is no longer the one the stream table's rows were computed with.
         """
-        if isinstance(table.plan, RunByPostgres):
+        if isinstance(table.plan, PostgresQuery):
             self._must_be_here(table, table.plan)
         return all([self._known(registered, scan, frontier) for scan in table.scans])
 
-    def _must_be_here(self, table: StreamTable, plan: RunByPostgres) -> None:
+    def _must_be_here(self, table: StreamTable, plan: PostgresQuery) -> None:
         read = [self.traces.get(source) for source in plan.sources]
         if self.elsewhere or any(trace is not None and trace.relid == ANY_RELATION for trace in read):
             raise SourcesElsewhere(

@@ -11,7 +11,7 @@ from datetime import datetime
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.history import Executed
 from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
-from applier.plan.stream_table import RunByPostgres, StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.refresh import Change, Done, Rows, together
 from applier.refresh.strategy import Way
 from applier.sinks.delta import Delta
@@ -93,12 +93,12 @@ class Sinks:
         """What happened in between: what was kept because it cannot be computed again, then what can."""
         if window.old >= window.new:
             return []
-        if isinstance(table.plan, RunByPostgres) and not window.old:
+        if isinstance(table.plan, PostgresQuery) and not window.old:
             return [self.postgres.held(table, window)]
         kept: list[Delta] = [*self.postgres.owed(table, window.old)] if window.old else []
         since = max([window.old, *(delta.window.new for delta in kept)])
         # Everything that PostgreSQL computed is kept.
-        if since >= window.new or isinstance(table.plan, RunByPostgres):
+        if since >= window.new or isinstance(table.plan, PostgresQuery):
             return kept
         last = compute(table, Window(since, window.new))
         if last is not None and last.is_fill:

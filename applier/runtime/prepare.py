@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from applier.spark.class_archive import archive_of, make_at_exit
+from applier.spark.class_archive import archive_path, make_at_exit
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import class_path, spark_session
 
@@ -38,7 +38,7 @@ _QUERIES = (
 def prepare(say: Callable[[str], None]) -> Path | None:
     """Make what is not there yet; the archive, or None where this Java writes none."""
     jars = ensure(SPARK_JARS)
-    archive = archive_of(class_path(jars))
+    archive = archive_path(class_path(jars))
     if archive.exists():
         return archive
     say("preparing Spark's classes (once, about a minute)")

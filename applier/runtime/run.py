@@ -45,8 +45,8 @@ from applier.sinks.staging.staged_delta import clear
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
-from applier.spark.session import jobs_begun, spark_session
-from applier.state.store import States
+from applier.spark.session import count_jobs, spark_session
+from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
 from shared_schema.status_server import StatusServer
@@ -197,7 +197,7 @@ class Applier:
             inbox_lock=self._inbox_lock,
             schema_of=schemas.copied,
             traces=traces,
-            states=States(spark),
+            states=StateStore(spark),
             sinks=Sinks(
                 PostgresSink(self._database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
                 open_publisher if settings.publish_sink else None,
@@ -245,7 +245,7 @@ class Applier:
 
     def _wait_for_topics(self) -> None:
         waited = False
-        while not stream.topics_ready(self.settings):
+        while not stream.are_topics_ready(self.settings):
             if not waited:
                 log.info(
                     "waiting for pg-trickle-cdc to create its topics", extra={"prefix": self.settings.topic_prefix}
@@ -322,9 +322,9 @@ class Applier:
 
     def _tick(self, engine: Engine) -> None:
         with self._tick_lock, metrics.TICK_SECONDS.time():
-            before = jobs_begun(engine.spark)
+            before = count_jobs(engine.spark)
             frontier = run_tick(engine)
-            begun = jobs_begun(engine.spark)
+            begun = count_jobs(engine.spark)
             metrics.SPARK_JOBS.set(begun)
             if begun > before:
                 metrics.TICK_JOBS.set(begun - before)

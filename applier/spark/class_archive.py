@@ -14,7 +14,7 @@ from applier.spark.jars import cache_folder, find_java
 from applier.spark.java_functions import spark_jars_folder
 
 
-def archive_of(class_path: Sequence[Path], *, spark: Path | None = None, cache: Path | None = None) -> Path:
+def archive_path(class_path: Sequence[Path], *, spark: Path | None = None, cache: Path | None = None) -> Path:
     """Where the archive for such a JVM is, or is to be; `spark` is the folder of Spark's own jars."""
     java = find_java().resolve()
     release = java.parent.parent / "release"
@@ -30,7 +30,7 @@ def _as_java_knows_it(jar: Path) -> str:
     return f"{jar} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def begin_with(archive: Path) -> str:
+def use_archive(archive: Path) -> str:
     """The JVM's options to use the archive, if there is one. It has to be the JVM of this class path."""
     # An archive that does not fit is not worth a word on the console: it is left out.
     return f'-XX:SharedArchiveFile="{archive}" -Xlog:cds*=off' if archive.exists() else ""

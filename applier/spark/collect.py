@@ -18,11 +18,11 @@ MOST_PLANNED = 5_000
 
 def collect(frame: DataFrame) -> pa.Table:
     """All rows."""
-    rows = planned(frame)
+    rows = rows_without_job(frame)
     return frame.toArrow() if rows is None else rows
 
 
-def planned(frame: DataFrame) -> pa.Table | None:
+def rows_without_job(frame: DataFrame) -> pa.Table | None:
     """All rows of projections and filters of rows on the driver, which Spark's optimizer computes by itself: without a
     job, which would cost more than all the rest of such a query. None when it is no such query, or of many rows."""
     session = frame.sparkSession
@@ -35,7 +35,7 @@ def planned(frame: DataFrame) -> pa.Table | None:
         file.unlink(missing_ok=True)
 
 
-def at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
+def collect_at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
     """What the query returns; None when it is more than so many rows, and then little more has been collected.
 
     Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and

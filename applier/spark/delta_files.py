@@ -13,7 +13,7 @@ def is_scattered(table: DeltaTable) -> bool:
     return len(table.file_uris()) > MANY_FILES
 
 
-def tidy(table: DeltaTable, retention_hours: int) -> None:
+def optimize_and_vacuum(table: DeltaTable, retention_hours: int) -> None:
     """Join small files, then delete what has not been part of the table for `retention_hours`. Adds versions."""
     if is_scattered(table):
         table.optimize.compact()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from applier.spark.class_archive import archive_of, begin_with
+from applier.spark.class_archive import archive_path, use_archive
 from applier.spark.java_functions import functions_jar
 
 TIME_ZONE = "UTC"
@@ -103,7 +103,7 @@ def spark_session(
     if master.startswith("local"):
         # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
         options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, joined))
-        options["spark.driver.extraJavaOptions"] += f" {java_options or begin_with(archive_of(joined))}"
+        options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(joined))}"
         # Nor can it lose touch with itself; only a clock that is set ahead makes it seem so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:
@@ -119,6 +119,6 @@ def spark_session(
     return session
 
 
-def jobs_begun(session: SparkSession) -> int:
+def count_jobs(session: SparkSession) -> int:
     """How many Spark jobs this session has begun so far, those of background threads included."""
     return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())

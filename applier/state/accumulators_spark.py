@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from applier.operators.support.accumulators import added_up, key_names, sum_types, value_names
-from applier.operators.support.inputs import Shares
+from applier.operators.support.accumulators import key_names, sum_accumulators, sum_types, value_names
+from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
 
@@ -22,7 +22,7 @@ FOLD_ROWS = 20_000
 """An overlay larger than this, and than a tenth of the base, becomes part of the base."""
 
 
-class SharesInSpark:
+class SparkAccumulators:
     """The shares of one node as of some frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, frame: DataFrame) -> None:
@@ -47,17 +47,17 @@ class SharesInSpark:
         views = [self._view, *([self._overlay_view] if self._overlay_view else [])]
         return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
 
-    def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
+    def with_window(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
         """With the shares of a window; and the views to drop when it is over."""
         view = self._view_of(rows)
-        return Shares(self.before, f"SELECT * FROM {view}"), [view]
+        return Accumulators(self.before, f"SELECT * FROM {view}"), [view]
 
     def _view_of(self, rows: pa.Table) -> str:
         return create_view(self._spark.createDataFrame(rows, self.schema))
 
     def add(self, rows: pa.Table) -> None:
         """Put the shares of a window beside them."""
-        self._overlay = rows if self._overlay is None else total_of(self.node, [self._overlay, rows])
+        self._overlay = rows if self._overlay is None else sum_accumulator_rows(self.node, [self._overlay, rows])
         drop_view(self._spark, self._overlay_view)
         self._overlay_view = self._view_of(self._overlay)
         if self._overlay.num_rows > max(FOLD_ROWS, self.rows // 10):
@@ -65,7 +65,7 @@ class SharesInSpark:
 
     def _fold(self) -> None:
         frame, view = self._frame, self._view
-        self._hold(self._spark.sql(added_up(self.node, self.before())))
+        self._hold(self._spark.sql(sum_accumulators(self.node, self.before())))
         drop_view(self._spark, view)
         drop_view(self._spark, self._overlay_view)
         frame.unpersist()
@@ -78,7 +78,7 @@ class SharesInSpark:
         self._frame.unpersist()
 
 
-def total_of(node: Aggregate, tables: list[pa.Table]) -> pa.Table:
+def sum_accumulator_rows(node: Aggregate, tables: list[pa.Table]) -> pa.Table:
     """The sum of shares on the driver, without those that are zero."""
     schema = tables[0].schema
     rows = pa.concat_tables([table.cast(schema) for table in tables])

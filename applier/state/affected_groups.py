@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from applier.operators.support.inputs import Touched
+from applier.operators.support.inputs import AffectedGroups
 from applier.spark.views import create_view
 from applier.zset import WEIGHT
 
@@ -14,7 +14,7 @@ FEW_GROUPS = 1_000
 """So many are sent twice, and are answered while Spark plans, without a job; with more, a job is faster."""
 
 
-def touched_groups(spark: SparkSession, both: pa.Table, schema: StructType) -> tuple[Touched, str]:
+def upload_affected_groups(spark: SparkSession, both: pa.Table, schema: StructType) -> tuple[AffectedGroups, str]:
     """What the groups are made of at both ends, for the operators; and the view to drop when the window is over."""
     signed = both.num_rows <= FEW_GROUPS
     if signed:
@@ -22,4 +22,4 @@ def touched_groups(spark: SparkSession, both: pa.Table, schema: StructType) -> t
         both = pa.concat_tables([both.append_column(WEIGHT, column) for column in weights])
         schema = StructType([*schema.fields, StructField(WEIGHT, LongType())])
     view = create_view(spark.createDataFrame(both, schema))
-    return Touched(f"SELECT * FROM {view}", signed), view
+    return AffectedGroups(f"SELECT * FROM {view}", signed), view

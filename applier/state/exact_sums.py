@@ -13,24 +13,24 @@ from applier.zset import Row
 _EXACT = Context(prec=100)
 
 
-def zero(kind: pa.DataType) -> Any:
+def zero_of(kind: pa.DataType) -> Any:
     """Nothing, as a number of this type."""
     return pa.scalar(0).cast(kind).as_py()
 
 
-def added(left: Any, right: Any) -> Any:
+def add_exact(left: Any, right: Any) -> Any:
     """The sum of two numbers."""
     with localcontext(_EXACT):
         return left + right
 
 
-def sums(left: Row, right: Row) -> Row:
+def add_sums(left: Row, right: Row) -> Row:
     """The sums of two rows of numbers."""
     with localcontext(_EXACT):
         return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
-def rows_of(table: pa.Table) -> list[Row]:
+def rows_as_tuples(table: pa.Table) -> list[Row]:
     """Its rows, one by one."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 

@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from applier.operators.support.inputs import Shares
+from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Recursion
 from applier.spark.views import create_view
 from applier.state.exact_sums import arrow_table
-from applier.state.uploaded_rows import SentRows
+from applier.state.uploaded_rows import UploadedRows
 from applier.zset import WEIGHT, Row, identity
 
 
-class RowsOnDriver:
+class DriverRows:
     """Rows and how often they are there, as of some frontier."""
 
     def __init__(self, spark: SparkSession, schema: StructType, rows: pa.Table) -> None:
@@ -24,7 +24,7 @@ class RowsOnDriver:
         self._schema = schema
         self._arrow = rows.schema
         self._rows: dict[Row, tuple[Row, int]] = {}
-        self._sent = SentRows(spark, schema)
+        self._sent = UploadedRows(spark, schema)
         self.add(rows)
 
     @property
@@ -39,14 +39,14 @@ class RowsOnDriver:
         """A SELECT of all of them."""
         return self._sent.select(lambda: self.table(self._rows.values()))
 
-    def with_window(self, rows: pa.Table) -> tuple[Shares, list[str]]:
+    def with_window(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
         """What a window adds to them; and the views to drop when it is over."""
         view = self.view(rows)
-        return Shares(self.before, f"SELECT * FROM {view}"), [view]
+        return Accumulators(self.before, f"SELECT * FROM {view}"), [view]
 
     def add(self, rows: pa.Table) -> None:
         """Put what a window adds to them."""
-        for row, weight in weighted(rows):
+        for row, weight in weighted_rows(rows):
             name = identity(row)
             count = self._rows.get(name, (row, 0))[1] + weight
             if count:
@@ -69,18 +69,18 @@ class RowsOnDriver:
         self._rows.clear()
 
 
-def weighted(rows: pa.Table) -> Iterable[tuple[Row, int]]:
+def weighted_rows(rows: pa.Table) -> Iterable[tuple[Row, int]]:
     """Rows with their weights, one by one."""
     columns = [rows[name].to_pylist() for name in rows.column_names if name != WEIGHT]
     weights = rows[WEIGHT].to_pylist()
     return zip(zip(*columns, strict=True) if columns else [()] * len(weights), weights, strict=True)
 
 
-MOST_DERIVED = 200_000
+MAX_DERIVED_ROWS = 200_000
 """Of more nothing is kept: some 100 MB."""
 
 
-class DerivedRows(RowsOnDriver):
+class FixpointState(DriverRows):
     """R, all that a recursion derived."""
 
     def __init__(self, spark: SparkSession, node: Recursion, schema: StructType, rows: pa.Table) -> None:

@@ -13,20 +13,20 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from applier.operators.aggregate import NEW, OLD, groups_of, signed_groups_of
-from applier.operators.incrementalize import among, delta
-from applier.operators.support.accumulators import COUNT, extremes, key_names
-from applier.operators.support.inputs import Ends, Inputs, Side
-from applier.operators.support.key_filter import Wanted
+from applier.operators.aggregate import NEW, OLD, group_rows, signed_group_rows
+from applier.operators.incrementalize import delta, snapshot_where
+from applier.operators.support.accumulators import COUNT, key_names, min_max_calls
+from applier.operators.support.inputs import AffectedMinMax, Inputs, Side
+from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
 from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
-from applier.state.affected_groups import touched_groups
-from applier.state.exact_sums import added, arrow_table, rows_of, zero
+from applier.state.affected_groups import upload_affected_groups
+from applier.state.exact_sums import add_exact, arrow_table, rows_as_tuples, zero_of
 from applier.zset import Row, identity
 
 
-class ExtremesOnDriver:
+class MinMaxState:
     """Of one node, as of some frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, schema: StructType, rows: pa.Table) -> None:
@@ -36,10 +36,10 @@ class ExtremesOnDriver:
         self._arrow = rows.schema
         self._names = rows.column_names[self._width :]
         self._count = self._names.index(f"{NEW}_{COUNT}")
-        found = extremes(node) or {}
+        found = min_max_calls(node) or {}
         self._largest = {self._names.index(f"{NEW}_{number}"): largest for number, largest in found.items()}
         self._nothing = tuple(
-            None if place in self._largest else zero(rows.schema.field(name).type)
+            None if place in self._largest else zero_of(rows.schema.field(name).type)
             for place, name in enumerate(self._names)
         )
         both = [StructField(_old(name), schema[name].dataType) for name in self._names]
@@ -48,7 +48,7 @@ class ExtremesOnDriver:
         before = [self._arrow.field(name).with_name(_old(name)) for name in self._names]
         self._both = pa.schema([*self._keys, *before, *(self._arrow.field(name) for name in self._names)])
         self._groups: dict[Row, tuple[Row, Row]] = {}
-        for row in rows_of(rows):
+        for row in rows_as_tuples(rows):
             self._put(row[: self._width], row[self._width :])
 
     @property
@@ -61,12 +61,12 @@ class ExtremesOnDriver:
         text = delta(self.node.input, inputs)
         if text is None:
             return None
-        touched = collect(self._spark.sql(signed_groups_of(self.node, text)))
+        touched = collect(self._spark.sql(signed_group_rows(self.node, text)))
         if not touched.num_rows:
             return None
         columns = [*self._keys.names, *(_old(name) for name in self._names), *self._names]
         both, doubtful = {}, []
-        for row in rows_of(touched.select(columns)):
+        for row in rows_as_tuples(touched.select(columns)):
             key, leaves, comes = _cut(row, self._width, len(self._names))
             old = self._groups.get(identity(key), (key, self._nothing))[1]
             new = self._after(old, leaves, comes)
@@ -87,7 +87,7 @@ class ExtremesOnDriver:
             return self._nothing
         for place, (e, r, a) in enumerate(zip(old, leaves, comes, strict=True)):
             if place not in self._largest:
-                new.append(added(e, a))
+                new.append(add_exact(e, a))
                 continue
             largest = self._largest[place]
             best = _best(e, a, largest=largest)
@@ -106,21 +106,21 @@ class ExtremesOnDriver:
             view = create_view(frame)
         try:
             asking, few = key_names(self.node), inputs.small
-            wanted = Wanted.of(self.node.keys, asking, f"SELECT * FROM {view}", null_safe=True, small=few)
-            text = groups_of(self.node, among(self.node.input, Side.AFTER, wanted, inputs))
+            wanted = KeyFilter.of(self.node.keys, asking, f"SELECT * FROM {view}", null_safe=True, small=few)
+            text = group_rows(self.node, snapshot_where(self.node.input, Side.AFTER, wanted, inputs))
             found = collect(self._spark.sql(text)).select(self._arrow.names)
         finally:
             drop_view(self._spark, view)
-        return {identity(row[: self._width]): row[self._width :] for row in rows_of(found)}
+        return {identity(row[: self._width]): row[self._width :] for row in rows_as_tuples(found)}
 
-    def with_window(self, both: pa.Table) -> tuple[Ends, list[str]]:
+    def with_window(self, both: pa.Table) -> tuple[AffectedMinMax, list[str]]:
         """The groups of a window; and the views to drop when it is over."""
-        touched, view = touched_groups(self._spark, both, self._schema)
-        return Ends(touched), [view]
+        touched, view = upload_affected_groups(self._spark, both, self._schema)
+        return AffectedMinMax(touched), [view]
 
     def add(self, both: pa.Table) -> None:
         """The window counts now."""
-        for row in rows_of(both):
+        for row in rows_as_tuples(both):
             key, _, new = _cut(row, self._width, len(self._names))
             self._put(key, new)
 

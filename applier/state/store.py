@@ -18,59 +18,59 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
-from applier.operators.aggregate import groups_of, shares_of
+from applier.operators.aggregate import group_accumulators, group_rows
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.stateful_nodes import kept_nodes
-from applier.operators.support.accumulators import additive
-from applier.operators.support.accumulators import shares as shares_of_rows
-from applier.operators.support.forwarding_inputs import PassedOn
-from applier.operators.support.inputs import Ends, Inputs, Keeper, Shares, Side
+from applier.operators.stateful_nodes import stateful_nodes
+from applier.operators.support.accumulators import is_additive
+from applier.operators.support.accumulators import row_accumulators as shares_of_rows
+from applier.operators.support.forwarding_inputs import ForwardingInputs
+from applier.operators.support.inputs import Accumulators, AffectedMinMax, Inputs, Side, StatefulNode
 from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived
 from applier.plan.stream_table import StreamTable
-from applier.spark.collect import at_most, collect, planned
+from applier.spark.collect import collect, collect_at_most, rows_without_job
 from applier.spark.views import drop_view
-from applier.state.accumulators_driver import MOST_GROUPS, SumsOnDriver
-from applier.state.accumulators_spark import SharesInSpark
-from applier.state.delete_rederive import derived_change
-from applier.state.fixpoint import MOST_DERIVED, DerivedRows
-from applier.state.min_max import ExtremesOnDriver
-from applier.state.top_k_buffer import FirstRows, leaving
+from applier.state.accumulators_driver import MAX_DRIVER_GROUPS, DriverAccumulators
+from applier.state.accumulators_spark import SparkAccumulators
+from applier.state.delete_rederive import recursion_delta
+from applier.state.fixpoint import MAX_DERIVED_ROWS, FixpointState
+from applier.state.min_max import MinMaxState
+from applier.state.top_k_buffer import TopKBuffer, count_leaving
 from applier.zset import net
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
 
-Held = SharesInSpark | SumsOnDriver | ExtremesOnDriver | DerivedRows | FirstRows
+NodeState = SparkAccumulators | DriverAccumulators | MinMaxState | FixpointState | TopKBuffer
 """What is kept of one node."""
 
 
-def _unchanged(held: Held) -> Shares | Ends:
+def _unchanged(held: NodeState) -> Accumulators | AffectedMinMax:
     """What is known of a node that a window does not touch."""
-    return Ends(None) if isinstance(held, ExtremesOnDriver) else Shares(held.before, None)
+    return AffectedMinMax(None) if isinstance(held, MinMaxState) else Accumulators(held.before, None)
 
 
 @dataclass
-class KeptInputs(PassedOn):
+class StatefulInputs(ForwardingInputs):
     """The inputs of one window with what is kept for one stream table."""
 
-    known: dict[Keeper, Shares | Ends] = field(default_factory=dict)
+    known: dict[StatefulNode, Accumulators | AffectedMinMax] = field(default_factory=dict)
 
-    def kept(self, node: Keeper) -> Shares | Ends | None:
+    def kept(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
         """What is known of the node."""
         return self.known.get(node)
 
 
 @dataclass
-class TableState:
+class OperatorStates:
     """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
 
     root: Node
-    shares: dict[Keeper, Held]
+    shares: dict[StatefulNode, NodeState]
     since: Lsn
     until: Lsn
-    pending: tuple[Lsn, dict[Keeper, pa.Table]] | None = None
+    pending: tuple[Lsn, dict[StatefulNode, pa.Table]] | None = None
     """What the last window adds, and where it ended."""
-    too_large: set[Keeper] = field(default_factory=set)
+    too_large: set[StatefulNode] = field(default_factory=set)
     """What is not kept after all."""
 
     def brought_to(self, frontier: Lsn) -> bool:
@@ -79,7 +79,7 @@ class TableState:
             for node, rows in self.pending[1].items():
                 shares = self.shares[node]
                 shares.add(rows)
-                if isinstance(shares, SumsOnDriver | FirstRows) and (moved := shares.moved()):
+                if isinstance(shares, DriverAccumulators | TopKBuffer) and (moved := shares.moved()):
                     self.shares[node] = moved
                     shares.release()
             self.since = self.until = frontier
@@ -91,36 +91,38 @@ class TableState:
         return True
 
 
-class States:
+class StateStore:
     """By stream table. Each is used by one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._tables: dict[int, TableState] = {}
+        self._tables: dict[int, OperatorStates] = {}
 
     @contextmanager
     def through(self, table: StreamTable, window: Window, inputs: Inputs) -> Iterator[Inputs]:
         """The inputs of a window for one stream table, with its state at both ends."""
-        nodes = kept_nodes(table.root)
+        nodes = stateful_nodes(table.root)
         if not nodes:
             yield inputs
             return
-        kept, views = KeptInputs(inputs), []
+        kept, views = StatefulInputs(inputs), []
         state = self._at(table, window.old)
         if state is None:
             side = Side.BEFORE if window.old else Side.AFTER
             state = self._computed(table, nodes, kept, side, window.old or window.new)
         try:
             if window.old:
-                added: dict[Keeper, pa.Table] = {}
+                added: dict[StatefulNode, pa.Table] = {}
                 for node in nodes:
                     if (shares := self._before(node, state, kept)) is None:
                         continue
                     rows = self._added(shares, kept)
-                    if isinstance(shares, FirstRows) and rows is not None and not shares.stands(rows):
+                    if isinstance(shares, TopKBuffer) and rows is not None and not shares.stands(rows):
                         whole = snapshot(shares.node.input, Side.BEFORE, kept)
                         shares.release()
-                        shares = state.shares[node] = FirstRows.of(self._spark, shares.node, whole, leaving(rows))
+                        shares = state.shares[node] = TopKBuffer.of(
+                            self._spark, shares.node, whole, count_leaving(rows)
+                        )
                     kept.known[node] = _unchanged(shares)
                     if rows is not None:
                         added[node] = rows
@@ -132,7 +134,7 @@ class States:
             for view in views:
                 drop_view(self._spark, view)
 
-    def _before(self, node: Keeper, state: TableState, kept: KeptInputs) -> Held | None:
+    def _before(self, node: StatefulNode, state: OperatorStates, kept: StatefulInputs) -> NodeState | None:
         """What is kept of the node at the beginning of a window."""
         if isinstance(node, TopK) and not kept.small:
             # So many changes are not worth bringing to the driver; what is first now is found out in the next window.
@@ -143,17 +145,17 @@ class States:
             self._hold(node, state, Side.BEFORE, kept)
         return state.shares.get(node)
 
-    def _added(self, shares: Held, kept: KeptInputs) -> pa.Table | None:
+    def _added(self, shares: NodeState, kept: StatefulInputs) -> pa.Table | None:
         match shares:
-            case FirstRows():
+            case TopKBuffer():
                 text = delta(shares.node.input, kept)
                 rows = None if text is None else net(collect(self._spark.sql(text)))
                 return rows if rows is not None and rows.num_rows else None
-            case DerivedRows():
-                return derived_change(self._spark, shares, kept)
-            case ExtremesOnDriver():
+            case FixpointState():
+                return recursion_delta(self._spark, shares, kept)
+            case MinMaxState():
                 return shares.change(kept)
-            case SharesInSpark() | SumsOnDriver():
+            case SparkAccumulators() | DriverAccumulators():
                 text = delta(shares.node.input, kept)
                 if text is None:
                     return None
@@ -162,16 +164,16 @@ class States:
             case _:
                 assert_never(shares)
 
-    def _summed(self, shares: SharesInSpark | SumsOnDriver, zset: str) -> pa.Table:
+    def _summed(self, shares: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
         """The shares of a window's Z-set, one per group."""
-        if isinstance(shares, SumsOnDriver) and not derived(shares.node.input):
+        if isinstance(shares, DriverAccumulators) and not derived(shares.node.input):
             # Few rows that are a matter of single change rows: then a query for them alone takes no job.
-            rows = planned(self._spark.sql(shares_of_rows(shares.node, zset)))
+            rows = rows_without_job(self._spark.sql(shares_of_rows(shares.node, zset)))
             if rows is not None:
                 return shares.summed(rows)
-        return collect(self._spark.sql(shares_of(shares.node, zset)))
+        return collect(self._spark.sql(group_accumulators(shares.node, zset)))
 
-    def _at(self, table: StreamTable, frontier: Lsn) -> TableState | None:
+    def _at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
         state = self._tables.get(table.id)
         try:
             if state is None or (state.root == table.root and frontier and state.brought_to(frontier)):
@@ -183,9 +185,11 @@ class States:
         self.forget(table.id)
         return None
 
-    def _computed(self, table: StreamTable, nodes: list[Keeper], kept: KeptInputs, side: Side, at: Lsn) -> TableState:
+    def _computed(
+        self, table: StreamTable, nodes: list[StatefulNode], kept: StatefulInputs, side: Side, at: Lsn
+    ) -> OperatorStates:
         began = time.monotonic()
-        state = self._tables[table.id] = TableState(table.root, {}, at, at)
+        state = self._tables[table.id] = OperatorStates(table.root, {}, at, at)
         try:
             for node in nodes:
                 self._hold(node, state, side, kept)
@@ -203,37 +207,37 @@ class States:
             kept.known |= {node: _unchanged(shares) for node, shares in state.shares.items()}
         return state
 
-    def _hold(self, node: Keeper, state: TableState, side: Side, kept: KeptInputs) -> None:
+    def _hold(self, node: StatefulNode, state: OperatorStates, side: Side, kept: StatefulInputs) -> None:
         held = self._held(node, side, kept)
         if held is None:
             state.too_large.add(node)
         else:
             state.shares[node] = held
 
-    def _held(self, node: Keeper, side: Side, kept: KeptInputs) -> Held | None:
+    def _held(self, node: StatefulNode, side: Side, kept: StatefulInputs) -> NodeState | None:
         match node:
             case TopK():
-                return FirstRows.of(self._spark, node, snapshot(node.input, side, kept))
-            case Aggregate() if not additive(node) and not derived(node.input):
-                text = groups_of(node, snapshot(node.input, side, kept))
-                groups = at_most(self._spark, text, MOST_GROUPS)
+                return TopKBuffer.of(self._spark, node, snapshot(node.input, side, kept))
+            case Aggregate() if not is_additive(node) and not derived(node.input):
+                text = group_rows(node, snapshot(node.input, side, kept))
+                groups = collect_at_most(self._spark, text, MAX_DRIVER_GROUPS)
                 schema = self._spark.sql(text).schema
-                return None if groups is None else ExtremesOnDriver(self._spark, node, schema, groups)
+                return None if groups is None else MinMaxState(self._spark, node, schema, groups)
             case Aggregate():
-                return self._shares(node, self._spark.sql(shares_of(node, snapshot(node.input, side, kept))))
+                return self._shares(node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, kept))))
             case Recursion():
                 frame = self._spark.sql(snapshot(node, side, kept))
                 rows = collect(frame)
-                few = rows.num_rows <= MOST_DERIVED
-                return DerivedRows(self._spark, node, frame.schema, net(rows)) if few else None
+                few = rows.num_rows <= MAX_DERIVED_ROWS
+                return FixpointState(self._spark, node, frame.schema, net(rows)) if few else None
             case _:
                 assert_never(node)
 
-    def _shares(self, node: Aggregate, frame: DataFrame) -> SharesInSpark | SumsOnDriver:
-        held = SharesInSpark(self._spark, node, frame)
-        if held.rows > MOST_GROUPS or not additive(node):
+    def _shares(self, node: Aggregate, frame: DataFrame) -> SparkAccumulators | DriverAccumulators:
+        held = SparkAccumulators(self._spark, node, frame)
+        if held.rows > MAX_DRIVER_GROUPS or not is_additive(node):
             return held
-        few = SumsOnDriver(self._spark, node, held.schema, held.collected())
+        few = DriverAccumulators(self._spark, node, held.schema, held.collected())
         held.release()
         return few
 

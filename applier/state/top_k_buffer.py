@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from applier.operators.top_k import first_rows, last_place
+from applier.operators.top_k import last_place, rows_up_to
 from applier.plan.nodes import TopK
 from applier.spark.collect import collect
-from applier.state.fixpoint import RowsOnDriver, weighted
+from applier.state.fixpoint import DriverRows, weighted_rows
 from applier.zset import net
 
 SPARE = 1_000
@@ -30,12 +30,12 @@ ALL = 2**62
 """The place of a row that no input has."""
 
 
-class FirstRows(RowsOnDriver):
+class TopKBuffer(DriverRows):
     """Of one node, as of some frontier."""
 
     def __init__(self, spark: SparkSession, node: TopK, schema: StructType, rows: pa.Table, asked: int) -> None:
         self.node = node
-        self.reach = asked if sum(weight for _, weight in weighted(rows)) >= asked else ALL
+        self.reach = asked if sum(weight for _, weight in weighted_rows(rows)) >= asked else ALL
         self._most = 4 * rows.num_rows + SPARE
         super().__init__(spark, schema, rows)
 
@@ -43,16 +43,16 @@ class FirstRows(RowsOnDriver):
     def of(cls, spark: SparkSession, node: TopK, zset: str, leaving: int = 0) -> Self:
         """Of this input, with places to spare for so many rows that leave."""
         asked = last_place(node) + max(SPARE, 2 * leaving)
-        frame = spark.sql(first_rows(node, zset, asked))
+        frame = spark.sql(rows_up_to(node, zset, asked))
         return cls(spark, node, frame.schema, net(collect(frame)), asked)
 
     def stands(self, rows: pa.Table) -> bool:
         """Whether a window with these changes can be answered from what is held."""
-        return self.reach - leaving(rows) >= last_place(self.node)
+        return self.reach - count_leaving(rows) >= last_place(self.node)
 
     def add(self, rows: pa.Table) -> None:
         """Put a window's changes beside them."""
-        self.reach -= leaving(rows)
+        self.reach -= count_leaving(rows)
         super().add(rows)
 
     def moved(self) -> Self | None:
@@ -64,6 +64,6 @@ class FirstRows(RowsOnDriver):
         return fewer
 
 
-def leaving(rows: pa.Table) -> int:
+def count_leaving(rows: pa.Table) -> int:
     """How many rows these changes take away."""
-    return -sum(weight for _, weight in weighted(rows) if weight < 0)
+    return -sum(weight for _, weight in weighted_rows(rows) if weight < 0)

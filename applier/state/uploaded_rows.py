@@ -14,7 +14,7 @@ FEW_ROWS = 1_000
 """More than so many, and than a tenth of all, make all of them be sent anew."""
 
 
-class SentRows:
+class UploadedRows:
     """A Z-set or shares, which add up: those of some window and those since then."""
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:

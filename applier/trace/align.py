@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.errors import SourceChanged
-from applier.trace.columns import TraceColumn, gone
+from applier.trace.columns import TraceColumn, without_column
 from applier.zset import WEIGHT, column_name
 from shared_schema.change_row import ChangeRow, Value
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, Carrier, PgType
@@ -74,7 +74,7 @@ NO_LOSSES: Losses = []
 
 
 @dataclass(slots=True)
-class Fitted:
+class AlignedRow:
     """A change row with its values in a trace's column order."""
 
     row: ChangeRow
@@ -84,7 +84,7 @@ class Fitted:
     """The columns an incomplete image brings; None for a complete one."""
 
 
-class RowFitter:
+class RowAligner:
     """Fits change rows of one schema version into a trace's columns."""
 
     def __init__(self, table: TableId, columns: Sequence[TraceColumn], written: TableSchema) -> None:
@@ -95,9 +95,11 @@ class RowFitter:
             for i, column in enumerate(columns)
         }
         self._places = tuple(places.values())
-        self._missing = [(i, gone(columns[i], written.columns)) for i, place in places.items() if place is None]
+        self._missing = [
+            (i, without_column(columns[i], written.columns)) for i, place in places.items() if place is None
+        ]
 
-    def fit(self, row: ChangeRow) -> Fitted:
+    def fit(self, row: ChangeRow) -> AlignedRow:
         """The row's values in the trace's column order, NULL for what it does not bring."""
         if row.values is None:
             raise AssertionError("a TRUNCATE has no row to fit")
@@ -110,7 +112,7 @@ class RowFitter:
         known = None
         if row.unknown:
             known = tuple(i for i, p in enumerate(self._places) if p is not None and p not in row.unknown)
-        return Fitted(row, values, losses, known)
+        return AlignedRow(row, values, losses, known)
 
     def fit_many(self, rows: pa.Table) -> tuple[pa.Table, Losses]:
         """Whole images in Arrow, in the trace's column order."""
@@ -143,7 +145,7 @@ class RowFitter:
         return None, [*losses, (i, reason)]
 
 
-def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[Fitted]) -> pa.Table:
+def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[AlignedRow]) -> pa.Table:
     """Fitted rows -> one Arrow table of trace_schema."""
     schema = trace_schema(columns)
     arrays = [pa.array([one.values[i] for one in rows], type=schema.field(i).type) for i in range(len(columns))]

@@ -102,13 +102,13 @@ def captured_columns(known: Sequence[TraceColumn], present: Sequence[Column], at
     def after(column: TraceColumn) -> TraceColumn:
         if any(column.is_written_as(c) for c in present):
             return column.captured(at)
-        return column.lost(at, gone(column, present))
+        return column.lost(at, without_column(column, present))
 
     new = [c for c in present if not any(k.is_written_as(c) for k in known)]
     return (*map(after, known), *(TraceColumn(c.name, c.type, (Span(at),)) for c in new))
 
 
-def gone(column: TraceColumn, present: Sequence[Column]) -> SourceChanged:
+def without_column(column: TraceColumn, present: Sequence[Column]) -> SourceChanged:
     """Why rows with the `present` columns do not bring this one."""
     now = next((f"is now {c.type.display}" for c in present if c.name == column.name), "is gone")
     return SourceChanged(

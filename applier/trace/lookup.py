@@ -14,7 +14,7 @@ from applier.trace.columns import TraceColumn
 from applier.zset import WEIGHT, Row, column_name, column_names, net
 
 
-def rows_under(
+def lookup_rows(
     spark: SparkSession,
     columns: Sequence[TraceColumn],
     parts: tuple[Sequence[str], pa.Table],

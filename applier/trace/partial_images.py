@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from applier.errors import SourceChanged
-from applier.trace.align import Fitted
+from applier.trace.align import AlignedRow
 from applier.trace.columns import TraceColumn
 from applier.zset import Row
 from shared_schema.change_row import Op
@@ -23,7 +23,7 @@ Held = Callable[[Places, list[Row]], Iterable[Row]]
 """Key columns and keys -> the rows that a relation has under them."""
 
 
-def complete(table: TableId, columns: Sequence[TraceColumn], rows: Sequence[Fitted], held: Held) -> None:
+def complete_images(table: TableId, columns: Sequence[TraceColumn], rows: Sequence[AlignedRow], held: Held) -> None:
     """Fill in what incomplete images leave out; `rows` follow, in stamp order, on what is held."""
     asked: dict[Places, dict[Row, Row | None]] = {}
     for one in rows:
@@ -33,7 +33,7 @@ def complete(table: TableId, columns: Sequence[TraceColumn], rows: Sequence[Fitt
         found = list(held(places, list(by_key)))
         once = Counter(_key(row, places) for row in found)
         by_key.update({key: row for row in found if once[key := _key(row, places)] == 1})
-    before: Fitted | None = None
+    before: AlignedRow | None = None
     for one in rows:
         if one.known is not None:
             _fill(table, columns, one, _origin(one, before, asked))
@@ -43,7 +43,7 @@ def complete(table: TableId, columns: Sequence[TraceColumn], rows: Sequence[Fitt
         before = one
 
 
-def _origin(one: Fitted, before: Fitted | None, asked: dict[Places, dict[Row, Row | None]]) -> Row | None:
+def _origin(one: AlignedRow, before: AlignedRow | None, asked: dict[Places, dict[Row, Row | None]]) -> Row | None:
     """The row that an incomplete image belongs to, if it is known."""
     if one.row.op is Op.DELETE:
         return asked[one.known or ()][_key(one.values, one.known or ())]
@@ -53,7 +53,7 @@ def _origin(one: Fitted, before: Fitted | None, asked: dict[Places, dict[Row, Ro
     return tuple(before.values) if (old.lsn, old.seq + 1) == (new.lsn, new.seq) else None
 
 
-def _fill(table: TableId, columns: Sequence[TraceColumn], one: Fitted, origin: Row | None) -> None:
+def _fill(table: TableId, columns: Sequence[TraceColumn], one: AlignedRow, origin: Row | None) -> None:
     for i in sorted(set(range(len(columns))) - set(one.known or ()) - {i for i, _ in one.losses}):
         one.values[i] = None if origin is None else origin[i]
         if origin is None:

@@ -17,7 +17,7 @@ from shared_schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class StampedRow:
     """A change row and the schema version it was written with."""
 
     row: ChangeRow
@@ -35,7 +35,7 @@ class Chunk:
         return int(self.rows.num_rows)
 
 
-Run: TypeAlias = list[Arrival] | Chunk
+Run: TypeAlias = list[StampedRow] | Chunk
 """Rows of one relation in stamp order."""
 
 _Place = tuple[int, int]
@@ -45,10 +45,10 @@ class Pending:
     """The rows of one relation that no window has taken yet."""
 
     def __init__(self) -> None:
-        self._rows: dict[Stamp, Arrival] = {}
+        self._rows: dict[Stamp, StampedRow] = {}
         self._chunks: dict[TableSchema, list[pa.Table]] = {}
 
-    def add(self, arrival: Arrival) -> None:
+    def add(self, arrival: StampedRow) -> None:
         """A row; a repeated one counts once."""
         self._rows.setdefault(arrival.row.stamp, arrival)
 
@@ -71,10 +71,10 @@ class Pending:
             self._chunks[schema] = [whole.slice(taken)]
             if taken == whole.num_rows:
                 del self._chunks[schema]
-        return interleaved(runs)
+        return interleave(runs)
 
 
-def interleaved(runs: Sequence[Run]) -> list[Run]:
+def interleave(runs: Sequence[Run]) -> list[Run]:
     """The same rows, each once, in runs of which every one ends before the next begins."""
     out: list[Run] = []
     left = [run for run in runs if len(run)]

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from applier.catalog.checkpoints import Manifest, refuse_unknown_form
-from applier.spark.delta_files import is_scattered, tidy
+from applier.spark.delta_files import is_scattered, optimize_and_vacuum
 from applier.trace.align import LSN, SEQ
 from applier.trace.columns import TraceColumn
 from applier.trace.segment import Segment
@@ -101,7 +101,7 @@ class TraceStore:
         )
         stored = DeltaTable(self._path(trace))
         if is_scattered(stored):
-            tidy(stored, RETENTION_HOURS)
+            optimize_and_vacuum(stored, RETENTION_HOURS)
         version = stored.version()
         return Base(
             frontier, _merged((*base.segments, held_in_memory(added, rows.num_rows))), version, total, withdrawn
@@ -118,7 +118,7 @@ class TraceStore:
         writer = sorted_.write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).save(self._path(trace))
         stored = DeltaTable(self._path(trace))
-        tidy(stored, RETENTION_HOURS)
+        optimize_and_vacuum(stored, RETENTION_HOURS)
         segment = self._read(trace, stored.version(), base.rows)
         return Base(base.frontier, (segment,), stored.version(), segment.rows, 0)
 

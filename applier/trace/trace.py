@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan
-from applier.trace.align import LSN, SEQ, STAMPED, Fitted, Losses, RowFitter, to_arrow, trace_schema
+from applier.trace.align import LSN, SEQ, STAMPED, AlignedRow, Losses, RowAligner, to_arrow, trace_schema
 from applier.trace.columns import TraceColumn, captured_columns
-from applier.trace.lookup import rows_under
-from applier.trace.partial_images import Places, complete
+from applier.trace.lookup import lookup_rows
+from applier.trace.partial_images import Places, complete_images
 from applier.trace.segment import Segment
-from applier.trace.stamped_rows import Arrival, Chunk
+from applier.trace.stamped_rows import Chunk, StampedRow
 from applier.zset import WEIGHT, Row, column_names, ddl
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -89,7 +89,7 @@ class Trace:
         self._retired: Base | None = None
         self._overlay: list[pa.Table] = []
         self._lock = threading.Lock()
-        self._fitters: dict[TableSchema, RowFitter] = {}
+        self._fitters: dict[TableSchema, RowAligner] = {}
         self._frames: dict[int, tuple[pa.Table, DataFrame]] = {}
         """By the identity of a chunk, which lives as long as its entry."""
 
@@ -175,9 +175,9 @@ class Trace:
                 inside.append(chunk)
         return tuple(inside)
 
-    def append(self, arrivals: Sequence[Arrival]) -> None:
+    def append(self, arrivals: Sequence[StampedRow]) -> None:
         """Add complete rows in stamp order; a column whose value one of them does not bring is lost from there on."""
-        batch: list[Fitted] = []
+        batch: list[AlignedRow] = []
         for arrival in arrivals:
             if arrival.row.op is Op.TRUNCATE:
                 self._add(batch)
@@ -194,16 +194,16 @@ class Trace:
             self._lose(Lsn(rows[LSN][0].as_py()), losses)
         self._add_chunk(rows)
 
-    def _fitter(self, written: TableSchema) -> RowFitter:
+    def _fitter(self, written: TableSchema) -> RowAligner:
         if written not in self._fitters:
-            self._fitters[written] = RowFitter(self.table, self.columns, written)
+            self._fitters[written] = RowAligner(self.table, self.columns, written)
         return self._fitters[written]
 
-    def _add(self, batch: list[Fitted]) -> None:
+    def _add(self, batch: list[AlignedRow]) -> None:
         if not batch:
             return
         if any(one.known is not None for one in batch):
-            complete(self.table, self.columns, batch, partial(self._held, batch[0].row.stamp.lsn))
+            complete_images(self.table, self.columns, batch, partial(self._held, batch[0].row.stamp.lsn))
         for one in batch:
             if one.losses:
                 self._lose(one.row.stamp.lsn, one.losses)
@@ -217,7 +217,7 @@ class Trace:
 
     def _held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
         parts = self.parts(Window(ORIGIN, Lsn(at.value + 1)))
-        return rows_under(self._spark, self.columns, (parts.views, parts.delta), places, keys)
+        return lookup_rows(self._spark, self.columns, (parts.views, parts.delta), places, keys)
 
     def _add_chunk(self, chunk: pa.Table) -> None:
         if not chunk.num_rows:

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from applier.spark import collect as collect_module
-from applier.spark.collect import at_most, collect
-from applier.spark.session import jobs_begun
+from applier.spark.collect import collect, collect_at_most
+from applier.spark.session import count_jobs
 from applier.spark.views import create_view
 
 VALUES = {
@@ -42,9 +42,9 @@ def view(spark: SparkSession) -> str:
 
 
 def _jobless(spark: SparkSession, query: str) -> pa.Table:
-    before = jobs_begun(spark)
+    before = count_jobs(spark)
     found = collect(spark.sql(query))
-    assert jobs_begun(spark) == before
+    assert count_jobs(spark) == before
     return found
 
 
@@ -70,15 +70,15 @@ def test_what_must_be_run_is_run(spark: SparkSession, view: str) -> None:
 
 def test_many_rows_are_sent_by_a_job(spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect_module, "MOST_PLANNED", 2)
-    before = jobs_begun(spark)
+    before = count_jobs(spark)
     assert collect(spark.sql(f"SELECT c2 FROM {view}")).num_rows == 3
-    assert jobs_begun(spark) == before + 1
+    assert count_jobs(spark) == before + 1
 
 
 def test_at_most(spark: SparkSession, view: str) -> None:
     for rows, expected in ((3, 3), (2, None)):
         for query in (f"SELECT c2 FROM {view}", f"SELECT DISTINCT c2 FROM {view}"):
-            found = at_most(spark, query, rows)
+            found = collect_at_most(spark, query, rows)
             assert (None if found is None else found.num_rows) == expected
 
 

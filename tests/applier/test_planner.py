@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.arrange.traces import Traces
-from applier.trace.stamped_rows import Arrival
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
@@ -34,7 +34,7 @@ def traces_of(sizes: list[tuple[int, int]]) -> tuple[Traces, list[tuple[int, int
     at, placed = 10, []
     for apart, rows in sizes:
         at += apart
-        trace.append([Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(at), n), 0, 0, (n,)), SCHEMA) for n in range(rows)])
+        trace.append([StampedRow(ChangeRow(Op.INSERT, Stamp(Lsn(at), n), 0, 0, (n,)), SCHEMA) for n in range(rows)])
         placed.append((at, rows))
     return Traces(cast(Any, None), [trace]), placed
 

@@ -33,9 +33,9 @@ from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
 from applier.sinks.staging.staged_delta import Difference, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
-from applier.spark.session import jobs_begun, spark_session
+from applier.spark.session import count_jobs, spark_session
 from applier.sql.plan_query import define
-from applier.state.store import States
+from applier.state.store import StateStore
 from applier.trace.align import LSN, SEQ, arrow_type, trace_schema
 from applier.trace.store import held_in_memory
 from applier.trace.trace import Base, Trace
@@ -85,7 +85,7 @@ class Laboratory:
 
     def __post_init__(self) -> None:
         self.traces = Traces(self.spark)
-        self.states = States(self.spark)
+        self.states = StateStore(self.spark)
         self._sink = PostgresSink(Database(self.url, writes_stream_tables(60_000)), 4096)
         self._catalog = Catalog(Database(self.url))
         self._definitions = Database(self.url)
@@ -192,13 +192,13 @@ class Laboratory:
         self._computed(name, Window(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: Window, states: States | None) -> tuple[Difference | None, int]:
-        before = jobs_begun(self.spark)
+    def _computed(self, name: str, window: Window, states: StateStore | None) -> tuple[Difference | None, int]:
+        before = count_jobs(self.spark)
         with self.traces.through(window) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)
             if isinstance(delta, StagedDelta):
                 delta.awaited()
-        return delta, jobs_begun(self.spark) - before
+        return delta, count_jobs(self.spark) - before
 
     def refreshed(self, view: str) -> float:
         """Seconds of REFRESH MATERIALIZED VIEW."""

@@ -18,9 +18,9 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from applier.arrange.fixpoint import fixpoint
-from applier.arrange.materialized import ComputedRows
+from applier.arrange.materialized import MaterializedRows
 from applier.operators.incrementalize import delta, snapshot
-from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
 from applier.sql.plan_query import Definition, define
@@ -72,7 +72,7 @@ class Ends:
         self._spark = spark
         self._connection = connection
         self._sides: dict[tuple[Scan, Side], str] = {}
-        self._computed = ComputedRows(spark)
+        self._computed = MaterializedRows(spark)
 
     def load(self, scan: Scan, side: Side) -> None:
         if (scan, side) not in self._sides:
@@ -85,10 +85,10 @@ class Ends:
         leaving = f"SELECT {columns}{', ' if columns else ''}-{WEIGHT} AS {WEIGHT} FROM ({old})"
         return f"{new} UNION ALL {leaving}"
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         return rule(f"SELECT * FROM {self._sides[scan, side]}")
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -100,7 +100,7 @@ class Ends:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return self._computed.settled(zset, columns)
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         return None
 
 

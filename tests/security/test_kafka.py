@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from applier.ingest import stream
 from applier.ingest.kafka_options import java_options
-from applier.ingest.start_offsets import beginning
+from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import ORIGIN
@@ -51,7 +51,9 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
     producer.produce("trickle.progress", key=b"k", value=b"v")
     assert producer.flush(30) == 0
     arrived: list[pa.Table] = []
-    query = stream.start(spark, settings, beginning(settings, {}, ORIGIN).offsets, tmp_path / "c", arrived.append)
+    query = stream.start(
+        spark, settings, find_start_offsets(settings, {}, ORIGIN).offsets, tmp_path / "c", arrived.append
+    )
     try:
         deadline = time.monotonic() + 60
         while not any(batch.num_rows for batch in arrived):

@@ -22,18 +22,18 @@ COUNT = "w"
 """The weight of a share."""
 
 
-def additive(node: Aggregate) -> bool:
+def is_additive(node: Aggregate) -> bool:
     """Whether sums are all that its calls need; else it takes the multiset of the values they look at."""
     return all(isinstance(form_of(call), Additive) and not call.distinct for call in node.calls)
 
 
-EXTREMES = {"min({0})": False, "max({0})": True}
+MIN_MAX_FORMS = {"min({0})": False, "max({0})": True}
 """The forms of aggregates that are one of their values, and whether it is the largest."""
 
 _COMPARED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 
 
-def extremes(node: Aggregate) -> dict[int, bool] | None:
+def min_max_calls(node: Aggregate) -> dict[int, bool] | None:
     """The calls that are the least or the largest of their values, and which of the two; None where others need values.
 
     Only of types that Python and Spark order alike, for it is on the driver that they are compared.
@@ -43,11 +43,11 @@ def extremes(node: Aggregate) -> dict[int, bool] | None:
         form = form_of(call)
         if isinstance(form, Additive) and not call.distinct:
             continue
-        if not isinstance(form, OfSet) or form.text not in EXTREMES or len(call.args) != 1:
+        if not isinstance(form, OfSet) or form.text not in MIN_MAX_FORMS or len(call.args) != 1:
             return None
         if call.type.spark not in _COMPARED and not call.type.spark.startswith("decimal"):
             return None
-        found[number] = EXTREMES[form.text]
+        found[number] = MIN_MAX_FORMS[form.text]
     return found or None
 
 
@@ -58,13 +58,13 @@ def key_names(node: Aggregate) -> list[str]:
 
 def value_names(node: Aggregate) -> list[str]:
     """The columns of a share that tell it from others of its group; none where shares are sums."""
-    return [] if additive(node) else _Values.of(node).names()
+    return [] if is_additive(node) else _Values.of(node).names()
 
 
 def sum_types(node: Aggregate) -> dict[str, str]:
     """The columns of a share that are added up, with their Spark types."""
     types = {COUNT: "bigint"}
-    if not additive(node):
+    if not is_additive(node):
         return types
     for i, call in enumerate(node.calls):
         types[f"s{i}_n"] = "bigint"
@@ -72,66 +72,66 @@ def sum_types(node: Aggregate) -> dict[str, str]:
     return types
 
 
-def shares(node: Aggregate, zset: str) -> str:
+def row_accumulators(node: Aggregate, zset: str) -> str:
     """One share per row of the Z-set."""
     values = _Values.of(node)
     columns = [f"{spark_sql(key)} AS {name}" for key, name in zip(node.keys, key_names(node), strict=True)]
     columns += [f"{spark_sql(expr)} AS {name}" for expr, name in zip(values.exprs, values.names(), strict=True)]
     rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT}'])} FROM ({zset})"
-    if not additive(node):
+    if not is_additive(node):
         return rows
     parts = [part for i, call in enumerate(node.calls) for part in _addends(call, i, values)]
     return f"SELECT {', '.join([*key_names(node), COUNT, *parts])} FROM ({rows})"
 
 
-def added_up(node: Aggregate, rows: str) -> str:
+def sum_accumulators(node: Aggregate, rows: str) -> str:
     """One share for all that have the same group, and the same values where those count; zeros stay."""
     names = [*key_names(node), *value_names(node)]
-    sums = [f"{total(name, spark)} AS {name}" for name, spark in sum_types(node).items()]
+    sums = [f"{sum_column(name, spark)} AS {name}" for name, spark in sum_types(node).items()]
     grouping = f" GROUP BY {', '.join(names)}" if names else ""
     return f"SELECT {', '.join([*names, *sums])} FROM ({rows}){grouping}"
 
 
-def total(name: str, spark: str) -> str:
+def sum_column(name: str, spark: str) -> str:
     """Σ of a column of sums, in the type it has."""
     return f"CAST(coalesce(sum({name}), 0) AS {spark})"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """A call at one end of a window: what is aggregated per group, by name, and the result over those names."""
 
     aggregated: dict[str, str]
     result: str
 
 
-def answer(node: Aggregate, number: int, side: str) -> Answer:
+def call_result(node: Aggregate, number: int, side: str) -> CallResult:
     """Over shares whose sums have the prefix `side`, each set of values once."""
     call, values = node.calls[number], _Values.of(node)
     form, name = form_of(call), f"{side}_{number}"
-    if additive(node):
+    if is_additive(node):
         if not isinstance(form, Additive):
             raise AssertionError(f"{call.signature} is not a matter of sums")
         names = [f"{side}_s{number}_{j}" for j in range(len(_sums(call)))]
-        return Answer({}, form.result(call).format(*names, n=f"{side}_s{number}_n"))
+        return CallResult({}, form.result(call).format(*names, n=f"{side}_s{number}_n"))
     weight, counted = f"{side}_{COUNT}", _counted(call, values)
     match form:
         case Additive() if call.distinct:
             rows = _listed(call, values, weight, counted)
-            return Answer({name: rows}, of_rows(form, call, _once_each(call, name)))
+            return CallResult({name: rows}, sum_over_list(form, call, _once_each(call, name)))
         case Additive():
             return _summed(form, call, name, (values, f"if({counted}, {weight}, 0L)"))
         case OfSet():
             argument, *literals = (values.name(arg) for arg in call.args)
             value = f"if({weight} > 0 AND {counted}, {argument}, NULL)"
-            return Answer({name: form.text.format(value, *literals)}, name)
+            return CallResult({name: form.text.format(value, *literals)}, name)
         case OfList():
             rows = _listed(call, values, weight, counted)
             if not call.distinct:
                 rows = f"flatten(transform({rows}, x -> array_repeat(x, CAST(x.w AS int))))"
             text = form.result(call).format(list=_once_each(call, name))
             empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
-            return Answer({name: rows}, f"if(size({name}) = 0, {empty}, {text})")
+            return CallResult({name: rows}, f"if(size({name}) = 0, {empty}, {text})")
         case _:
             assert_never(form)
 
@@ -193,18 +193,18 @@ def _addend(part: Sum, args: Sequence[str], times: str) -> str:
     return f"coalesce({added}, CAST(0 AS {part.type}))"
 
 
-def _summed(form: Additive, call: AggregateCall, name: str, source: tuple[_Values, str]) -> Answer:
+def _summed(form: Additive, call: AggregateCall, name: str, source: tuple[_Values, str]) -> CallResult:
     """A call of sums beside others that need the values."""
     values, times = source
     args = [values.name(arg) for arg in call.args]
-    aggregated = {f"{name}_n": total(times, "bigint")}
+    aggregated = {f"{name}_n": sum_column(times, "bigint")}
     for j, part in enumerate(_sums(call)):
-        aggregated[f"{name}_{j}"] = total(_addend(part, args, times), part.type)
+        aggregated[f"{name}_{j}"] = sum_column(_addend(part, args, times), part.type)
     names = [key for key in aggregated if key != f"{name}_n"]
-    return Answer(aggregated, form.result(call).format(*names, n=f"{name}_n"))
+    return CallResult(aggregated, form.result(call).format(*names, n=f"{name}_n"))
 
 
-def of_rows(form: Additive, call: AggregateCall, rows: str) -> str:
+def sum_over_list(form: Additive, call: AggregateCall, rows: str) -> str:
     """The same sums, over a list of rows that count."""
     sums = []
     for part in form.sums(call):

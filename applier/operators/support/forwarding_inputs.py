@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from applier.operators.support.inputs import Inputs, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side, identity_map
 from applier.plan.nodes import Field, Recursion, Scan
 
 
 @dataclass
-class PassedOn:
+class ForwardingInputs:
     """Every question to `inputs`, but for what is kept."""
 
     inputs: Inputs
@@ -24,11 +24,11 @@ class PassedOn:
         """As theirs."""
         return self.inputs.delta(scan)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         """As theirs."""
         return self.inputs.snapshot(scan, side, rule, needed)
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         """As theirs."""
         return self.inputs.rows(scan, rule)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from applier.operators.support.forwarding_inputs import PassedOn
-from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.forwarding_inputs import ForwardingInputs
+from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Scan
 
 
 @dataclass
-class AtOneEnd(PassedOn):
+class FrozenInputs(ForwardingInputs):
     """`few`: what meets them is small enough to broadcast."""
 
     side: Side
@@ -26,11 +26,11 @@ class AtOneEnd(PassedOn):
         del scan
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         """The same at either end; what meets them is no change of the window."""
         del side, needed
         return self.inputs.snapshot(scan, self.side, rule)
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         """Nothing: what is kept changes with the window."""
         del node

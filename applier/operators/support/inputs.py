@@ -19,7 +19,7 @@ class Side(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class AffectedGroups:
     """The groups of an aggregate that a window touches, with what they are made of at both ends."""
 
     rows: str
@@ -32,7 +32,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class Accumulators:
     """What is kept of a node since the last window, and what this one adds, as SELECTs of what can be added up.
 
     Of an aggregate the shares of its input, of a recursion the rows it derived, of a LIMIT the first rows of its input.
@@ -41,31 +41,31 @@ class Shares:
     before: Callable[[], str]
     delta: str | None
     """None when nothing is added."""
-    touched: Touched | None = None
+    touched: AffectedGroups | None = None
     """Where somebody has added up their sums at both ends already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class AffectedMinMax:
     """The least and largest values of the groups of an aggregate, of which a window touches some or none."""
 
-    touched: Touched | None
+    touched: AffectedGroups | None
 
 
-Keeper = Aggregate | Recursion | TopK
+StatefulNode = Aggregate | Recursion | TopK
 """The nodes of which something may be kept between windows."""
 
-Rule = Callable[[str], str]
+LinearMap = Callable[[str], str]
 """A Z-set -> what is made of each of its rows alone: f(A + B) = f(A) + f(B)."""
 
 
-def unchanged(zset: str) -> str:
+def identity_map(zset: str) -> str:
     """The rule that does nothing."""
     return zset
 
 
 @dataclass(frozen=True, slots=True)
-class Meets:
+class DeltaKeys:
     """Of a relation only the rows that may meet a change are needed: those whose `column`, of what the rule makes of
     them, is one of the values that `place` of `scan` has in the window's change rows. Others may come too."""
 
@@ -75,7 +75,7 @@ class Meets:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryKeys:
     """The same for the values of a small SELECT, q0; with `null_safe` NULL is one of them."""
 
     column: int
@@ -83,10 +83,10 @@ class Asked:
     null_safe: bool
 
 
-Needed = Meets | Asked
+Lookup = DeltaKeys | QueryKeys
 """Which rows of a relation are needed at least."""
 
-FOUND_BY = frozenset({"smallint", "int", "bigint"})
+INDEXED_TYPES = frozenset({"smallint", "int", "bigint"})
 """Carriers of which rows are found by value."""
 
 
@@ -100,10 +100,10 @@ class Inputs(Protocol):
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         """A rule of the relation at one end of the window; most of it may have been applied before."""
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         """About how many rows the relation has after the rule; None when nobody knows."""
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -115,5 +115,5 @@ class Inputs(Protocol):
     def shared(self, zset: str, columns: Sequence[Field]) -> str:
         """The same Z-set, of any size, to be read several times and computed once."""
 
-    def kept(self, node: Keeper) -> Shares | Ends | None:
+    def kept(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from applier.functions.emit import spark_sql
-from applier.operators.support.key_filter import Wanted
-from applier.operators.support.operand_delta import Changing
+from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import OuterJoin, SemiJoin, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_name, narrowed, placed, plus, times
+from applier.zset import LEFT, RIGHT, WEIGHT, column_name, place_columns, plus, select_columns, times
 
-Asking = tuple[tuple[str, ...], str | None]
+KeyedRows = tuple[tuple[str, ...], str | None]
 """Keys, over rows that have them; None for no rows."""
 
 
-class Partner(Enum):
+class MatchKind(Enum):
     """Which rows are wanted; the values are Spark's names of the joins."""
 
     SOME = "LEFT SEMI JOIN"
@@ -42,7 +42,7 @@ class Operand:
 
     def placed(self, zset: str) -> str:
         """The Z-set with its columns named by their places."""
-        return placed(zset, self.places)
+        return place_columns(zset, self.places)
 
     def narrow(self, reads: frozenset[int]) -> list[int]:
         """The operand's own numbers of the columns that are read."""
@@ -50,7 +50,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class AffectedSides:
     """The parts of both inputs that a window's change touches, placed. K = the keys of ΔA and ΔB.
 
     All that is asked of an input is one reading of it as it was: B'_K = B_K + ΔB.
@@ -70,13 +70,13 @@ class Meeting:
         """B'_K"""
         return plus(self.right_before, self.changing) or ""
 
-    def flipped(self) -> Meeting:
+    def flipped(self) -> AffectedSides:
         """Seen from the other side."""
-        return Meeting(self.changing, self.arriving, self.right_before, self.left_before)
+        return AffectedSides(self.changing, self.arriving, self.right_before, self.left_before)
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class JoinMatch:
     """The condition of a join over two operands whose columns stand side by side."""
 
     left: Operand
@@ -85,7 +85,7 @@ class Matching:
     reads: frozenset[int]
 
     @classmethod
-    def of(cls, widths: tuple[int, int], equi: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> Matching:
+    def of(cls, widths: tuple[int, int], equi: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> JoinMatch:
         """From the widths of both inputs and the condition of their join."""
         pairs = [(left, shift(right, widths[0])) for left, right in equi]
         parts = [f"{spark_sql(left)} = {spark_sql(right)}" for left, right in pairs]
@@ -104,15 +104,15 @@ class Matching:
             frozenset(ordinal for expr in exprs for ordinal in columns_read(expr)),
         )
 
-    def flipped(self) -> Matching:
+    def flipped(self) -> JoinMatch:
         """The same condition seen from the other side."""
-        return Matching(self.right, self.left, self.condition, self.reads)
+        return JoinMatch(self.right, self.left, self.condition, self.reads)
 
-    def with_partner(self, partner: Partner, left: str, right: str) -> str:
+    def with_partner(self, partner: MatchKind, left: str, right: str) -> str:
         """Rows of the left Z-set, columns at their places, by whether the right one has a partner for them."""
         return self._by_partner(partner, self.left.placed(left), self.right.placed(right))
 
-    def _by_partner(self, partner: Partner, left: str, right: str) -> str:
+    def _by_partner(self, partner: MatchKind, left: str, right: str) -> str:
         names = [column_name(place) for place in self.right.places if place in self.reads]
         grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only what the condition looks at: several rows that differ elsewhere are one partner.
@@ -120,8 +120,15 @@ class Matching:
         return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
 
     def meeting(
-        self, left: Changing, right: Changing, *, small: bool, again: bool = False, full: bool = False, bare: bool
-    ) -> Meeting:
+        self,
+        left: OperandDelta,
+        right: OperandDelta,
+        *,
+        small: bool,
+        again: bool = False,
+        full: bool = False,
+        bare: bool,
+    ) -> AffectedSides:
         """What both inputs have of the keys that a change touches; with `full` also the left rows of its own change.
 
         A change of B makes both be read more than once; without one that is so where `again` says it. With `bare` the
@@ -133,37 +140,39 @@ class Matching:
         arriving = None if left.delta is None else self.left.placed(left.delta)
         changing = None
         if right.delta is not None:
-            changing = placed(right.delta if only is None else narrowed(right.delta, only), places)
+            changing = place_columns(right.delta if only is None else select_columns(right.delta, only), places)
         own, other = (self.left.keys, arriving), (self.right.keys, changing)
 
-        def before(operand: Operand, whole: Changing, only: list[int] | None, *asking: Asking) -> str | None:
+        def before(operand: Operand, whole: OperandDelta, only: list[int] | None, *asking: KeyedRows) -> str | None:
             given = [(keys, rows) for keys, rows in asking if rows is not None]
             if not given:
                 return None
-            return whole.touched(Wanted.any_of(operand.exprs, given, null_safe=False, small=small), again, only)
+            return whole.touched(KeyFilter.any_of(operand.exprs, given, null_safe=False, small=small), again, only)
 
         there = before(self.left, left, None, *((own, other) if full else (other,)))
         left_before = None if there is None else self.left.placed(there)
         # Partners are only wanted of rows that are there; where those are few and computed, their keys are fewer.
         met = (self.left.keys, left_before) if small and self.left.keys and not full else other
         partners = before(self.right, right, only, own, met)
-        return Meeting(arriving, changing, left_before, None if partners is None else placed(partners, places))
+        return AffectedSides(
+            arriving, changing, left_before, None if partners is None else place_columns(partners, places)
+        )
 
-    def delta(self, partner: Partner, meeting: Meeting) -> str | None:
+    def delta(self, partner: MatchKind, meeting: AffectedSides) -> str | None:
         """How the answer of `with_partner` changes."""
         arrived = None
         if meeting.arriving is not None:
             arrived = self._by_partner(partner, meeting.arriving, meeting.right_after)
         return plus(arrived, None if meeting.changing is None else self._switched(partner, meeting))
 
-    def _switched(self, partner: Partner, meeting: Meeting) -> str:
+    def _switched(self, partner: MatchKind, meeting: AffectedSides) -> str:
         """What enters and leaves among the rows that stay, because partners come and go."""
         asked, there = meeting.left_before or "", (meeting.right_before or "", meeting.right_after)
         old, new = (self._by_partner(partner, asked, right) for right in there)
         names = [column_name(place) for place in self.left.places]
         return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
 
-    def delta_joined(self, meeting: Meeting, *, small: bool) -> str | None:
+    def delta_joined(self, meeting: AffectedSides, *, small: bool) -> str | None:
         """Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         arrived = switched = None
         if meeting.arriving is not None:
@@ -172,11 +181,11 @@ class Matching:
             switched = times(meeting.left_before or "", meeting.changing, [self.condition], RIGHT if small else None)
         return plus(arrived, switched)
 
-    def partners_of(self, left: str, *, small: bool) -> Wanted:
+    def partners_of(self, left: str, *, small: bool) -> KeyFilter:
         """The rows of the right whose keys occur in these placed rows of the left."""
-        return Wanted.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
+        return KeyFilter.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
 
 
-def matching_of(node: OuterJoin | SemiJoin) -> Matching:
+def join_match_of(node: OuterJoin | SemiJoin) -> JoinMatch:
     """The condition of such a join."""
-    return Matching.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)
+    return JoinMatch.of((len(fields(node.left)), len(fields(node.right))), node.equi, node.residual)

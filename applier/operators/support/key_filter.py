@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from applier.functions.emit import spark_sql
-from applier.operators.support.inputs import FOUND_BY, Asked
+from applier.operators.support.inputs import INDEXED_TYPES, QueryKeys
 from applier.plan.expr import Col, Expr, renumber, substituted
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeyFilter:
     """`keys` are over the node's output; `values` is a SELECT of what they may be, q0, q1 …
 
     With `null_safe` NULL is a value like any other, else nothing equals it. `small`: the values are few.
@@ -23,14 +23,14 @@ class Wanted:
     small: bool
 
     @classmethod
-    def of(cls, keys: Sequence[Expr], asking: Sequence[str], rows: str, *, null_safe: bool, small: bool) -> Wanted:
+    def of(cls, keys: Sequence[Expr], asking: Sequence[str], rows: str, *, null_safe: bool, small: bool) -> KeyFilter:
         """The keys are to be what the texts `asking` are in these rows."""
         return cls.any_of(keys, [(asking, rows)], null_safe=null_safe, small=small)
 
     @classmethod
     def any_of(
         cls, keys: Sequence[Expr], askers: Sequence[tuple[Sequence[str], str]], *, null_safe: bool, small: bool
-    ) -> Wanted:
+    ) -> KeyFilter:
         """The keys are to be what some texts are in some rows, of any of the askers."""
         values = [
             f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(asking)) or '1'} FROM ({rows})"
@@ -48,22 +48,22 @@ class Wanted:
         hint = "/*+ BROADCAST(q) */ " if self.small else ""
         return f"SELECT {hint}b.* FROM ({zset}) b LEFT SEMI JOIN ({self.values}) q ON {same}"
 
-    def through(self, exprs: Sequence[Expr]) -> Wanted:
+    def through(self, exprs: Sequence[Expr]) -> KeyFilter:
         """The same rows asked of an input of which these expressions are computed."""
         return replace(self, keys=tuple(substituted(key, exprs) for key in self.keys))
 
-    def some(self, places: Sequence[int], offset: int) -> Wanted:
+    def some(self, places: Sequence[int], offset: int) -> KeyFilter:
         """Asked by some of the keys only, of an input whose columns begin at `offset`: at least the same rows."""
         values = ", ".join(f"q{place} AS q{i}" for i, place in enumerate(places))
         keys = tuple(renumber(self.keys[place], lambda ordinal: ordinal - offset) for place in places)
         return replace(self, keys=keys, values=f"SELECT {values} FROM ({self.values})")
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> QueryKeys | None:
         """By which of the keys the rows are found by value; None for no way."""
         if self.small:
             for place, key in enumerate(self.keys):
-                if isinstance(key, Col) and key.type.spark in FOUND_BY:
-                    return Asked(key.ordinal, f"SELECT q{place} AS q0 FROM ({self.values})", self.null_safe)
+                if isinstance(key, Col) and key.type.spark in INDEXED_TYPES:
+                    return QueryKeys(key.ordinal, f"SELECT q{place} AS q0 FROM ({self.values})", self.null_safe)
         return None
 
     def ordinals(self) -> list[int] | None:

@@ -14,7 +14,7 @@ from typing import assert_never
 from applier.functions.aggregates.aggregate_entry import Additive, Form, OfList, OfSet
 from applier.functions.aggregates.aggregates import entry_of, form_of
 from applier.functions.emit import spark_sql
-from applier.operators.support.accumulators import of_rows
+from applier.operators.support.accumulators import sum_over_list
 from applier.plan.expr import AggregateCall, Call, Expr, SortKey, ValueType
 from applier.plan.window import OF_FRAME_ROWS, Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
 from shared_schema.pg_types import PgType
@@ -23,7 +23,7 @@ _EXTREMES = {"min({0})": "array_min", "max({0})": "array_max"}
 _KINDS = {"date": "date", "timestamp_ntz": "timestamp", "timestamp": "timestamptz"}
 
 
-def is_listed(call: WindowCall) -> bool:
+def needs_listed_frame(call: WindowCall) -> bool:
     """Whether it is computed from a list of the frame's rows."""
     frame = call.frame
     if frame is None:
@@ -41,10 +41,10 @@ def is_listed(call: WindowCall) -> bool:
             assert_never(frame.exclude)
 
 
-def computable(call: WindowCall) -> bool:
+def is_computable(call: WindowCall) -> bool:
     """Whether the function knows what to do with what is left of a frame."""
     form = _form(call)
-    parts = is_listed(call) or (call.frame is not None and call.frame.exclude is not Exclude.NOTHING)
+    parts = needs_listed_frame(call) or (call.frame is not None and call.frame.exclude is not Exclude.NOTHING)
     return not (parts and isinstance(form, OfSet)) or form.text in _EXTREMES
 
 
@@ -52,7 +52,7 @@ def _form(call: WindowCall) -> Form | None:
     return None if call.aggregate is None else form_of(call.aggregate)
 
 
-def counted(call: AggregateCall) -> str:
+def is_counted_sql(call: AggregateCall) -> str:
     """Whether a row counts for an aggregate."""
     conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
     if entry_of(call).skips_null:
@@ -60,13 +60,13 @@ def counted(call: AggregateCall) -> str:
     return " AND ".join(conditions) or "true"
 
 
-def listed(call: WindowCall, frame: Frame, over: str, group: str, row: str) -> str:
+def list_frame(call: WindowCall, frame: Frame, over: str, group: str, row: str) -> str:
     """The list of the frame's rows: `over` says which, `group` and `row` number the peers and the rows."""
     args = call.args if call.aggregate is None else call.aggregate.args
     fields = [f"{group} AS g", *(f"{spark_sql(arg)} AS a{i}" for i, arg in enumerate(args)), f"{row} AS r"]
     if frame.by_calendar:
         fields.append(f"{spark_sql(call.order[0].expr)} AS k")
-    there = "true" if call.aggregate is None else counted(call.aggregate)
+    there = "true" if call.aggregate is None else is_counted_sql(call.aggregate)
     rows = f"collect_list(if({there}, struct({', '.join(fields)}), NULL)) {over}"
     conditions = _left_out(frame.exclude, group, row)
     if frame.empty:
@@ -120,7 +120,7 @@ def _limit(bound: Bound, key: SortKey) -> Expr:
     return Call(signature, (key.expr, bound.offset), ValueType(PgType(0, -1, moment, moment), spark))
 
 
-def asked(call: WindowCall, rows: str) -> str:
+def evaluate_over_list(call: WindowCall, rows: str) -> str:
     """What the function says of the list."""
     args: Sequence[Expr] = call.args
     match call.function:
@@ -140,7 +140,7 @@ def _aggregate(call: AggregateCall, rows: str) -> str:
     form = form_of(call)
     match form:
         case Additive():
-            return of_rows(form, call, rows)
+            return sum_over_list(form, call, rows)
         case OfSet():
             return f"{_EXTREMES[form.text]}(transform({rows}, x -> x.a0))"
         case OfList():

@@ -28,8 +28,8 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta
 from applier.sinks.net_delta import row_tuples
 from applier.sinks.postgres.target_snapshot import NotNow, held_alone
-from applier.spark.delta_files import tidy
-from applier.zset import WEIGHT, Row, column_name, column_names, copies, identity, net
+from applier.spark.delta_files import optimize_and_vacuum
+from applier.zset import WEIGHT, Row, column_name, column_names, copies_of, identity, net
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.topics import escape_name
 
@@ -166,7 +166,7 @@ class DeltaSink:
             if not DeltaTable.is_deltatable(self.path(table)):
                 continue
             try:
-                tidy(DeltaTable(self.path(table)), retention_hours)
+                optimize_and_vacuum(DeltaTable(self.path(table)), retention_hours)
             except (DeltaError, OSError) as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
@@ -192,7 +192,7 @@ class DeltaSink:
         rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
         until = deltas[-1].window.new
         if deltas[0].is_fill:
-            self._fill(table, copies(rows, len(table.columns)).to_reader(), until)
+            self._fill(table, copies_of(rows, len(table.columns)).to_reader(), until)
         elif rows.num_rows:
             self._merge(table, rows, until)
         return deltas[0].is_fill or bool(rows.num_rows)
@@ -232,14 +232,16 @@ class DeltaSink:
         target = DeltaTable(self.path(table))
         width = len(table.columns)
         if pc.min(rows[WEIGHT]).as_py() > 0:
-            self._append(table, copies(rows, width).to_reader(), frontier)
+            self._append(table, copies_of(rows, width).to_reader(), frontier)
             return
         held = Counter[Row]() if table.key is not None else _held(target, rows, width)
         leaving = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
         arriving = rows if table.key is not None else _with_final_counts(rows, held)
         if table.key is None and pc.min(arriving[WEIGHT]).as_py() < 0:
             raise _diverged(table)
-        acts = pa.concat_tables([_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(copies(arriving, width), "I")])
+        acts = pa.concat_tables(
+            [_acting(leaving.drop_columns([WEIGHT]), "D"), _acting(copies_of(arriving, width), "I")]
+        )
         removed = leaving.num_rows if table.key is not None else sum(held.values())
         added = acts.num_rows - leaving.num_rows
         names = [_quoted(column.name) for column in table.columns]
@@ -279,7 +281,10 @@ def _streamed(table: StreamTable, deltas: list[Delta]) -> pa.RecordBatchReader:
     """What comes by the deltas, some rows at a time."""
     width = len(table.columns)
     batches = (
-        batch for delta in deltas for rows in delta.batches(STREAMED_ROWS) for batch in copies(rows, width).to_batches()
+        batch
+        for delta in deltas
+        for rows in delta.batches(STREAMED_ROWS)
+        for batch in copies_of(rows, width).to_batches()
     )
     return pa.RecordBatchReader.from_batches(pa.schema([deltas[0].schema.field(i) for i in range(width)]), batches)
 

@@ -19,7 +19,7 @@ from applier.errors import TargetDiverged
 from applier.plan.stream_table import StreamTable
 from applier.sinks.net_delta import ACT, DELETE, INSERT, actions
 from applier.sinks.postgres import copy_text, merge_sql
-from applier.zset import WEIGHT, copies
+from applier.zset import WEIGHT, copies_of
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -67,7 +67,7 @@ class Fill:
 
     def arrange(self, rows: pa.Table) -> pa.Table:
         """Each row as often as it is there."""
-        return copies(rows, len(self.table.columns))
+        return copies_of(rows, len(self.table.columns))
 
     def prepare(self, cursor: Cursor) -> None:
         """Nothing."""

@@ -19,7 +19,7 @@ from applier.sinks.postgres import copy_text, merge_sql
 from applier.sinks.postgres.arrow_rows import shown, zset_schema
 from applier.sinks.postgres.gather import Found, find
 from applier.sinks.staging.staged_delta import NUMBERS, Difference, StagedDelta
-from applier.zset import WEIGHT, column_name, column_names, copies
+from applier.zset import WEIGHT, column_name, column_names, copies_of
 from shared_schema.lsn import Window
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
@@ -95,7 +95,7 @@ def _copied(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable)
         cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, rows))
         return whole
     with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(whole)) as copy:
-        for piece in copy_text.pieces(copies(rows, len(table.columns))):
+        for piece in copy_text.pieces(copies_of(rows, len(table.columns))):
             copy.write(piece)
     return whole
 

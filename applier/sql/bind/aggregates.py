@@ -13,7 +13,7 @@ from applier.functions.arrays.composites import ROW_OF, fields_of
 from applier.functions.comparison_keys import PLACE_OF, joined_labels, key_of
 from applier.functions.entry import CollationNeed, Entry, Unfit
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
-from applier.plan.nodes import Node, tells_apart
+from applier.plan.nodes import Node, identifies_rows
 from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
 from applier.sql.bind.group_key import default_equality
 from applier.sql.bind.joins import total
@@ -182,4 +182,4 @@ def _decided(
         keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}
     by_arguments = all(isinstance(arg, Const) or arg in keys for arg in args)
     node, within = rows
-    return bool(order) and (tells_apart(node, (*within, *(key.expr for key in order))) or by_arguments)
+    return bool(order) and (identifies_rows(node, (*within, *(key.expr for key in order))) or by_arguments)

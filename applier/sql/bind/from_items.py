@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from applier.plan.expr import Col, ValueType
-from applier.plan.nodes import Field, Project, Scan, Unfold, fields
+from applier.plan.nodes import Field, Project, Scan, Unnest, fields
 from applier.sql.analyze.sources import Sources, check, inside_view
 from applier.sql.analyze.system_catalog import Catalog, RelationInfo
 from applier.sql.bind.joins import Frame, Member, nothing
@@ -84,7 +84,7 @@ class Members:
         flat = Flattener(query.entries)
         calls = replace(entry, calls=tuple(map(flat, entry.calls)))
         sets = RowSets(self._catalog, Compiler(self._catalog, frame.scope)).of_entry(calls)
-        node = Unfold(frame.node, sets, entry.ordinality, outer)
+        node = Unnest(frame.node, sets, entry.ordinality, outer)
         width, count = len(fields(frame.node)), len(sets) + entry.ordinality
         places = frame.ordinals | {(number, i + 1): width + i for i in range(count)}
         return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})

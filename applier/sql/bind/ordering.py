@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from applier.plan.expr import Call, Const, Expr
-from applier.plan.nodes import Node, TopK, tells_apart
+from applier.plan.nodes import Node, TopK, identifies_rows
 from applier.plan.sort import SortKey
 from applier.sql.analyze.system_catalog import Catalog
 from applier.sql.bind.bound import Built, columns, projected
@@ -117,7 +117,7 @@ def _limited(
     count, offset = literal_number(limit.count, "LIMIT", catalog), literal_number(limit.offset, "OFFSET", catalog) or 0
     if count is None and not offset:
         return node
-    if not order and count != 0 and not tells_apart(node, apart):
+    if not order and count != 0 and not identifies_rows(node, apart):
         raise Refused(Reason.ORDER, "LIMIT or OFFSET without ORDER BY", hint=_DECIDE)
     top = TopK(node, apart, order, count, offset, limit.ties)
     if apart and not top.decided:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from applier.plan.expr import Expr, ValueType
-from applier.plan.nodes import Field, Node, Recursion, Working
+from applier.plan.nodes import Field, Node, Recursion, WorkTable
 from applier.sql.analyze.system_catalog import Catalog
 from applier.sql.bind.bound import Built, projected
 from applier.sql.bind.joins import Member
@@ -35,7 +35,7 @@ class Recursions:
         self._catalog = catalog
         self._branch = branch
         self._numbers = count(1)
-        self._working: dict[tuple[int, str], Working] = {}
+        self._working: dict[tuple[int, str], WorkTable] = {}
 
     def member(self, number: int, name: str, reads: Sequence[int], holders: Levels) -> Member:
         """The member of WITH under a number of FROM."""
@@ -68,7 +68,7 @@ class Recursions:
         base = self._branch(branches[0], every, levels)
         types = [e.type for e in meet([base.exprs], pg)[0]]
         for _ in range(_WIDENINGS):
-            step = self._step(key, Working(number, tuple(Field(t, True) for t in types)), levels, branches[1])
+            step = self._step(key, WorkTable(number, tuple(Field(t, True) for t in types)), levels, branches[1])
             first, second = meet([base.exprs, step.exprs], pg)
             found = _types(first)
             if found == types:
@@ -81,7 +81,7 @@ class Recursions:
         raise Refused(Reason.CARRIER, construct, hint="cast the column to one numeric(p,s) in both branches")
 
     def _step(
-        self, key: tuple[int, str], working: Working, levels: Levels, branch: int | query_tree.SetOperation
+        self, key: tuple[int, str], working: WorkTable, levels: Levels, branch: int | query_tree.SetOperation
     ) -> Built:
         self._working[key] = working
         try:

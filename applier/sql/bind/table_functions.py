@@ -15,7 +15,7 @@ from applier.functions.json.jsonpath import ARRAY_OF_ITEMS, SET_OF_ITEMS
 from applier.functions.output_text import input_carrier
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
 from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
-from applier.plan.nodes import Node, RowSet, SetFunction, Unfold, fields
+from applier.plan.nodes import Node, SetReturningFunction, TableFunction, Unnest, fields
 from applier.sql.analyze.system_catalog import Catalog
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
@@ -59,9 +59,9 @@ class RowSets:
         self._catalog = catalog
         self._compiler = compiler
 
-    def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[RowSet, ...]:
+    def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[TableFunction, ...]:
         """The columns of functions in FROM."""
-        found: list[RowSet] = []
+        found: list[TableFunction] = []
         for place, (call, width) in enumerate(zip(entry.calls, entry.widths, strict=True)):
             columns = entry.records[place] if entry.records else ()
             made = self._records(call, columns) if columns else self.of_call(call)
@@ -72,11 +72,11 @@ class RowSets:
             found += made
         return tuple(found)
 
-    def of_call(self, call: tree.Expression) -> tuple[RowSet, ...]:
+    def of_call(self, call: tree.Expression) -> tuple[TableFunction, ...]:
         """A set for each column of what the call makes; a plain value is a set of one."""
         if not isinstance(call, tree.SetOf):
             value = self._compiler.compile(call)
-            return (RowSet(SetFunction.LISTED, (value,), value.type),)
+            return (TableFunction(SetReturningFunction.LISTED, (value,), value.type),)
         signature = self._catalog.function(call.function).signature
         pg = self._catalog.pg_type(call.type, -1)
         if signature in _LISTED_JSON:
@@ -98,13 +98,15 @@ class RowSets:
         if signature == SET_OF_ITEMS:
             function = self._catalog.built_in(ARRAY_OF_ITEMS)
             array = tree.Apply(function, 0, call.type, 0, 0, call.args, call.at)
-            return (RowSet(SetFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),)
+            return (
+                TableFunction(SetReturningFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),
+            )
         if signature == "generate_subscripts(anyarray,int4)":
             bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
-            return (RowSet(SetFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
+            return (TableFunction(SetReturningFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
         return (self._plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
 
-    def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[RowSet, ...]:
+    def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[TableFunction, ...]:
         """The columns that the query names for the members of objects: each by itself, as the elements of an array."""
         rows = isinstance(call, tree.SetOf)
         known = self._catalog.function(call.function).signature if isinstance(call, tree.SetOf | tree.Apply) else ""
@@ -114,7 +116,7 @@ class RowSets:
         (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
         return tuple(self._field(json, column, walk.at(call), rows=rows) for column in columns)
 
-    def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> RowSet:
+    def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> TableFunction:
         name, type_, typmod = column
         pg = self._catalog.pg_type(type_, typmod)
         sized = pg.precision_scale if pg.name == "numeric" else None
@@ -124,9 +126,11 @@ class RowSets:
             raise Refused(Reason.CARRIER, f"a column list with {pg.display}", hint=hint, token=at)
         signature = FIELDS if rows else FIELD
         array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
-        return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, pg.spark_ddl if sized else input_carrier(pg.name)))
+        return TableFunction(
+            SetReturningFunction.ELEMENTS, (array,), ValueType(pg, pg.spark_ddl if sized else input_carrier(pg.name))
+        )
 
-    def _matches(self, call: tree.SetOf, signature: str, pg: PgType) -> RowSet:
+    def _matches(self, call: tree.SetOf, signature: str, pg: PgType) -> TableFunction:
         """Each match as an array of its groups: the elements of an array of texts."""
         entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
         check_collation(entry, call, self._catalog)
@@ -141,15 +145,15 @@ class RowSets:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")
         return self._compiler.compile(tree.Apply(function, 0, call.type, 0, 0, call.args, call.at))
 
-    def _plain(self, call: tree.SetOf, signature: str, pg: PgType, args: Sequence[Expr]) -> RowSet:
+    def _plain(self, call: tree.SetOf, signature: str, pg: PgType, args: Sequence[Expr]) -> TableFunction:
         if signature in _SERIES:
-            return RowSet(SetFunction.SERIES, tuple(args), ValueType.of_column(pg))
+            return TableFunction(SetReturningFunction.SERIES, tuple(args), ValueType.of_column(pg))
         if signature in _MOMENTS:
             # With a time zone days have 24 hours too: every definition is read in UTC.
             function, step = _step(args[2], call)
-            return RowSet(function, (*args[:2], step), ValueType.of_column(pg))
+            return TableFunction(function, (*args[:2], step), ValueType.of_column(pg))
         if signature == "jsonb_array_elements(jsonb)":
-            return RowSet(SetFunction.MEMBERS, tuple(args), ValueType.of_column(pg))
+            return TableFunction(SetReturningFunction.MEMBERS, tuple(args), ValueType.of_column(pg))
         if signature == "unnest(anyarray)" and len(args) == 1 and args[0].type.pg.name == f"_{pg.name}":
             return _elements(args[0], pg)
         if signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
@@ -157,7 +161,7 @@ class RowSets:
                 listed = unify(args)
             except Unfit as error:
                 raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
-            return RowSet(SetFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
+            return TableFunction(SetReturningFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
 
 
@@ -166,14 +170,14 @@ def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: 
     node, scope = below
     if not making:
         return below
-    sets: list[RowSet] = []
+    sets: list[TableFunction] = []
     for call in making:
         made = RowSets(catalog, Compiler(catalog, scope)).of_call(call)
         if len(made) != 1:
             construct = "a function of several columns in the select list"
             raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
         sets += made
-    unfolded, width = Unfold(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
+    unfolded, width = Unnest(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
     output = fields(unfolded)
     places = {call: width + i for i, call in enumerate(making)}
 
@@ -184,21 +188,21 @@ def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: 
     return unfolded, find
 
 
-def _elements(array: Expr, pg: PgType) -> RowSet:
-    return RowSet(SetFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
+def _elements(array: Expr, pg: PgType) -> TableFunction:
+    return TableFunction(SetReturningFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
 
 
-def _listed(what: str, json: Expr, element: PgType) -> RowSet:
+def _listed(what: str, json: Expr, element: PgType) -> TableFunction:
     signature = listing(what)
     array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].carrier((json,))))
     return _elements(array, element)
 
 
-def _step(step: Expr, call: tree.SetOf) -> tuple[SetFunction, Const]:
+def _step(step: Expr, call: tree.SetOf) -> tuple[SetReturningFunction, Const]:
     micros = literal_micros(step)
     if micros is not None:
-        return SetFunction.MOMENTS, Const(micros, INT8)
+        return SetReturningFunction.MOMENTS, Const(micros, INT8)
     if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
-        return SetFunction.CALENDAR, step
+        return SetReturningFunction.CALENDAR, step
     hint = "write the step as a literal, all of it in one direction"
     raise Refused(Reason.CONSTRUCT, "generate_series by a computed interval", hint=hint, token=call.at)

@@ -15,9 +15,9 @@ from dataclasses import replace
 from applier.functions.aggregates.aggregate_entry import OfList
 from applier.functions.aggregates.aggregates import form_of
 from applier.functions.entry import Unfit
-from applier.operators.support.listed_frames import computable
+from applier.operators.support.listed_frames import is_computable
 from applier.plan.expr import Col, Const, Expr, ValueType, columns_read, renumber
-from applier.plan.nodes import Node, Window, fields, tells_apart
+from applier.plan.nodes import Node, Window, fields, identifies_rows
 from applier.plan.sort import fixed_columns
 from applier.plan.window import OF_FRAME_ROWS, OF_PEERS, OF_PLACES, Frame, FrameMode, WindowCall, WindowFunction
 from applier.sql.analyze.system_catalog import Catalog
@@ -160,7 +160,7 @@ def _check_decided(node: Node, calls: Sequence[WindowCall], origins: Sequence[tr
 
 def _decided(node: Node, call: WindowCall) -> bool:
     told = (*call.partition, *(key.expr for key in call.order))
-    if call.function in OF_PEERS or tells_apart(node, told):
+    if call.function in OF_PEERS or identifies_rows(node, told):
         return True
     by_peers = call.frame is not None and (call.frame.unbounded or call.frame.mode is not FrameMode.ROWS)
     args = call.args
@@ -229,7 +229,7 @@ class _Planner:
         )
         planned = plan_aggregate(plain, self._compiler, self._catalog, None)
         result = WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=own, aggregate=planned)
-        if not computable(result):
+        if not is_computable(result):
             construct = f"the aggregate {planned.signature} over a frame with EXCLUDE or without rows"
             raise Refused(Reason.FRAME, construct, hint="leave EXCLUDE out, or use min and max", token=call.at)
         return result

@@ -14,8 +14,8 @@ from applier.plan.expr import (
     Case,
     Const,
     Expr,
+    IsNull,
     Logic,
-    NullTest,
     columns_read,
     renumber,
 )
@@ -41,7 +41,7 @@ class Groups:
 def tested(node: Node, groups: Groups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
     """ANY, or with `every` ALL, of a test of each row of a group."""
     decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
-    calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=NullTest(test, False, BOOL)))
+    calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=IsNull(test, False, BOOL)))
     node, (decided, unknown_) = joined(node, groups, calls)
     branches = ((more_than(decided, 0), Const(not every, BOOL)), (more_than(unknown_, 0), Const(None, BOOL)))
     return node, Case(branches, Const(every, BOOL), BOOL)

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable
 from decimal import Decimal
 
-from applier.plan.expr import BOOL, Coalesce, Const, Expr, NullTest, nullable
+from applier.plan.expr import BOOL, Coalesce, Const, Expr, IsNull, nullable
 from applier.sql.refusal import Reason, Refused
 from shared_schema.change_row import Value
 
@@ -38,7 +38,7 @@ def _same(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
     if not nullable(ours):
         return [(ours, theirs)]
     filler = Const(_filler(ours.type.spark), ours.type)
-    flags = NullTest(ours, False, BOOL), NullTest(theirs, False, BOOL)
+    flags = IsNull(ours, False, BOOL), IsNull(theirs, False, BOOL)
     return [flags, (Coalesce((ours, filler), ours.type), Coalesce((theirs, filler), ours.type))]
 
 

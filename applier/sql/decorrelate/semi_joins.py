@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from applier.plan.expr import BOOL, Coalesce, Const, Expr, NullTest, nullable, shift
+from applier.plan.expr import BOOL, Coalesce, Const, Expr, IsNull, nullable, shift
 from applier.plan.nodes import Filter, Node, SemiJoin, fields
 from applier.sql.bind.joins import Frame, conjunction, placeable, split
 from applier.sql.pg_tree import query_tree, tree, walk
@@ -124,7 +124,7 @@ def _not_in(left: Node, right: Node, conditions: Sequence[Expr], test: Sequence[
     ours, theirs = equi[0]
     node = _join(left, right, [*conditions, *test], anti=True)
     if nullable(theirs):
-        node = _join(node, Filter(right, NullTest(theirs, False, BOOL)), conditions, anti=True)
+        node = _join(node, Filter(right, IsNull(theirs, False, BOOL)), conditions, anti=True)
     if nullable(ours):
-        node = _join(node, right, [*conditions, NullTest(ours, False, BOOL)], anti=True)
+        node = _join(node, right, [*conditions, IsNull(ours, False, BOOL)], anti=True)
     return node

@@ -24,8 +24,8 @@ from applier.plan.expr import (
     Col,
     Const,
     Expr,
+    IsNull,
     Logic,
-    NullTest,
     nullable,
     renumber,
     shift,
@@ -248,9 +248,9 @@ class Answering:
         node, (equal,) = joined(around.node, Groups(rows, (*keys, theirs), (*asked, ours), 0), (COUNT,))
         branches: list[tuple[Expr, Expr]] = [(more_than(equal), Const(True, BOOL))]
         if nullable(ours) or nullable(theirs):
-            calls = (COUNT, replace(COUNT, filter=NullTest(theirs, False, BOOL)))
+            calls = (COUNT, replace(COUNT, filter=IsNull(theirs, False, BOOL)))
             node, (any_, nulls) = joined(node, Groups(rows, keys, asked, 0), calls)
-            unanswered = BoolOp(Logic.AND, (NullTest(ours, False, BOOL), more_than(any_)), BOOL)
+            unanswered = BoolOp(Logic.AND, (IsNull(ours, False, BOOL), more_than(any_)), BOOL)
             branches.append((BoolOp(Logic.OR, (unanswered, more_than(nulls)), BOOL), Const(None, BOOL)))
         return node, Case(tuple(branches), Const(False, BOOL), BOOL)
 

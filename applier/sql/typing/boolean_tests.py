@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, Logic, NullTest
+from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, IsNull, Logic
 from applier.sql.pg_tree import tree
 
 
@@ -22,8 +22,8 @@ def truth_test(arg: Expr, test: tree.TruthTest) -> Expr:
         case tree.TruthTest.IS_NOT_FALSE:
             return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
         case tree.TruthTest.IS_UNKNOWN:
-            return NullTest(arg, False, BOOL)
+            return IsNull(arg, False, BOOL)
         case tree.TruthTest.IS_NOT_UNKNOWN:
-            return NullTest(arg, True, BOOL)
+            return IsNull(arg, True, BOOL)
         case _:
             assert_never(test)

@@ -17,7 +17,7 @@ from applier.functions.comparison_keys import joined_labels
 from applier.functions.entry import Unfit, extreme, literal_text
 from applier.functions.json.jsonpath import takes_path
 from applier.functions.text.regex import from_similar
-from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, Logic, NullTest, ValueType
+from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, IsNull, Logic, ValueType
 from applier.sql.analyze.function_bodies import read_body
 from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
 from applier.sql.pg_tree import tree, walk
@@ -188,7 +188,7 @@ class Compiler:
             raise unlisted(info, call, self._catalog)
         if not body.strict or not call.args:
             return value
-        missing = tuple(NullTest(self.compile(arg), False, BOOL) for arg in call.args)
+        missing = tuple(IsNull(self.compile(arg), False, BOOL) for arg in call.args)
         absent = missing[0] if len(missing) == 1 else BoolOp(Logic.OR, missing, BOOL)
         return Case(((absent, Const(None, value.type)),), value, value.type)
 
@@ -205,7 +205,7 @@ class Compiler:
     def _distinct(self, expression: tree.DistinctFrom) -> Expr:
         # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.
         equality = self.compile(expression.equality)
-        sides = tuple(NullTest(self.compile(arg), False, BOOL) for arg in expression.equality.args)
+        sides = tuple(IsNull(self.compile(arg), False, BOOL) for arg in expression.equality.args)
         return BoolOp(Logic.NOT, (Coalesce((equality, BoolOp(Logic.AND, sides, BOOL)), BOOL),), BOOL)
 
     def _case(self, expression: tree.CaseOf) -> Expr:

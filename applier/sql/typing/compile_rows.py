@@ -8,7 +8,7 @@ from dataclasses import replace
 from applier.functions.allow_list import ENTRIES
 from applier.functions.arrays.composites import ROW_IN, ROW_OF, fields_of
 from applier.functions.entry import Unfit
-from applier.plan.expr import BOOL, TEXT, BoolOp, Call, Const, Expr, Logic, NullTest, ValueType, nullable
+from applier.plan.expr import BOOL, TEXT, BoolOp, Call, Const, Expr, IsNull, Logic, ValueType, nullable
 from applier.sql.analyze.system_catalog import Catalog
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.fields import unknown
@@ -25,10 +25,10 @@ _SAME_TEXT = frozenset({"int2", "int4", "int8", "bool", "uuid", "date", "time", 
 def is_null(expression: tree.IsNull, compile_: Compile) -> Expr:
     """`IS [NOT] NULL` of a value, or of all fields of a row."""
     if not expression.of_row:
-        return NullTest(compile_(expression.arg), expression.negated, BOOL)
+        return IsNull(compile_(expression.arg), expression.negated, BOOL)
     if not isinstance(expression.arg, tree.RowOf):
         raise unknown("a test for NULL of a row that is not written out")
-    tests = tuple(NullTest(compile_(part), expression.negated, BOOL) for part in expression.arg.fields)
+    tests = tuple(IsNull(compile_(part), expression.negated, BOOL) for part in expression.arg.fields)
     return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
 
 

@@ -14,7 +14,7 @@ from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import decimal_of, extreme
 from applier.functions.numeric.by_scale import BY_SCALE, listed
 from applier.functions.numeric.physical_types import PRODUCTS, SAME_DIGITS, SUMS
-from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, NullTest, ValueType, Widen
+from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, IsNull, ValueType, Widen
 from applier.sql.typing.unify import comparable
 
 _LARGER = extreme("GREATEST", "int4")
@@ -105,7 +105,7 @@ def _first(coalesce: Coalesce, args: Sequence[_Scaled]) -> _Scaled | None:
     values = _met(args)
     if values is None:
         return None
-    there = [NullTest(part.value, True, BOOL) for part in args[:-1]]
+    there = [IsNull(part.value, True, BOOL) for part in args[:-1]]
     scales = [part.scale for part in args]
     return _Scaled(
         Coalesce(values, ValueType(coalesce.type.pg, values[0].type.spark)),

@@ -28,7 +28,7 @@ from applier.sinks.postgres.merge_parts import any_order
 from applier.sinks.postgres.pg_errors import brought_home
 from applier.sinks.staging.staged_delta import PREFIX, Difference, StagedDelta, clear
 from applier.sinks.staging.staging import Staging
-from applier.spark.collect import at_most
+from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, Window
 from tests.applier.apply.growth import growth
@@ -220,9 +220,9 @@ def test_a_refused_row_of_a_staged_delta_is_named_by_its_key(
 
 def test_a_query_that_returns_more_than_it_reads_is_not_collected(spark: SparkSession) -> None:
     query = "SELECT l.id, r.id AS other FROM range(100) l CROSS JOIN range(100) r"
-    found = at_most(spark, query, 10_000)
+    found = collect_at_most(spark, query, 10_000)
     assert found is not None and found.num_rows == 10_000
-    assert at_most(spark, query, 9_999) is None
+    assert collect_at_most(spark, query, 9_999) is None
 
 
 @pytest.mark.parametrize("unique", [False, True])

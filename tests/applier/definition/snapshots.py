@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.arrange.fixpoint import fixpoint
-from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.spark.views import create_view
 from applier.zset import WEIGHT
@@ -28,13 +28,13 @@ class LoadedInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         if scan not in self._views:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
         return rule(f"SELECT * FROM {self._views[scan]}")
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -46,7 +46,7 @@ class LoadedInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         return None
 
 

@@ -14,7 +14,7 @@ from applier.catalog.database import Connection, Database
 from applier.catalog.install import install
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.depth import Thresholds
-from applier.plan.stream_table import RunByPostgres
+from applier.plan.stream_table import PostgresQuery
 from applier.refresh.full_in_postgres import PostgresRunner
 from applier.refresh.plan_stream_table import Definer
 from applier.sinks.postgres.full_diff import TableContents, difference
@@ -59,7 +59,7 @@ def _taken(connection: Connection, definer: Definer, row: StreamTableRow) -> str
     """Empty when FULL mode fills the stream table; else why it does not."""
     try:
         table = definer(row)
-        assert isinstance(table.plan, RunByPostgres)
+        assert isinstance(table.plan, PostgresQuery)
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
             PostgresRunner._become_owner(connection, table)
             query = sql.SQL(table.plan.query.rstrip().rstrip(";"))

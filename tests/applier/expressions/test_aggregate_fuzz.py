@@ -26,7 +26,7 @@ from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList,
 from applier.functions.aggregates.aggregates import AGGREGATES
 from applier.functions.entry import Fixed
 from applier.operators.incrementalize import snapshot
-from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
 from applier.sql.plan_query import define
@@ -128,14 +128,14 @@ class _NoisyInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         rows = fetch(self._connection, sql.SQL("fuzz"), read)
         below = frame(self._spark, rows, [t.spark for _, t in read])
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
         return rule(f"SELECT * FROM {create_view(twice.unionAll(once))}")
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -147,7 +147,7 @@ class _NoisyInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         return None
 
 

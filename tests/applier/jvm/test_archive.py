@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.spark.class_archive import archive_of, begin_with
+from applier.spark.class_archive import archive_path, use_archive
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import class_path
 
@@ -23,7 +23,7 @@ def test_other_jars_are_another_archive(tmp_path: Path) -> None:
         jar.write_bytes(b"1")
 
     def archive(spark: Path) -> Path:
-        return archive_of([ours], spark=spark, cache=tmp_path)
+        return archive_path([ours], spark=spark, cache=tmp_path)
 
     seen = [archive(spark)]
     assert archive(spark) == seen[0]
@@ -37,14 +37,14 @@ def test_other_jars_are_another_archive(tmp_path: Path) -> None:
 
 def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> None:
     archive = tmp_path / "classes.jsa"
-    assert begin_with(archive) == ""
+    assert use_archive(archive) == ""
     archive.touch()
-    assert str(archive) in begin_with(archive)
+    assert str(archive) in use_archive(archive)
 
 
 def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
     """Comes before the command's test, which may make an archive that this session could not begin with."""
-    archive = archive_of(class_path(ensure(SPARK_JARS)))
+    archive = archive_path(class_path(ensure(SPARK_JARS)))
     if not archive.exists():
         pytest.skip("`pg-trickle-applier prepare` was not run; `make test` does")
     assert spark._jvm is not None
@@ -59,4 +59,4 @@ def test_the_command_leaves_an_archive() -> None:
     told = subprocess.run([program, "prepare"], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     last = told.stdout.splitlines()[-1]
-    assert Path(last) == archive_of(class_path(ensure(SPARK_JARS))) and Path(last).stat().st_size > 0
+    assert Path(last) == archive_path(class_path(ensure(SPARK_JARS))) and Path(last).stat().st_size > 0

@@ -16,8 +16,8 @@ from applier.plan.expr import (
     Col,
     Const,
     Expr,
+    IsNull,
     Logic,
-    NullTest,
     ValueType,
 )
 from applier.plan.nodes import (
@@ -30,16 +30,16 @@ from applier.plan.nodes import (
     Project,
     Recursion,
     Repeat,
-    RowSet,
     Scan,
     SemiJoin,
-    SetFunction,
+    SetReturningFunction,
+    TableFunction,
     TopK,
-    Unfold,
     UnionAll,
+    Unnest,
     Values,
     Window,
-    Working,
+    WorkTable,
     fields,
 )
 from applier.plan.sort import SortKey
@@ -79,7 +79,7 @@ def _columns(node: Node, of: ValueType) -> list[Col]:
 def predicates(draw: st.DrawFn, node: Node) -> Expr:
     columns = _columns(node, INT)
     if not columns:
-        return NullTest(Col(0, fields(node)[0].type), draw(st.booleans()), BOOL)
+        return IsNull(Col(0, fields(node)[0].type), draw(st.booleans()), BOOL)
     column = draw(st.sampled_from(columns))
     others: list[Expr] = [*columns, Const(draw(st.integers(0, 3)), INT)]
     simple = less(column, draw(st.sampled_from(others)))
@@ -89,9 +89,9 @@ def predicates(draw: st.DrawFn, node: Node) -> Expr:
         case 1:
             return BoolOp(Logic.NOT, (simple,), BOOL)
         case 2:
-            return BoolOp(Logic.OR, (simple, NullTest(column, False, BOOL)), BOOL)
+            return BoolOp(Logic.OR, (simple, IsNull(column, False, BOOL)), BOOL)
         case _:
-            return NullTest(column, draw(st.booleans()), BOOL)
+            return IsNull(column, draw(st.booleans()), BOOL)
 
 
 @st.composite
@@ -212,13 +212,13 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
     match node:
         case Scan():
             return Counter(tables[node.table.name])
-        case Working():
+        case WorkTable():
             return Counter(tables[f"working {node.number}"])
         case Recursion():
             return _recursion(node, tables)
         case Values():
             return Counter(tuple(value(e, ()) for e in row) for row in node.rows)
-        case Unfold():
+        case Unnest():
             return _unfold(node, evaluate(node.input, tables))
         case Filter():
             return Counter({r: n for r, n in evaluate(node.input, tables).items() if value(node.predicate, r) is True})
@@ -261,7 +261,7 @@ def _recursion(node: Recursion, tables: dict[str, Bag]) -> Bag:
             return found
 
 
-def _unfold(node: Unfold, bag: Bag) -> Bag:
+def _unfold(node: Unnest, bag: Bag) -> Bag:
     out: Bag = Counter()
     for row, n in bag.items():
         found = list(zip_longest(*(_members(made, row) for made in node.sets)))
@@ -272,9 +272,9 @@ def _unfold(node: Unfold, bag: Bag) -> Bag:
     return out
 
 
-def _members(made: RowSet, row: Row) -> list[Any]:
+def _members(made: TableFunction, row: Row) -> list[Any]:
     args = [value(arg, row) for arg in made.args]
-    if made.function is not SetFunction.SERIES:
+    if made.function is not SetReturningFunction.SERIES:
         return args
     first, last, step = [*args, 1][:3]
     return list(range(first, last + (1 if step > 0 else -1), step)) if None not in (first, last, step) else []
@@ -444,7 +444,7 @@ def value(expr: Expr, row: Row) -> Any:
         case Call(signature="int4lt(int4,int4)"):
             a, b = (value(arg, row) for arg in expr.args)
             return None if a is None or b is None else a < b
-        case NullTest():
+        case IsNull():
             return (value(expr.arg, row) is None) != expr.negated
         case BoolOp(logic=Logic.NOT):
             inner = value(expr.args[0], row)

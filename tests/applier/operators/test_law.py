@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.arrange.fixpoint import fixpoint
-from applier.arrange.materialized import ComputedRows
+from applier.arrange.materialized import MaterializedRows
 from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, project, union_all
 from applier.operators.support import join_match
-from applier.operators.support.inputs import Keeper, Needed, Rule, Side, unchanged
+from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
 from applier.plan.nodes import (
     Aggregate,
@@ -65,7 +65,7 @@ class BagInputs:
 
     def __post_init__(self) -> None:
         # So few that some of what is read again stays in Spark, and some does not.
-        self._computed = ComputedRows(self.spark, most_rows=3)
+        self._computed = MaterializedRows(self.spark, most_rows=3)
 
     def delta(self, scan: Scan) -> str | None:
         old, new = self.before[scan.table.name], self.after[scan.table.name]
@@ -74,11 +74,11 @@ class BagInputs:
         weights = [(row, 1) for row in new.elements()] + [(row, -1) for row in old.elements()]
         return self._view((scan.table.name, None), weights)
 
-    def snapshot(self, scan: Scan, side: Side, rule: Rule = unchanged, needed: Needed | None = None) -> str:
+    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
         return rule(self._view((scan.table.name, side), list(bag.items())))
 
-    def rows(self, scan: Scan, rule: Rule = unchanged) -> int | None:
+    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
         return self.before[scan.table.name].total() if scan.table.name == "a" else None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -90,7 +90,7 @@ class BagInputs:
     def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
         return self._computed.settled(zset, columns)
 
-    def kept(self, node: Keeper) -> None:
+    def kept(self, node: StatefulNode) -> None:
         return None
 
     def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:
@@ -404,10 +404,10 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
             monkeypatch.setattr(aggregate, "_exists", lambda node, side: "true")
         case "aggregate_list":
             # As if withdrawn values were still among those of the group.
-            monkeypatch.setattr(aggregate, "additive", lambda node: True)
+            monkeypatch.setattr(aggregate, "is_additive", lambda node: True)
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
-            monkeypatch.setattr(join_match.Matching, "_switched", lambda self, partner, meeting: None)
+            monkeypatch.setattr(join_match.JoinMatch, "_switched", lambda self, partner, meeting: None)
         case "semi_join":
             # As if the row were there once per partner.
             monkeypatch.setattr(
@@ -427,7 +427,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
         case "repeat":
             monkeypatch.setattr(linear_prefix, "apply_repeat", lambda node, zset: zset)
         case "union_all":
-            monkeypatch.setattr(incrementalize, "add_changes", lambda deltas: union_all.add_changes(deltas[:1]))
+            monkeypatch.setattr(incrementalize, "sum_deltas", lambda deltas: union_all.sum_deltas(deltas[:1]))
         case _:
             monkeypatch.setattr(linear_prefix, "apply_filter", lambda node, zset: zset)
     for _, node, before, after in SURPRISING:

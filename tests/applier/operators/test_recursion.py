@@ -12,14 +12,14 @@ from applier.errors import CalculationError
 from applier.operators import incrementalize
 from applier.operators.support.inputs import Side
 from applier.plan.expr import Col, Const
-from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, UnionAll, Working
+from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, UnionAll, WorkTable
 from tests.applier.operators.plans import INT, Row, less, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 X, Y, Z = Col(0, INT), Col(1, INT), Col(3, INT)
-WORKING = Working(1, (Field(INT, True), Field(INT, True)))
+WORKING = WorkTable(1, (Field(INT, True), Field(INT, True)))
 STEP = Project(Join(WORKING, scan("a"), ((Y, X),), None), (X, Z))
 REACHABLE = Recursion(1, scan("a"), STEP, distinct=True)
 PATHS = Recursion(1, scan("a"), STEP, distinct=False)

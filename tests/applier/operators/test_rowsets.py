@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from applier.operators import incrementalize
 from applier.operators.support.inputs import Side
 from applier.plan.expr import Col, Const
-from applier.plan.nodes import Field, Join, Node, RowSet, SetFunction, Unfold, Values
+from applier.plan.nodes import Field, Join, Node, SetReturningFunction, TableFunction, Unnest, Values
 from tests.applier.operators.plans import INT, Row, scan
 from tests.applier.operators.test_law import BagInputs, check_law, collected
 
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 X, Y = Col(0, INT), Col(1, INT)
 ONE, NULL = Const(1, INT), Const(None, INT)
 ROWS = Values(((ONE, NULL), (ONE, NULL), (Const(2, INT), ONE)), (Field(INT, False), Field(INT, True)))
-SERIES, LISTED = SetFunction.SERIES, SetFunction.LISTED
+SERIES, LISTED = SetReturningFunction.SERIES, SetReturningFunction.LISTED
 
 
-def _unfold(*sets: tuple[Any, ...], ordinality: bool = False, outer: bool = False) -> Unfold:
-    return Unfold(scan("a"), tuple(RowSet(made[0], made[1:], INT) for made in sets), ordinality, outer)
+def _unfold(*sets: tuple[Any, ...], ordinality: bool = False, outer: bool = False) -> Unnest:
+    return Unnest(scan("a"), tuple(TableFunction(made[0], made[1:], INT) for made in sets), ordinality, outer)
 
 
 CASES: list[tuple[str, Node, list[Row], list[Row]]] = [

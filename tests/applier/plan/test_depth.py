@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from applier.plan.depth import Thresholds, crossed
-from applier.plan.facts import facts
+from applier.plan.depth import Thresholds, exceeded_thresholds
+from applier.plan.facts import plan_facts
 from applier.sql.plan_query import define
 
 CHAIN = "SELECT a.id FROM t a " + " ".join(f"JOIN t b{i} ON b{i}.id = a.id" for i in range(4))
@@ -16,10 +16,10 @@ def test_a_deep_join_is_named_with_its_depth(database: str) -> None:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
         deep = define(connection, CHAIN, "public").plan
         wide = define(connection, f"{CHAIN} WHERE EXISTS (SELECT FROM t c WHERE c.v = a.v)", "public").plan
-    assert crossed(deep, Thresholds(5, 5)) == []
-    (one,) = crossed(deep, Thresholds())
+    assert exceeded_thresholds(deep, Thresholds(5, 5)) == []
+    (one,) = exceeded_thresholds(deep, Thresholds())
     assert (one.threshold, one.limit, one.value) == ("deep_join_l0_scan_threshold", 4, 5)
-    assert [found.threshold for found in crossed(wide, Thresholds(5, 5))] == ["part3_max_scan_count"]
-    told = facts(wide, Thresholds(5, 5), ())
+    assert [found.threshold for found in exceeded_thresholds(wide, Thresholds(5, 5))] == ["part3_max_scan_count"]
+    told = plan_facts(wide, Thresholds(5, 5), ())
     assert told["crossed"][0]["value"] == 6
     assert "part3_max_scan_count is 5, here it is 6" in told["suggestions"][0]

@@ -12,8 +12,8 @@ from applier.plan.expr import (
     Col,
     Const,
     Expr,
+    IsNull,
     Logic,
-    NullTest,
     ValueType,
     Widen,
     columns_read,
@@ -34,8 +34,8 @@ from applier.plan.nodes import (
     SemiJoin,
     UnionAll,
     fields,
+    identifies_rows,
     row_key,
-    tells_apart,
 )
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
@@ -89,20 +89,20 @@ def test_rows_are_told_apart_by_what_an_inner_join_makes_equal() -> None:
     lines = _scan(True, True, False, key=(0, 1))
     joined = Join(KEYED, lines, ((_col(0), _col(0)),), None)
     assert row_key(joined) == (2, 3)
-    assert tells_apart(joined, (_col(0), _col(3)))
-    assert tells_apart(Filter(joined, Const(True, BOOL)), (_col(0), _col(3)))
-    assert not tells_apart(joined, (_col(1), _col(3)))
-    assert not tells_apart(Join(KEYED, lines, (), None), (_col(0), _col(3)))
+    assert identifies_rows(joined, (_col(0), _col(3)))
+    assert identifies_rows(Filter(joined, Const(True, BOOL)), (_col(0), _col(3)))
+    assert not identifies_rows(joined, (_col(1), _col(3)))
+    assert not identifies_rows(Join(KEYED, lines, (), None), (_col(0), _col(3)))
     null = Const(0, INT)
     pairs = (
-        (NullTest(_col(1), False, BOOL), NullTest(_col(0), False, BOOL)),
+        (IsNull(_col(1), False, BOOL), IsNull(_col(0), False, BOOL)),
         (Coalesce((_col(1), null), INT), Coalesce((_col(0), null), INT)),
     )
-    assert tells_apart(Join(KEYED, lines, pairs, None), (_col(0), _col(1), _col(3)))
+    assert identifies_rows(Join(KEYED, lines, pairs, None), (_col(0), _col(1), _col(3)))
     # Equal where there is a value says nothing of NULL.
-    assert not tells_apart(Join(BAG, lines, pairs[1:], None), (_col(0), _col(1), _col(3)))
+    assert not identifies_rows(Join(BAG, lines, pairs[1:], None), (_col(0), _col(1), _col(3)))
     floats = ValueType(PgType(701, -1, "float8", "double precision"), "double")
-    assert not tells_apart(Join(KEYED, lines, ((Col(0, floats), Col(0, floats)),), None), (_col(0), _col(3)))
+    assert not identifies_rows(Join(KEYED, lines, ((Col(0, floats), Col(0, floats)),), None), (_col(0), _col(3)))
 
 
 def test_an_outer_join_needs_both_keys_unless_the_right_is_looked_up() -> None:
@@ -145,19 +145,17 @@ def test_a_union_has_no_key_and_is_nullable_where_a_branch_is() -> None:
 def test_what_may_be_null() -> None:
     null, one, maybe = Const(None, INT), Const(1, INT), _col(0)
     true = Const(True, BOOL)
-    assert not nullable(NullTest(maybe, False, BOOL))
+    assert not nullable(IsNull(maybe, False, BOOL))
     assert not nullable(Coalesce((maybe, one), INT))
     assert nullable(Coalesce((maybe, null), INT))
     assert nullable(Case(((true, one),), null, INT))
-    assert not nullable(Case(((NullTest(maybe, True, BOOL), one),), one, INT))
+    assert not nullable(Case(((IsNull(maybe, True, BOOL), one),), one, INT))
     assert nullable(Widen(maybe, LONG))
     assert nullable(BoolOp(Logic.AND, (true, Col(0, BOOL)), BOOL))
 
 
 def test_shift_moves_every_column() -> None:
-    expr = Case(
-        ((NullTest(_col(0), False, BOOL), Coalesce((_col(1), Const(1, INT)), INT)),), Widen(_col(2), LONG), LONG
-    )
+    expr = Case(((IsNull(_col(0), False, BOOL), Coalesce((_col(1), Const(1, INT)), INT)),), Widen(_col(2), LONG), LONG)
     assert sorted(columns_read(expr)) == [0, 1, 2]
     assert sorted(columns_read(shift(expr, 3))) == [3, 4, 5]
     assert shift(shift(expr, 3), -3) == expr

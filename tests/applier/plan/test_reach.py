@@ -8,7 +8,7 @@ import psycopg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.plan.cardinality import Extent, reach
+from applier.plan.cardinality import Cardinality, bound_cardinality
 from applier.plan.nodes import Node, Scan
 from applier.sql.plan_query import define
 from tests.applier.operators.plans import TABLES, Bag, bags, evaluate, plans
@@ -24,11 +24,11 @@ def changed(old: Bag, new: Bag) -> Counter[object]:
 
 @given(node=plans(), old=states, new=states)
 def test_it_is_a_bound(node: Node, old: dict[str, Bag], new: dict[str, Bag]) -> None:
-    def relation(scan: Scan) -> Extent:
+    def relation(scan: Scan) -> Cardinality:
         rows = changed(old[scan.table.name], new[scan.table.name]).total()
-        return Extent(rows, old[scan.table.name].total() + rows)
+        return Cardinality(rows, old[scan.table.name].total() + rows)
 
-    found = reach(node, relation)
+    found = bound_cardinality(node, relation)
     before, after = evaluate(node, old), evaluate(node, new)
     assert len(changed(before, after)) <= found.changed
     assert len(+after) <= found.held
@@ -40,8 +40,10 @@ def test_a_key_has_one_partner(database: str) -> None:
         connection.execute("CREATE TABLE many (id int PRIMARY KEY, few_id int, v int)")
 
         def reached(query: str, few: int, many: int) -> float:
-            relations = {"few": Extent(few, 1_000), "many": Extent(many, 1_000_000)}
-            return reach(define(connection, query, "public").plan.root, lambda scan: relations[scan.table.name]).changed
+            relations = {"few": Cardinality(few, 1_000), "many": Cardinality(many, 1_000_000)}
+            return bound_cardinality(
+                define(connection, query, "public").plan.root, lambda scan: relations[scan.table.name]
+            ).changed
 
         joined = "SELECT m.id, f.v FROM many m JOIN few f ON f.id = m.few_id"
         assert reached(joined, 0, 5) == 5

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.stateful_nodes import stateful_nodes
 from applier.operators.support.inputs import Inputs
 from applier.plan.expr import AggregateCall, Col, Const
 from applier.plan.nodes import Aggregate, Filter, Node
-from applier.state.min_max import ExtremesOnDriver
+from applier.state.min_max import MinMaxState
 from shared_schema.lsn import Lsn, Window
 from tests.applier.operators.plans import BIG, INT, Bag, Row, bags, less, scan
 from tests.applier.state.test_states import Followed
@@ -39,7 +39,7 @@ def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> Followed:
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(node=st.sampled_from([BY_X, OF_ALL]), rows=st.lists(bags, min_size=4, max_size=4))
 def test_values_come_and_go(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
-    assert kept_nodes(node) == [node]
+    assert stateful_nodes(node) == [node]
     _follow(spark, node, rows)
 
 
@@ -49,13 +49,13 @@ HILL: list[list[Row]] = [[(1, 1), (1, 5), (2, 3)], [(1, 1), (1, 5), (1, 7)], [(1
 
 def test_a_group_is_read_only_when_its_extreme_leaves(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    whole = ExtremesOnDriver._read
+    whole = MinMaxState._read
 
-    def seen(self: ExtremesOnDriver, keys: list[Row], inputs: Inputs) -> dict[Row, Row]:
+    def seen(self: MinMaxState, keys: list[Row], inputs: Inputs) -> dict[Row, Row]:
         read.append(len(keys))
         return whole(self, keys, inputs)
 
-    monkeypatch.setattr(ExtremesOnDriver, "_read", seen)
+    monkeypatch.setattr(MinMaxState, "_read", seen)
     _follow(spark, BY_X, [Counter(rows) for rows in (HILL[0], [*HILL[0], (1, 7), (2, 0), (1, 3)], HILL[0][:2])])
     # Only in the last window: the largest of group 1 leaves. Group 2 does as a whole.
     assert read == [1]
@@ -67,9 +67,9 @@ def test_everything_goes(spark: SparkSession) -> None:
 
 def test_an_extreme_that_leaves_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deliberately wrong rule: as if no value left."""
-    whole = ExtremesOnDriver._after
+    whole = MinMaxState._after
     monkeypatch.setattr(
-        ExtremesOnDriver, "_after", lambda self, old, leaves, comes: whole(self, old, (None,) * len(leaves), comes)
+        MinMaxState, "_after", lambda self, old, leaves, comes: whole(self, old, (None,) * len(leaves), comes)
     )
     with pytest.raises(AssertionError):
         _follow(spark, BY_X, [Counter(rows) for rows in HILL])

@@ -71,7 +71,7 @@ def test_rows_behind_the_border_are_not_taken_for_the_next(
 ) -> None:
     """A deliberately wrong rule: as if what is held reached as far as ever."""
     monkeypatch.setattr(top_k_buffer, "SPARE", 3)
-    monkeypatch.setattr(top_k_buffer, "leaving", lambda _: 0)
+    monkeypatch.setattr(top_k_buffer, "count_leaving", lambda _: 0)
     with pytest.raises(AssertionError):
         _follow(spark, FIRST, LINE)
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from applier.operators.stateful_nodes import kept_nodes
-from applier.operators.support.partitions import counted
+from applier.operators.stateful_nodes import stateful_nodes
+from applier.operators.support.partitions import group_equal_rows
 from applier.plan.expr import Const
 from applier.plan.nodes import Field, Filter, Node, Recursion, UnionAll
-from applier.plan.recursion import followable
+from applier.plan.recursion import is_delete_rederivable
 from applier.state import delete_rederive
 from shared_schema.lsn import Lsn, Window
 from tests.applier.operators.plans import INT, less, scan
@@ -79,19 +79,19 @@ def test_a_lost_derivation_is_seen_beside_a_new_one(spark: SparkSession, monkeyp
     """A deliberately wrong rule: as if a row with as many derivations as before had lost none."""
 
     def netted(columns: Sequence[Field], rows: str, sums: str) -> str:
-        return counted(columns, rows, sums.replace("sum(if(__w < 0, __w, 0L))", "least(sum(__w), 0L)"))
+        return group_equal_rows(columns, rows, sums.replace("sum(if(__w < 0, __w, 0L))", "least(sum(__w), 0L)"))
 
-    monkeypatch.setattr(delete_rederive, "counted", netted)
+    monkeypatch.setattr(delete_rederive, "group_equal_rows", netted)
     with pytest.raises(AssertionError):
         _follow(spark, FROM_ZERO, [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]])
 
 
 def test_a_change_that_goes_deep_is_derived_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delete_rederive, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(delete_rederive, "MAX_ROUNDS", 1)
     _follow(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
 
 
 def test_a_step_that_makes_rows_of_nothing_is_not_followed(spark: SparkSession) -> None:
-    assert followable(REACHABLE) and kept_nodes(REACHABLE) == [REACHABLE]
-    assert not followable(EITHER) and not kept_nodes(EITHER)
+    assert is_delete_rederivable(REACHABLE) and stateful_nodes(REACHABLE) == [REACHABLE]
+    assert not is_delete_rederivable(EITHER) and not stateful_nodes(EITHER)
     _follow(spark, EITHER, [[(0, 1), (1, 2)], [(1, 2), (2, 3)]])

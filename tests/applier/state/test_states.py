@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from applier.operators import incrementalize
-from applier.operators.stateful_nodes import kept_nodes
+from applier.operators.stateful_nodes import stateful_nodes
 from applier.operators.support.inputs import Side
-from applier.plan.expr import AggregateCall, Col, NullTest
+from applier.plan.expr import AggregateCall, Col, IsNull
 from applier.plan.nodes import Aggregate, Filter, Join, Node, Project, SemiJoin, StreamPlan, fields
 from applier.plan.stream_table import StreamTable
 from applier.state import accumulators_driver, accumulators_spark, affected_groups, uploaded_rows
 from applier.state import store as states_module
-from applier.state.accumulators_spark import total_of
-from applier.state.store import States
+from applier.state.accumulators_spark import sum_accumulator_rows
+from applier.state.store import StateStore
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
 from tests.applier.operators.plans import BIG, BOOL, INT, TABLES, Bag, bags, evaluate, plans, scan
@@ -45,7 +45,7 @@ class Followed:
 
     def __init__(self, spark: SparkSession, node: Node) -> None:
         self.spark, self.table, self.node = spark, table_of(node), node
-        self.states = States(spark)
+        self.states = StateStore(spark)
 
     def fill(self, content: dict[str, Bag], at: int) -> None:
         inputs = BagInputs(self.spark, {name: Counter() for name in TABLES}, content)
@@ -63,7 +63,7 @@ class Followed:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    node=plans().filter(lambda node: bool(kept_nodes(node))),
+    node=plans().filter(lambda node: bool(stateful_nodes(node))),
     states=st.lists(contents, min_size=3, max_size=3),
     repeated=st.booleans(),
     groups=st.sampled_from([0, 1000]),
@@ -73,7 +73,7 @@ def test_windows_after_windows(
     spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int, few: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states_module, "MOST_GROUPS", groups)
+        patch.setattr(states_module, "MAX_DRIVER_GROUPS", groups)
         patch.setattr(uploaded_rows, "FEW_ROWS", few)
         patch.setattr(affected_groups, "FEW_GROUPS", few)
         _follow(spark, node, states, repeated)
@@ -93,7 +93,7 @@ def _follow(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repea
 
 NESTED: Node = SemiJoin(
     scan("a"),
-    Filter(Aggregate(scan("b"), (X,), COUNT_SUM), NullTest(Col(2, BIG), True, BOOL)),
+    Filter(Aggregate(scan("b"), (X,), COUNT_SUM), IsNull(Col(2, BIG), True, BOOL)),
     ((X, X),),
     None,
     anti=False,
@@ -124,7 +124,7 @@ def test_groups_empty_and_refill(
     monkeypatch.setattr(accumulators_spark, "FOLD_ROWS", fold)
     monkeypatch.setattr(affected_groups, "FEW_GROUPS", few)
     for module in (states_module, accumulators_driver):
-        monkeypatch.setattr(module, "MOST_GROUPS", groups)
+        monkeypatch.setattr(module, "MAX_DRIVER_GROUPS", groups)
     followed = Followed(spark, node)
     followed.fill(SOME, 1)
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
@@ -171,4 +171,4 @@ def test_sums_without_a_place_are_refused() -> None:
     node = Aggregate(scan("a"), (), (AggregateCall("count()", (), BIG, nullable=False),))
     huge = pa.table({"w": pa.array([2**63 - 1]), "s0_n": pa.array([1])})
     small = pa.table({"w": pa.array([-3]), "s0_n": pa.array([-1])})
-    assert total_of(node, [huge, small]).to_pylist() == [{"w": 2**63 - 4, "s0_n": 0}]
+    assert sum_accumulator_rows(node, [huge, small]).to_pylist() == [{"w": 2**63 - 4, "s0_n": 0}]

@@ -13,7 +13,7 @@ from applier.arrange.traces import Traces
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.trace.stamped_rows import Arrival
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.zset import net
@@ -36,7 +36,7 @@ def even(zset: str) -> str:
 def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
     """Rows (i, i % 10, 0) come or go."""
     trace.append(
-        [Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, (i, i % 10, 0)), TABLE) for seq, i in enumerate(rows)]
+        [StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, (i, i % 10, 0)), TABLE) for seq, i in enumerate(rows)]
     )
 
 
@@ -47,7 +47,7 @@ def read(spark: SparkSession, traces: Traces, side: Side, window: Window) -> lis
 
 
 def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
     store, trace = TraceStore(spark, str(tmp_path)), Trace(spark, TABLE.table)
     trace.capture(TABLE.columns, Lsn(1))
     traces = Traces(spark, [trace], 64)
@@ -76,7 +76,7 @@ def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: p
 def test_there_is_no_more_of_it_than_room(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
+    monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
     trace = Trace(spark, TABLE.table)
     trace.capture(TABLE.columns, Lsn(1))
     change(trace, 10, Op.INSERT, range(50))

@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import StreamLost
 from applier.ingest.inbox import Skipped
-from applier.ingest.start_offsets import beginning
+from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Progress
@@ -57,7 +57,7 @@ def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: st
     written.commit(3, written.reaches(10, end=3))
 
     def begin(wanted: int, frontier: int) -> tuple[int, list[Skipped]]:
-        found = beginning(written.settings, {written.topic: {0: wanted}}, Lsn(frontier))
+        found = find_start_offsets(written.settings, {written.topic: {0: wanted}}, Lsn(frontier))
         return found.offsets[written.topic][0], found.skipped
 
     assert begin(1, 5) == (1, [])
@@ -71,4 +71,4 @@ def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: st
     with pytest.raises(StreamLost):
         begin(2, 19)
     with pytest.raises(StreamLost, match=f"prefix {topic_prefix}"):
-        beginning(written.settings, {"other.public.t": {0: 7}}, Lsn(5))
+        find_start_offsets(written.settings, {"other.public.t": {0: 7}}, Lsn(5))

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.ingest.decode import decoded
-from applier.trace.stamped_rows import Arrival
+from applier.ingest.decode import decode_messages
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
 from applier.zset import WEIGHT
 from shared_schema.avro import codec
@@ -49,12 +49,14 @@ def rows_of(spark: SparkSession, rows: list[ChangeRow], many: bool) -> pa.Table 
     late = Column("late", PgType(23, -1, "int4", "integer"))
     trace.capture([late, *reversed(SCHEMA.columns)], Lsn(1))
     if many:
-        chunk = decoded(spark, codec(SCHEMA), pa.chunked_array([pa.array([codec(SCHEMA).encode(r) for r in rows])]))
+        chunk = decode_messages(
+            spark, codec(SCHEMA), pa.chunked_array([pa.array([codec(SCHEMA).encode(r) for r in rows])])
+        )
         if chunk is None:
             return None
         trace.append_chunk(chunk)
     else:
-        trace.append([Arrival(row, SCHEMA) for row in rows])
+        trace.append([StampedRow(row, SCHEMA) for row in rows])
     assert [column.name for column in trace.columns if not column.open] == ["late"]
     return trace.overlay(Window(Lsn(0), Lsn(10**6)))
 
@@ -98,4 +100,4 @@ def test_what_wants_a_closer_look_is_left_to_the_driver(spark: SparkSession, odd
 
 def test_a_broken_message_is_left_to_the_driver(spark: SparkSession) -> None:
     broken = pa.chunked_array([pa.array([codec(SCHEMA).encode(some(3)[0])[:-1]])])
-    assert decoded(spark, codec(SCHEMA), broken) is None
+    assert decode_messages(spark, codec(SCHEMA), broken) is None

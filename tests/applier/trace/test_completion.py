@@ -13,7 +13,7 @@ from applier.arrange.traces import Traces
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.trace.stamped_rows import Arrival
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
@@ -48,7 +48,7 @@ class Log:
         self.rows: dict[tuple[int, str], Image] = {}
         self.commit = 0
 
-    def window(self, changes: int) -> Iterator[Arrival]:
+    def window(self, changes: int) -> Iterator[StampedRow]:
         """The change rows of so many statements."""
         self.commit += 10
         seq = 0
@@ -57,7 +57,7 @@ class Log:
                 stamp = Stamp(Lsn(self.commit), seq)
                 seq += 1
                 given = values and tuple(None if i in unknown else value for i, value in enumerate(values))
-                yield Arrival(ChangeRow(op, stamp, 1, 0, given, unknown=unknown), KEYED)
+                yield StampedRow(ChangeRow(op, stamp, 1, 0, given, unknown=unknown), KEYED)
 
     def _statement(self) -> Iterator[tuple[Op, Image | None, frozenset[int]]]:
         key = self.rng.randint(1, 8), self.rng.choice("ab")
@@ -111,8 +111,8 @@ def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
     trace.capture(KEYED.columns, Lsn(1))
     trace.append(
         [
-            Arrival(ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (None, 1, None, "a"), unknown=OLD), KEYED),
-            Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(5), 1), 1, 0, (7, 1, None, "a"), unknown=KEPT_LARGE), KEYED),
+            StampedRow(ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (None, 1, None, "a"), unknown=OLD), KEYED),
+            StampedRow(ChangeRow(Op.INSERT, Stamp(Lsn(5), 1), 1, 0, (7, 1, None, "a"), unknown=KEPT_LARGE), KEYED),
         ]
     )
     assert [column.name for column in trace.columns if not column.open] == ["v", "large"]

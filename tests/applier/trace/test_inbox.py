@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from applier.errors import StreamLost
 from applier.ingest.inbox import Inbox, Skipped
 from applier.trace.align import LSN, SEQ
-from applier.trace.stamped_rows import Arrival, Chunk, Run
+from applier.trace.stamped_rows import Chunk, Run, StampedRow
 from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn
@@ -27,11 +27,11 @@ def schema(name: str) -> TableSchema:
     return TableSchema(TableId("public", name), 1, (Column("x", INT),), (), ReplicaIdentity.FULL)
 
 
-def arrival(table: str, lsn: int, seq: int) -> Arrival:
-    return Arrival(ChangeRow(Op.INSERT, Stamp(Lsn(lsn), seq), 1, 0, (seq,)), schema(table))
+def arrival(table: str, lsn: int, seq: int) -> StampedRow:
+    return StampedRow(ChangeRow(Op.INSERT, Stamp(Lsn(lsn), seq), 1, 0, (seq,)), schema(table))
 
 
-def chunk(arrivals: list[Arrival]) -> Chunk:
+def chunk(arrivals: list[StampedRow]) -> Chunk:
     rows = [a.row for a in arrivals]
     columns = {
         "c0": pa.array([r.stamp.seq for r in rows], pa.int32()),
@@ -119,7 +119,7 @@ def test_captures_are_remembered() -> None:
 def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
     """Kafka keeps the order inside a partition and nothing else."""
     commits = data.draw(st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), min_size=1, max_size=6))
-    queues: dict[str, list[tuple[int, Arrival]]] = {"a": [], "b": []}
+    queues: dict[str, list[tuple[int, StampedRow]]] = {"a": [], "b": []}
     records: list[Progress] = []
     for number, tables in enumerate(commits):
         lsn = 10 * (number + 1)
@@ -173,8 +173,8 @@ def test_restart_offsets_point_at_the_first_row_not_yet_durable() -> None:
     assert many.restart_offsets(Lsn(100)) == {"t.public.a": {0: 5}}
 
 
-def emptied(table: str, lsn: int) -> Arrival:
-    return Arrival(ChangeRow(Op.TRUNCATE, Stamp(Lsn(lsn), 0), 1, 0, None), schema(table))
+def emptied(table: str, lsn: int) -> StampedRow:
+    return StampedRow(ChangeRow(Op.TRUNCATE, Stamp(Lsn(lsn), 0), 1, 0, None), schema(table))
 
 
 def test_rows_deleted_unread_are_made_up_for_by_the_next_capture() -> None:

@@ -15,14 +15,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from applier.arrange import arrangements, index
 from applier.arrange import inputs as inputs_module
-from applier.arrange.compressed_columns import Packed
-from applier.arrange.index import Index
+from applier.arrange.compressed_columns import CompressedColumns
+from applier.arrange.index import ArrangementIndex
 from applier.arrange.traces import Traces
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Call, Col, Const, ValueType
 from applier.plan.nodes import Aggregate, Field, Filter, Join, Node, OuterJoin, Project, Scan, SemiJoin, fields
-from applier.trace.stamped_rows import Arrival
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.zset import net
@@ -72,7 +72,7 @@ def matched(kind: str) -> Node:
 
 
 def changed(trace: Trace, of: TableSchema, lsn: int, rows: list[tuple[Op, tuple[int | None, ...]]]) -> None:
-    trace.append([Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, row), of) for seq, (op, row) in enumerate(rows)])
+    trace.append([StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, row), of) for seq, (op, row) in enumerate(rows)])
 
 
 def row(random: Random) -> tuple[int | None, ...]:
@@ -87,17 +87,17 @@ def rows_of(spark: SparkSession, text: str | None) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("inner", index.MOST_MET), ("inner", 3), *((k, index.MOST_MET) for k in KINDS)]
+    ("kind", "most"), [("inner", index.MAX_LOOKUP_ROWS), ("inner", 3), *((k, index.MAX_LOOKUP_ROWS) for k in KINDS)]
 )
 def test_the_change_is_the_difference_of_both_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
 ) -> None:
     """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
-    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
-    monkeypatch.setattr(arrangements, "WORTH_FINDING_ROWS", 1)
-    monkeypatch.setattr(index, "MET_SHARE", 1.0)
-    monkeypatch.setattr(inputs_module, "WORTH_ASKING_ROWS", 1)
-    monkeypatch.setattr(index, "MOST_MET", most)
+    monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
+    monkeypatch.setattr(arrangements, "MIN_INDEXED_ROWS", 1)
+    monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 1.0)
+    monkeypatch.setattr(inputs_module, "MIN_QUERY_KEYS_ROWS", 1)
+    monkeypatch.setattr(index, "MAX_LOOKUP_ROWS", most)
     random, store, node = Random(5), TraceStore(spark, str(tmp_path)), matched(kind)
     tables = {LEFT: Trace(spark, LEFT.table), RIGHT: Trace(spark, RIGHT.table)}
     traces = Traces(spark, tables.values(), 64)
@@ -129,9 +129,9 @@ def test_the_change_is_the_difference_of_both_ends(
 
 
 def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrangements, "WORTH_ROWS", 1)
-    monkeypatch.setattr(arrangements, "WORTH_FINDING_ROWS", 1)
-    monkeypatch.setattr(index, "MET_SHARE", 1.0)
+    monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
+    monkeypatch.setattr(arrangements, "MIN_INDEXED_ROWS", 1)
+    monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 1.0)
     store = TraceStore(spark, str(tmp_path))
     tables = {of: Trace(spark, of.table) for of in (LEFT, RIGHT)}
     traces = Traces(spark, tables.values(), 64)
@@ -148,15 +148,15 @@ def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypat
 
 
 def test_values_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MET_SHARE", 1.0)
+    monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 1.0)
     values = [3, None, 1, 3, 2, None, 3, -5]
     rows = pa.table({"c0": pa.array(values, pa.int32()), "c1": pa.array(range(8), pa.int64())})
-    found = Index(rows, StructType([StructField("c0", LongType())]))
+    found = ArrangementIndex(rows, StructType([StructField("c0", LongType())]))
     few = found.met(0, np.array([-5, 3, 9]))
     assert few is not None and sorted(few["c1"].to_pylist()) == [0, 3, 6, 7]
     none = found.met(0, np.array([], dtype=np.int64))
     assert none is not None and none.num_rows == 0
-    monkeypatch.setattr(index, "MET_SHARE", 0.4)
+    monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 0.4)
     assert found.met(0, np.array([-5, 3, 9])) is None, "so many are read faster than handed over"
 
 
@@ -184,7 +184,7 @@ def test_packed_rows_come_out_as_they_were() -> None:
     # In pieces that begin somewhere in the middle of a buffer, as they come from Spark.
     rows = pa.concat_tables([whole.slice(0, 100), whole.slice(100, 50), whole.slice(150)])
     places = np.array([random.randrange(300) for _ in range(500)])
-    packed = Packed(rows)
+    packed = CompressedColumns(rows)
     assert packed.take(places).to_pylist() == rows.take(pa.array(places)).to_pylist()
     assert packed.take(places).schema == rows.schema
     assert packed.take(places[:0]).schema == rows.schema

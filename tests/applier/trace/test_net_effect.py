@@ -15,8 +15,8 @@ from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.plan.stream_table import StreamTable
 from applier.refresh.compute import compute
-from applier.spark.session import jobs_begun
-from applier.trace.stamped_rows import Arrival
+from applier.spark.session import count_jobs
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, Window
@@ -47,10 +47,10 @@ def _table(root: Node) -> StreamTable:
 
 def _computed(spark: SparkSession, root: Node, found: Traces) -> tuple[Counter[tuple[object, ...]] | None, int]:
     """The delta as a multiset, None when it is proven empty; and how many Spark jobs it took."""
-    before = jobs_begun(spark)
+    before = count_jobs(spark)
     with found.through(WINDOW) as inputs:
         outcome = compute(spark, _table(root), inputs)
-    jobs = jobs_begun(spark) - before
+    jobs = count_jobs(spark) - before
     if outcome is None:
         return None, jobs
     rows = zip(*[c.to_pylist() for c in outcome.rows.columns], strict=True)
@@ -76,7 +76,7 @@ def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
 
 
 def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs_module, "SMALL_WINDOW_ROWS", 0)
+    monkeypatch.setattr(inputs_module, "SMALL_RANGE_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
     assert _computed(spark, SUM, rows)[0] == {(3,): -1, (7,): 1}
 
@@ -89,8 +89,8 @@ def test_columns_may_have_any_name(spark: SparkSession, names: tuple[str, str]) 
     trace = Trace(spark, table.table)
     trace.capture(columns, Lsn(1))
 
-    def row(op: Op, lsn: int, seq: int, *values: int) -> Arrival:
-        return Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), table)
+    def row(op: Op, lsn: int, seq: int, *values: int) -> StampedRow:
+        return StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), table)
 
     trace.append([row(Op.INSERT, 10, 0, 1, 7), row(Op.INSERT, 20, 0, 2, 8)])
     both = Scan(table.table, 1, names, (Field(INTEGER, True),) * 2, None)

@@ -18,7 +18,7 @@ from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
 from applier.trace import store as store_module
 from applier.trace import trace as trace_module
-from applier.trace.stamped_rows import Arrival
+from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
@@ -39,8 +39,8 @@ LOCALS = [None, datetime(2024, 3, 31, 2, 30), datetime(1, 1, 1)]
 Bag = Counter[tuple[object, ...]]
 
 
-def change(op: Op, lsn: int, seq: int, values: tuple[object, ...] | None) -> Arrival:
-    return Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), SCHEMA)  # type: ignore[arg-type]
+def change(op: Op, lsn: int, seq: int, values: tuple[object, ...] | None) -> StampedRow:
+    return StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), SCHEMA)  # type: ignore[arg-type]
 
 
 def relation(spark: SparkSession, trace: Trace, at: Lsn) -> Bag:
@@ -129,7 +129,7 @@ def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) 
 def test_an_incomplete_old_row_loses_its_column_and_says_so(spark: SparkSession) -> None:
     trace = captured(spark)
     partial = ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (1, None, None), unknown=frozenset({1}))
-    trace.append([Arrival(partial, SCHEMA)])
+    trace.append([StampedRow(partial, SCHEMA)])
     lost = trace.columns[1]
     assert lost.known_at(Lsn(5)) and not lost.known_at(Lsn(6))
     assert lost.reason is not None and "REPLICA IDENTITY FULL" in lost.reason.hint
@@ -161,8 +161,8 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     wider = TableSchema(table, 1, (*first.columns, Column("w", INT)), (), ReplicaIdentity.FULL)
     retyped = TableSchema(table, 1, (Column("a", INT), Column("b", BIG), Column("w", INT)), (), ReplicaIdentity.FULL)
 
-    def row(op: Op, lsn: int, seq: int, schema: TableSchema, *values: int) -> Arrival:
-        return Arrival(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values or None), schema)
+    def row(op: Op, lsn: int, seq: int, schema: TableSchema, *values: int) -> StampedRow:
+        return StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values or None), schema)
 
     trace = Trace(spark, table)
     traces = Traces(spark, [trace])
