@@ -76,7 +76,7 @@ def test_rows_written_in_the_query_never_change(spark: SparkSession) -> None:
 
 def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        incrementalize, "apply_unfold", lambda node, zset: f"SELECT *, c0 AS c2, 1L AS c3 FROM ({zset})"
+        incrementalize, "apply_unnest", lambda node, zset: f"SELECT *, c0 AS c2, 1L AS c3 FROM ({zset})"
     )
     with pytest.raises(AssertionError):
         check_law(CASES[2][1], _inputs(spark, CASES[2][2], CASES[2][3]))
