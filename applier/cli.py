@@ -18,7 +18,7 @@ from shared_schema.settings import load
 if TYPE_CHECKING:
     import psycopg
 
-    from applier.refresh.check import Checked
+    from applier.refresh.check import CheckResult
 
 
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,9 +56,9 @@ def main() -> None:
 @click.option("--database-url", help="Database to install into.")
 @click.option("--dry-run", is_flag=True, help="Try it, say what would be applied, and leave nothing.")
 @_reports_errors
-def install(database_url: str | None, dry_run: bool) -> None:
+def install_catalog(database_url: str | None, dry_run: bool) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
-    from applier.catalog.install import install as install_catalog
+    from applier.catalog.install import install_catalog
 
     with _connection(load(ApplierSettings, database_url=database_url)) as connection:
         applied = install_catalog(connection, dry_run=dry_run)
@@ -71,9 +71,9 @@ def install(database_url: str | None, dry_run: bool) -> None:
 @click.option("--drop-stream-tables", is_flag=True, help="Drop the stream tables too.")
 @click.option("--keep-stream-tables", is_flag=True, help="Leave the stream tables as plain tables.")
 @_reports_errors
-def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
+def uninstall_catalog(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
     """Remove schema pgtrickle and the publication. Topics, Delta folders and the replication slot stay."""
-    from applier.catalog.install import uninstall as uninstall_catalog
+    from applier.catalog.install import uninstall_catalog
 
     if drop_stream_tables and keep_stream_tables:
         raise TrickleError("stream tables cannot be both dropped and kept", hint="choose one of the two flags")
@@ -95,10 +95,10 @@ def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_ta
 @_reports_errors
 def run(**overrides: str | None) -> None:
     """Keep all stream tables fresh until stopped (SIGTERM or Ctrl-C stop cleanly)."""
-    from applier.runtime.live_settings import Tuning
+    from applier.runtime.live_settings import LiveSettings
     from applier.runtime.run import Applier
 
-    tuning = Tuning(overrides)
+    tuning = LiveSettings(overrides)
     logs.configure(tuning.settings.log_format, tuning.settings.log_level)
     applier = Applier(tuning)
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -121,19 +121,19 @@ def check(name: str | None, sample: int | None, database_url: str | None) -> Non
     settings = load(ApplierSettings, database_url=database_url)
     wrong = False
     with _connection(settings) as connection:
-        tables = [t for t in checking.names(connection) if name in (None, t.name, str(t))]
+        tables = [t for t in checking.stream_table_names(connection) if name in (None, t.name, str(t))]
         if name and not tables:
             raise TrickleError(
                 f"there is no filled stream table {name}", hint="see SELECT * FROM pgtrickle.pgt_status()"
             )
         for table in tables:
-            result = checking.check(connection, table, sample=sample)
+            result = checking.check_stream_table(connection, table, sample=sample)
             click.echo("\n".join(_told(result)))
             wrong |= not result.equal
     sys.exit(1 if wrong else 0)
 
 
-def _told(result: Checked) -> list[str]:
+def _told(result: CheckResult) -> list[str]:
     if result.suspended:
         return [f"{result.table}: SUSPENDED: {result.suspended}"]
     verdict = "equal" if result.equal else "DIFFERENT"
@@ -160,9 +160,9 @@ def explain(query: str | None, name: str | None, search_path: str, database_url:
         raise TrickleError("explain needs either --query or --name", hint="see pg-trickle-applier explain --help")
     with _connection(load(ApplierSettings, database_url=database_url)) as connection:
         if query is not None:
-            click.echo(explain_query.of_query(connection, query, search_path), nl=False)
+            click.echo(explain_query.explain_query(connection, query, search_path), nl=False)
         else:
-            click.echo(explain_query.of_stream_table(connection, name or ""), nl=False)
+            click.echo(explain_query.explain_stream_table(connection, name or ""), nl=False)
 
 
 @main.command()
@@ -182,5 +182,5 @@ def prepare() -> None:
     network."""
     from applier.runtime import prepare as preparing
 
-    if (archive := preparing.prepare(click.echo)) is not None:
+    if (archive := preparing.prepare_start(click.echo)) is not None:
         click.echo(archive)

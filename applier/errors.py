@@ -47,7 +47,7 @@ class TargetDiverged(TrickleError):
     """A stream table does not hold the rows it should."""
 
 
-class NotTogether(TrickleError):
+class GroupCommitRefused(TrickleError):
     """PostgreSQL does not take several stream tables in one transaction; one by one it may."""
 
 
@@ -55,11 +55,11 @@ class CheckFailed(TrickleError):
     """A stream table could not be compared with its query."""
 
 
-class MayPass(TrickleError):
+class RefreshFailed(TrickleError):
     """Fails on what is there now; with other rows a later refresh may succeed, so it is tried again a few times."""
 
 
-class TargetError(MayPass):
+class TargetError(RefreshFailed):
     """PostgreSQL refused the rows of one stream table."""
 
 
@@ -75,7 +75,7 @@ class Superseded(TrickleError):
     """A wish was replaced by another while it was carried out."""
 
 
-class CalculationError(MayPass):
+class CalculationError(RefreshFailed):
     """The query itself failed on the data, as it would in PostgreSQL."""
 
 

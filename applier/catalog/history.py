@@ -15,7 +15,7 @@ from shared_schema.lsn import Window
 
 
 @dataclass(frozen=True)
-class Executed:
+class RefreshExecution:
     """How a refresh came to its rows, for the history."""
 
     action: str
@@ -32,7 +32,7 @@ class HistoryRow:
     """What one refresh of one stream table did, for the history."""
 
     pgt_id: int
-    executed: Executed
+    executed: RefreshExecution
     rows_inserted: int
     rows_deleted: int
     write_ms: float
@@ -66,7 +66,7 @@ class History:
             "UPDATE pgtrickle.pgt_runtime SET consecutive_errors = %s WHERE pgt_id = %s", (errors, pgt_id)
         )
 
-    def record_failure(self, pgt_id: int, executed: Executed, window: Window, error: TrickleError) -> None:
+    def record_failure(self, pgt_id: int, executed: RefreshExecution, window: Window, error: TrickleError) -> None:
         """A line of history for a refresh that failed."""
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
             record_refresh(cursor, HistoryRow(pgt_id, executed, 0, 0, 0.0, window), error.problem)

@@ -37,7 +37,7 @@ def migrations() -> dict[int, Traversable]:
     return found
 
 
-def install(connection: Connection, *, dry_run: bool = False) -> list[str]:
+def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[str]:
     """Bring schema `pgtrickle` to this version in one transaction; return what was applied.
 
     A dry run does all of it and takes it back: what it returns would really have worked.
@@ -141,7 +141,7 @@ WHERE coalesce(c.relnamespace, p.pronamespace) = 'pgtrickle'::regnamespace ORDER
 """
 
 
-def uninstall(
+def uninstall_catalog(
     connection: Connection, *, drop_stream_tables: bool = False, keep_stream_tables: bool = False
 ) -> list[str]:
     """Remove schema `pgtrickle` and the publication in one transaction; return what went, nothing when none was there.

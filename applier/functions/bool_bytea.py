@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applier.functions.entry import Entry, fixed_carrier, io_cast, template
+from applier.functions.entry import Entry, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.integers import COMPARISONS
 
@@ -15,7 +15,7 @@ def _bools() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"bool{suffix}(bool,bool)",
-            carrier=fixed_carrier(["boolean", "boolean"], "boolean"),
+            carrier=fixed_physical_type(["boolean", "boolean"], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("bool", "bool"),),
             hash_equal=suffix == "eq",
@@ -29,12 +29,12 @@ def _casts() -> Iterator[Entry]:
         ("text(bool)", "boolean", "string", "CAST({0} AS string)", "bool"),
     ):
         yield Entry(
-            signature=signature, carrier=fixed_carrier([arguments], result), sql=template(form), fuzz=((fuzz,),)
+            signature=signature, carrier=fixed_physical_type([arguments], result), sql=template(form), fuzz=((fuzz,),)
         )
     for name, spark in (*INTEGERS.items(), ("uuid", "string")):
         yield Entry(
             signature=io_cast(name, "text"),
-            carrier=fixed_carrier([spark], "string"),
+            carrier=fixed_physical_type([spark], "string"),
             sql=template("CAST({0} AS string)"),
             fuzz=((name,),),
             spelling="({0})::text",
@@ -43,7 +43,7 @@ def _casts() -> Iterator[Entry]:
         top = 1 << _BITS[name]
         yield Entry(
             signature=io_cast("text", name),
-            carrier=fixed_carrier(["string"], spark),
+            carrier=fixed_physical_type(["string"], spark),
             sql=template(f"CAST(pg_casts_in_int({{0}}, CAST('{-top}' AS bigint), {top - 1}L) AS {{type}})"),
             fuzz=(("text",), ("text:number",)),
             raises=True,
@@ -56,7 +56,7 @@ def _casts() -> Iterator[Entry]:
     ):
         yield Entry(
             signature=io_cast("text", name),
-            carrier=fixed_carrier(["string"], spark),
+            carrier=fixed_physical_type(["string"], spark),
             sql=template(f"pg_casts_in_{name}({{0}})"),
             fuzz=(("text",), (fuzz,)),
             raises=True,
@@ -64,7 +64,7 @@ def _casts() -> Iterator[Entry]:
         )
     yield Entry(
         signature=io_cast("bytea", "text"),
-        carrier=fixed_carrier(["binary"], "string"),
+        carrier=fixed_physical_type(["binary"], "string"),
         sql=template("pg_casts_out_bytea({0})"),
         fuzz=(("bytea",),),
         spelling="({0})::text",
@@ -75,14 +75,14 @@ def _bytes() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"bytea{suffix}(bytea,bytea)",
-            carrier=fixed_carrier(["binary", "binary"], "boolean"),
+            carrier=fixed_physical_type(["binary", "binary"], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("bytea", "bytea"),),
         )
     for function in ("length", "octet_length"):
         yield Entry(
             signature=f"{function}(bytea)",
-            carrier=fixed_carrier(["binary"], "int"),
+            carrier=fixed_physical_type(["binary"], "int"),
             sql=template("octet_length({0})"),
             fuzz=(("bytea",),),
         )

@@ -7,7 +7,7 @@ tests compare them with PostgreSQL's `=` and `<` over all pairs of many values.
 
 from __future__ import annotations
 
-from applier.functions.entry import Entry, fixed_carrier, template
+from applier.functions.entry import Entry, fixed_physical_type, template
 from applier.plan.expr import INT4, TEXT, Call, Const, Expr
 
 _KEYS = {
@@ -25,7 +25,7 @@ PLACE_OF = "place_of("
 _ENUM_PLACE = f"{PLACE_OF}anyenum)"
 
 
-def key_of(value: Expr) -> Expr | None:
+def comparison_key(value: Expr) -> Expr | None:
     """The key of a value; None where no key is known for its type and carrier."""
     carrier, _ = _KEYS.get(value.type.pg.name, ("", ""))
     if value.type.spark != carrier:
@@ -34,7 +34,7 @@ def key_of(value: Expr) -> Expr | None:
     return Call(f"key_of({value.type.pg.name})", (value,), kept)
 
 
-def place_of(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
+def sort_position(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
     """What sorts as the value does; `labels` are those of an enum, in order. None where nothing is known to."""
     if labels is not None:
         return Call(_ENUM_PLACE, (value, joined_labels(labels)), INT4)
@@ -49,11 +49,15 @@ def joined_labels(labels: tuple[str, ...]) -> Const:
 
 ENTRIES: tuple[Entry, ...] = (
     *(
-        Entry(f"{function}({name})", fixed_carrier([carrier], carrier), template(form), (), internal=True)
+        Entry(f"{function}({name})", fixed_physical_type([carrier], carrier), template(form), (), internal=True)
         for function, forms in (("key_of", _KEYS), ("place_of", _PLACES))
         for name, (carrier, form) in forms.items()
     ),
     Entry(
-        _ENUM_PLACE, fixed_carrier(["string", "string"], "int"), template("pg_casts_place({0}, {1})"), (), internal=True
+        _ENUM_PLACE,
+        fixed_physical_type(["string", "string"], "int"),
+        template("pg_casts_place({0}, {1})"),
+        (),
+        internal=True,
     ),
 )

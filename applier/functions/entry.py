@@ -21,7 +21,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 BOUNDED_HINT = "declare or cast the numeric as numeric(p,s) with at most 38 digits"
 
 
-class Unfit(TrickleError):
+class UnsuitableArguments(TrickleError):
     """The function is listed, but not for arguments of this form."""
 
 
@@ -96,7 +96,7 @@ class Entry:
 _ORDERED_TEXTS = frozenset({"text", "varchar", "bpchar", "uuid", "time"})
 
 
-def ordered_by_carrier(value: ValueType) -> bool:
+def is_ordered_by_physical_type(value: ValueType) -> bool:
     """Whether Spark sorts the carrier as PostgreSQL sorts the values, byte order of texts given.
 
     Most of what is held as PostgreSQL's text (numeric without a size, interval, jsonb, arrays, enums) is not.
@@ -114,13 +114,13 @@ def extreme(function: str, name: str) -> str:
     return f"{function.lower()}_of({name},{name})"
 
 
-def fixed_carrier(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:
+def fixed_physical_type(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:
     """A function over exactly these carriers."""
 
     def check(args: tuple[Expr, ...]) -> str:
         given = [arg.type.spark for arg in args]
         if given != list(arguments):
-            raise Unfit(f"values held as {', '.join(given)}")
+            raise UnsuitableArguments(f"values held as {', '.join(given)}")
         return result
 
     return check
@@ -145,7 +145,7 @@ def simple(
     collation: CollationNeed = CollationNeed.NONE,
 ) -> Entry:
     """An entry over fixed carriers, written with blanks between them, that is one text of Spark SQL."""
-    carrier, sql = fixed_carrier(carriers.split(), result), template(form)
+    carrier, sql = fixed_physical_type(carriers.split(), result), template(form)
     return Entry(signature, carrier, sql, fuzz, raises=raises, collation=collation)
 
 
@@ -153,7 +153,7 @@ def decimal_of(expr: Expr) -> tuple[int, int]:
     """Precision and scale of a decimal carrier; Unfit for any other."""
     found = _DECIMAL.fullmatch(expr.type.spark)
     if found is None:
-        raise Unfit("a numeric without precision and scale", hint=BOUNDED_HINT)
+        raise UnsuitableArguments("a numeric without precision and scale", hint=BOUNDED_HINT)
     return int(found[1]), int(found[2])
 
 
@@ -167,7 +167,7 @@ def common_decimal(sizes: Sequence[tuple[int, int]]) -> str:
     scale = max(s for _, s in sizes)
     precision = max(p - s for p, s in sizes) + scale
     if precision > MAX_DECIMAL_DIGITS:
-        raise Unfit(f"numerics that need {precision} digits together", hint=BOUNDED_HINT)
+        raise UnsuitableArguments(f"numerics that need {precision} digits together", hint=BOUNDED_HINT)
     return decimal(precision, scale)
 
 
@@ -175,11 +175,11 @@ def literal_int(arg: Expr) -> int:
     """The value of a literal integer argument; Unfit for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, int):
         return arg.value
-    raise Unfit("an argument that is not a literal number", hint="write the number itself")
+    raise UnsuitableArguments("an argument that is not a literal number", hint="write the number itself")
 
 
 def literal_text(arg: Expr) -> str:
     """The value of a literal text argument; Unfit for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, str):
         return arg.value
-    raise Unfit("an argument that is not a literal text", hint="write the text itself")
+    raise UnsuitableArguments("an argument that is not a literal text", hint="write the text itself")

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
-from applier.functions.entry import CollationNeed, Entry, Unfit, decimal, decimal_of, extreme, fixed_carrier, template
+from applier.functions.entry import (
+    CollationNeed,
+    Entry,
+    UnsuitableArguments,
+    decimal,
+    decimal_of,
+    extreme,
+    fixed_physical_type,
+    template,
+)
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.plan.expr import Call, Expr
 
@@ -22,7 +31,7 @@ def _one_size(args: tuple[Expr, ...]) -> str:
         return "string"
     sizes = {decimal_of(arg) for arg in args}
     if len(sizes) != 1:
-        raise Unfit("numerics of different sizes")
+        raise UnsuitableArguments("numerics of different sizes")
     return decimal(*sizes.pop())
 
 
@@ -39,7 +48,7 @@ def _entries() -> Iterator[Entry]:
             values = "char(6)" if name == "bpchar" else name
             yield Entry(
                 signature=extreme(function, name),
-                carrier=fixed_carrier([spark, spark], spark),
+                carrier=fixed_physical_type([spark, spark], spark),
                 sql=template(f"{function.lower()}({{0}}, {{1}})"),
                 fuzz=((values, values),),
                 collation=CollationNeed.ORDER if name in ("text", "bpchar") else CollationNeed.NONE,
@@ -56,7 +65,7 @@ def _entries() -> Iterator[Entry]:
         )
         yield Entry(
             signature=extreme(function, "interval"),
-            carrier=fixed_carrier(["string", "string"], "string"),
+            carrier=fixed_physical_type(["string", "string"], "string"),
             sql=partial(_by_java, "pg_intervals", function.lower()),
             fuzz=(("interval", "interval"),),
             strict=False,

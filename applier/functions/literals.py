@@ -10,7 +10,7 @@ from applier.plan.expr import Const
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;/@=+*()<>%")
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """A string literal; whatever is not plain is escaped, so that neither quotes nor ${variables} are seen inside."""
     return "'" + "".join(c if c in _PLAIN else _escape(c) for c in text) + "'"
 
@@ -46,7 +46,7 @@ def literal(const: Const) -> str:
         case bytes():
             return f"X'{value.hex()}'"
         case str():
-            return quote(value)
+            return quote_text(value)
 
 
 def _stamp(value: datetime.datetime) -> str:

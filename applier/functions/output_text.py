@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.functions.entry import Unfit
+from applier.functions.entry import UnsuitableArguments
 from applier.functions.numeric.physical_types import as_text
 from applier.plan.expr import Expr
 from shared_schema.pg_types import VARHDRSZ
@@ -38,7 +38,7 @@ _CARRIERS = {
 }  # fmt: skip
 
 
-def output(arg: Expr, sql: str) -> str:
+def output_text(arg: Expr, sql: str) -> str:
     """What the type's output function prints."""
     name = arg.type.pg.name
     if name == "numeric":
@@ -46,12 +46,12 @@ def output(arg: Expr, sql: str) -> str:
     if name == "bpchar":
         length = arg.type.pg.typmod - VARHDRSZ
         if length < 1:
-            raise Unfit("a char(n) of unknown length", hint="cast it to text")
+            raise UnsuitableArguments("a char(n) of unknown length", hint="cast it to text")
         return f"rpad({sql}, {length}, ' ')"
     if arg.type.spark == "string":
         return sql
     if name not in _OUT:
-        raise Unfit(f"values of type {arg.type.pg.display}")
+        raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
     return _OUT[name].format(sql)
 
 
@@ -63,14 +63,14 @@ def as_cast(arg: Expr, sql: str) -> str:
         case "bpchar":
             return sql
         case _:
-            return output(arg, sql)
+            return output_text(arg, sql)
 
 
-def input_carrier(name: str) -> str:
+def input_physical_type(name: str) -> str:
     """The carrier of a value that is read from text; PostgreSQL's own text unless there is a better one."""
     return _CARRIERS.get(name, "string")
 
 
-def read(name: str, sql: str) -> str:
+def parse_output(name: str, sql: str) -> str:
     """The value of an output text."""
     return _IN[name].format(sql) if name in _IN else sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from applier.functions.entry import Entry, Unfit, template
+from applier.functions.entry import Entry, UnsuitableArguments, template
 from applier.plan.expr import Expr
 
 _TYPES = {
@@ -24,7 +24,7 @@ A numrange may be [1,2] and [1.0,2], which are equal.
 def _carrier(names: tuple[str, ...], args: tuple[Expr, ...]) -> str:
     given = {arg.type.pg.name for arg in args}
     if len(given) != 1 or not given <= set(names):
-        raise Unfit(f"values of type {' and '.join(sorted(arg.type.pg.display for arg in args))}")
+        raise UnsuitableArguments(f"values of type {' and '.join(sorted(arg.type.pg.display for arg in args))}")
     return "boolean"
 
 

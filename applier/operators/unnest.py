@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from applier.functions.emit import spark_sql
-from applier.functions.output_text import read
+from applier.functions.output_text import parse_output
 from applier.plan.nodes import SetReturningFunction, TableFunction, Unnest, fields
 from applier.zset import WEIGHT, column_names, select
 
@@ -38,7 +38,7 @@ def _member(made: TableFunction, value: str) -> str:
             return f"CAST(timestamp_micros({value}) AS timestamp_ntz)"
         case SetReturningFunction.ELEMENTS:
             (array,) = made.args
-            return read(array.type.pg.name[1:], f"pg_arrays_get({spark_sql(array)}, p + 1)")
+            return parse_output(array.type.pg.name[1:], f"pg_arrays_get({spark_sql(array)}, p + 1)")
         case SetReturningFunction.MEMBERS:
             return f"pg_json_get({spark_sql(made.args[0])}, p)"
         case _:

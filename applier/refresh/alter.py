@@ -17,16 +17,16 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from applier.catalog.history import Executed
+from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import StreamTable
-from applier.refresh.compute import whole
+from applier.refresh.compute import compute_full
 from applier.refresh.engine import Engine
-from applier.refresh.strategy import Way, Why
-from applier.sinks.postgres.full_diff import TableContents
-from applier.sinks.staging.staged_delta import Difference
+from applier.refresh.strategy import RefreshMethod, RefreshReason
+from applier.sinks.postgres.full_diff import FullResult
+from applier.sinks.staging.staged_delta import Delta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 from shared_schema.table_schema import TableId
@@ -40,7 +40,7 @@ Trial = Callable[[int, frozenset[int]], dict[int, tuple[StreamTableRow, StreamTa
 
 
 @dataclass(frozen=True)
-class Alterations:
+class AlterStreamTables:
     """Carries out what `alter_stream_table` asked for, between taking in and computing."""
 
     trial: Trial
@@ -122,9 +122,9 @@ class _Change:
 
     old: StreamTable
     new: StreamTable
-    rows: TableContents | Difference
+    rows: FullResult | Delta
     as_of: datetime
-    executed: Executed
+    executed: RefreshExecution
 
 
 def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
@@ -132,21 +132,21 @@ def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn
     old = engine.defined.get(row.pgt_id) or engine.definitions.define(row)
     engine.catch_up(old, row.lsn)
     started, began = datetime.now(UTC), time.monotonic()
-    way = Way.FULL if isinstance(new.plan, StreamPlan) else Way.IN_POSTGRES
-    rows: TableContents | Difference
-    if way is Way.IN_POSTGRES:
+    way = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
+    rows: FullResult | Delta
+    if way is RefreshMethod.IN_POSTGRES:
         rows = engine.run_by_postgres(new, row.lsn)
     else:
         # From the beginning: what it reads now may not have been known at its frontier.
         with engine.traces.through(Window(ORIGIN, frontier)) as inputs:
-            contents = TableContents(Window(row.lsn, frontier), whole(engine.spark, new, inputs, engine.staging))
+            contents = FullResult(Window(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
             rows = contents.awaited()
     took = (time.monotonic() - began) * 1000
-    why = Why.DEFINITION_CHANGED.value
-    return _Change(old, new, rows, started, Executed(way.value, why, "", "MANUAL", started, 0, took))
+    why = RefreshReason.DEFINITION_CHANGED.value
+    return _Change(old, new, rows, started, RefreshExecution(way.value, why, "", "MANUAL", started, 0, took))
 
 
-def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, Difference]:
+def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, Delta]:
     if change.old.key == change.new.key:
         return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.executed)
     # Rows of the one query may share a key of the other.

@@ -28,7 +28,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The outcome for one stream table: how many rows were compared, and the first of those that should not differ."""
 
     table: TableId
@@ -56,7 +56,7 @@ class _Stored:
     reads: list[str]
 
 
-def names(connection: Connection) -> list[TableId]:
+def stream_table_names(connection: Connection) -> list[TableId]:
     """Every stream table that is or was filled, also those out of service."""
     found = connection.execute(
         "SELECT s.pgt_schema, s.pgt_name FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers USING (pgt_id)"
@@ -65,11 +65,13 @@ def names(connection: Connection) -> list[TableId]:
     return [TableId(str(schema), str(name)) for schema, name in found]
 
 
-def check(connection: Connection, table: TableId, *, sample: int | None = None, wait_s: int = WAIT_LIMIT_S) -> Checked:
+def check_stream_table(
+    connection: Connection, table: TableId, *, sample: int | None = None, wait_s: int = WAIT_LIMIT_S
+) -> CheckResult:
     """Lock the sources against writes, wait for the stream table, compare row by row as PostgreSQL prints them."""
     stored = _stored(connection, table)
     if stored.status == "SUSPENDED":
-        return Checked(table, ORIGIN, 0, [], [], suspended=stored.error)
+        return CheckResult(table, ORIGIN, 0, [], [], suspended=stored.error)
     try:
         # Before the lock, so that with it there is little left to wait for.
         connection.execute("SELECT pgtrickle.wait_for(%s)", (table.quoted,))
@@ -83,11 +85,11 @@ def check(connection: Connection, table: TableId, *, sample: int | None = None, 
         ) from error
 
 
-def glance(connection: Connection, table: TableId, *, sample: int) -> Checked:
+def check_once(connection: Connection, table: TableId, *, sample: int) -> CheckResult:
     """Both as one snapshot shows them, without a lock: what is under way looks like a difference."""
     stored = _stored(connection, table)
     if stored.status == "SUSPENDED":
-        return Checked(table, ORIGIN, 0, [], [], suspended=stored.error)
+        return CheckResult(table, ORIGIN, 0, [], [], suspended=stored.error)
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return _compare(connection, table, stored, ORIGIN, sample)
@@ -124,21 +126,21 @@ def _freeze(connection: Connection, table: TableId, stored: _Stored, wait_s: int
     return frontier
 
 
-def _compare(connection: Connection, table: TableId, stored: _Stored, frontier: Lsn, sample: int | None) -> Checked:
+def _compare(connection: Connection, table: TableId, stored: _Stored, frontier: Lsn, sample: int | None) -> CheckResult:
     sides: dict[str, sql.Composable] = {
         "t": sql.SQL("TABLE {}").format(sql.Identifier(table.schema, table.name)),
         "q": sql.SQL(stored.query),
     }
     have, want = (_columns(connection, sides[side]) for side in ("t", "q"))
     if have != want:
-        return Checked(table, frontier, 0, [], [], columns=f"{', '.join(have)} instead of {', '.join(want)}")
+        return CheckResult(table, frontier, 0, [], [], columns=f"{', '.join(have)} instead of {', '.join(want)}")
     if sample is not None:
         chosen = _sample(connection, table, sample)
         sides = {n: sql.SQL("SELECT * FROM ({}) s WHERE {}").format(side, chosen) for n, side in sides.items()}
     count = connection.execute(sql.SQL("SELECT count(*) FROM ({t}) t").format(**sides)).fetchone()
     missing = _rows(connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides)
     unexpected = _rows(connection, "SELECT (t.*)::text FROM ({t}) t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", sides)
-    return Checked(table, frontier, int(str(count[0])) if count else 0, missing, unexpected)
+    return CheckResult(table, frontier, int(str(count[0])) if count else 0, missing, unexpected)
 
 
 def _columns(connection: Connection, rows: sql.Composable) -> list[str]:

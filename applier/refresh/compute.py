@@ -21,9 +21,9 @@ from applier.operators.support.inputs import Side
 from applier.operators.top_k import TIE
 from applier.plan.cardinality import bound_cardinality
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
-from applier.sinks.postgres.pg_errors import brought_home
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.postgres.pg_errors import decode_from_executor
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect, collect_at_most
 from applier.state.store import StateStore
@@ -43,7 +43,7 @@ def compute(
     inputs: TraceInputs,
     states: StateStore | None = None,
     staging: Staging | None = None,
-) -> Difference | None:
+) -> Delta | None:
     """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content.
 
     Without states everything is computed from the traces: for a window that is not the stream table's next. With
@@ -58,10 +58,10 @@ def compute(
         if text is None:
             return None
         rows = _few_or_staged(spark, text, _asked(table, window, inputs), staging)
-        return rows if isinstance(rows, StagedDelta) else TableDelta(window, rows)
+        return rows if isinstance(rows, StagedDelta) else MemoryDelta(window, rows)
 
 
-def whole(
+def compute_full(
     spark: SparkSession, table: StreamTable, inputs: TraceInputs, staging: Staging | None = None
 ) -> pa.Table | StagedDelta:
     """Everything it should hold at the window's end."""
@@ -71,7 +71,7 @@ def whole(
         return _few_or_staged(spark, text, _asked(table, window, inputs), staging)
 
 
-def computed_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
+def result_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
     """Of its rows as Spark computes them; PostgreSQL's own types would be read otherwise here and there."""
     with _told(table):
         frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
@@ -138,7 +138,7 @@ def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
         return CalculationError(
             f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate"
         )
-    if (told := brought_home(str(error))) is not None:
+    if (told := decode_from_executor(str(error))) is not None:
         return told
     return CalculationError(
         f"the query of {table} fails on the data: {problem}",

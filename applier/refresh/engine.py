@@ -18,22 +18,22 @@ from applier.arrange.inputs import TraceInputs
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import Status, StreamTableRow
-from applier.errors import MayPass, NotTogether, TargetFull
+from applier.errors import GroupCommitRefused, RefreshFailed, TargetFull
 from applier.ingest.inbox import Inbox
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.compute import compute, computed_schema, whole
-from applier.refresh.long_refreshes import LongJobs
-from applier.refresh.refresh import Change, Done, Outcome, Rows, Task, together
-from applier.refresh.refresh_planner import Planner, is_long
+from applier.refresh.compute import compute, compute_full, result_schema
+from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.refresh import ChangedResult, Refresh, RefreshOutcome, RefreshResult, RefreshRows, group_by_range
+from applier.refresh.refresh_planner import RefreshPlanner, is_long_refresh
 from applier.refresh.scheduler import Scheduler
-from applier.refresh.strategy import Way, Why, beyond_repair
-from applier.refresh.stream_tables import ANY_RELATION, Definitions
-from applier.refresh.write_back import Sinks
-from applier.sinks.delta import Delta, TableDelta
-from applier.sinks.kafka.publisher import is_published
-from applier.sinks.postgres.full_diff import TableContents
+from applier.refresh.strategy import RefreshMethod, RefreshReason, cannot_repair
+from applier.refresh.stream_tables import ANY_RELATION, StreamTables
+from applier.refresh.write_back import WriteBack
+from applier.sinks.delta import DeltaRows, MemoryDelta
+from applier.sinks.kafka.publisher import has_topic
+from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.sink import PostgresSink
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
 from shared_schema.errors import TrickleError
@@ -50,23 +50,23 @@ class Engine:
 
     spark: SparkSession
     catalog: Catalog
-    definitions: Definitions
+    definitions: StreamTables
     scheduler: Scheduler
-    planner: Planner
+    planner: RefreshPlanner
     inbox: Inbox
     inbox_lock: threading.Condition
     schema_of: Callable[[Capture], TableSchema]
     traces: Traces
     states: StateStore
-    sinks: Sinks
+    sinks: WriteBack
     staging: Staging | None
     """Where deltas go that are too large for the driver."""
     sink_beside: Callable[[], PostgresSink]
     """Another one, for whoever writes beside the ticks."""
-    run_by_postgres: Callable[[StreamTable, Lsn], Difference]
+    run_by_postgres: Callable[[StreamTable, Lsn], Delta]
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
-    long_jobs: LongJobs
+    long_jobs: LongRefreshes
     carry_out: Callable[[Engine, list[StreamTableRow], Lsn], None]
     """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
     frontier: Lsn = ORIGIN
@@ -76,7 +76,7 @@ class Engine:
     rows: list[StreamTableRow] = field(default_factory=list)
     """In service, as stored when last looked at."""
     _taken_in: Lsn = ORIGIN
-    _noted: dict[int, tuple[Way, Why, datetime | None]] = field(default_factory=dict)
+    _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
     """What people were last told of each."""
     _inputs: dict[Window, TraceInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
@@ -109,7 +109,7 @@ class Engine:
         return frontier
 
     def _of_this_database(self, capture: Capture) -> Capture:
-        here = not (self.definitions.elsewhere or is_published(capture))
+        here = not (self.definitions.elsewhere or has_topic(capture))
         return capture if here else replace(capture, relid=ANY_RELATION)
 
     def _close_inputs(self) -> None:
@@ -146,7 +146,7 @@ class Engine:
         self.states.forget(pgt_id)
         self.scheduler.forget(pgt_id)
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
         """How it is refreshed; None when it is not its turn or while what it reads is not known."""
         by_postgres = isinstance(table.plan, PostgresQuery)
         if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
@@ -159,30 +159,30 @@ class Engine:
         """Give the topic and Delta what they missed when the last run ended."""
         self.sinks.catch_up(table, at, self._over)
 
-    def _over(self, table: StreamTable, window: Window) -> Delta | None:
+    def _over(self, table: StreamTable, window: Window) -> DeltaRows | None:
         """The change; where nobody can know it any more, all that PostgreSQL holds."""
         if not self.traces.whole_at(table.sources, window.old, window.new):
             if any(row.pgt_id == table.id and row.partial for row in self.rows):
-                raise beyond_repair()
+                raise cannot_repair()
             with self.traces.through(window) as inputs:
-                schema = computed_schema(self.spark, table, inputs)
+                schema = result_schema(self.spark, table, inputs)
             return self.sinks.postgres.held(table, Window(ORIGIN, window.new), schema)
         with self.traces.through(window) as inputs:
             return compute(self.spark, table, inputs, staging=self.staging)
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def begin(self, tasks: Sequence[Task]) -> list[Task]:
+    def begin(self, tasks: Sequence[Refresh]) -> list[Refresh]:
         """What takes long goes on beside the ticks."""
-        for task in (t for t in tasks if is_long(t)):
-            inputs = None if task.strategy.way is Way.IN_POSTGRES else self.traces.through(_seen(task))
+        for task in (t for t in tasks if is_long_refresh(t)):
+            inputs = None if task.strategy.way is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(task))
             if inputs is not None:
                 # Now, between two checkpoints: the next one may move what it reads.
                 inputs.take(task.table.sources)
             self.long_jobs.begin(task, partial(self._compute_long, inputs))
-        return [task for task in tasks if not is_long(task)]
+        return [task for task in tasks if not is_long_refresh(task)]
 
-    def finished(self) -> list[Done]:
+    def finished(self) -> list[RefreshResult]:
         """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
         ended = self.long_jobs.finished()
         counting = [done for done in ended if self.defined.get(done.task.table.id) is done.task.table]
@@ -191,22 +191,22 @@ class Engine:
                 done.discard()
         return counting
 
-    def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
+    def compute(self, tasks: Sequence[Refresh]) -> Iterator[RefreshResult]:
         """Independent stream tables side by side: planning is most of a small query's time, and it uses one core.
 
         What turns out to be long, because few rows come to many, goes on beside the ticks.
         """
         for done in self.workers.map(self._compute, tasks):
             match done.outcome:
-                case (StagedDelta() | TableContents(is_staged=True)) as staged:
+                case (StagedDelta() | FullResult(is_staged=True)) as staged:
                     self.long_jobs.begin(done.task, partial(self._go_on, staged))
                 case _:
                     yield done
 
-    def _go_on(self, staged: StagedDelta | TableContents, task: Task) -> Done:
+    def _go_on(self, staged: StagedDelta | FullResult, task: Refresh) -> RefreshResult:
         return self._timed(task, partial(self._awaited, task.table, staged))
 
-    def _compute(self, task: Task) -> Done:
+    def _compute(self, task: Refresh) -> RefreshResult:
         window = _seen(task)
         with self._inputs_lock:
             if window not in self._inputs:
@@ -214,14 +214,14 @@ class Engine:
             inputs = self._inputs[window]
         return self._timed(task, lambda: self._in_spark(task, inputs))
 
-    def _compute_long(self, inputs: TraceInputs | None, task: Task) -> Done:
+    def _compute_long(self, inputs: TraceInputs | None, task: Refresh) -> RefreshResult:
         if inputs is None:
             return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
         with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
-            return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | TableContents) else done
+            return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | FullResult) else done
 
-    def _awaited(self, table: StreamTable, staged: StagedDelta | TableContents) -> StagedDelta | TableContents:
+    def _awaited(self, table: StreamTable, staged: StagedDelta | FullResult) -> StagedDelta | FullResult:
         """All parts; those of a progressive stream table can be seen while the next are made."""
         beside = self.sink_beside()
         try:
@@ -234,22 +234,22 @@ class Engine:
         finally:
             beside.close()
 
-    def _in_spark(self, task: Task, inputs: TraceInputs) -> Outcome:
-        if task.strategy.why is Why.REPAIR:
+    def _in_spark(self, task: Refresh, inputs: TraceInputs) -> RefreshOutcome:
+        if task.strategy.why is RefreshReason.REPAIR:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
             change = compute(self.spark, task.table, inputs, staging=self.staging)
-            rows = whole(self.spark, task.table, inputs, self.staging)
-            return TableContents(task.window, rows, change or TableDelta(task.window, rows.schema.empty_table()))
-        if task.strategy.way is Way.FULL and task.window.old:
-            return TableContents(task.window, whole(self.spark, task.table, inputs, self.staging))
-        if task.strategy.way is Way.NO_DATA:
+            rows = compute_full(self.spark, task.table, inputs, self.staging)
+            return FullResult(task.window, rows, change or MemoryDelta(task.window, rows.schema.empty_table()))
+        if task.strategy.way is RefreshMethod.FULL and task.window.old:
+            return FullResult(task.window, compute_full(self.spark, task.table, inputs, self.staging))
+        if task.strategy.way is RefreshMethod.NO_DATA:
             self.states.unchanged(task.table, task.window)
             return None
         return compute(self.spark, task.table, inputs, self.states, self.staging)
 
-    def _timed(self, task: Task, run: Callable[[], Outcome]) -> Done:
+    def _timed(self, task: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
         started, began = datetime.now(UTC), time.monotonic()
-        outcome: Outcome
+        outcome: RefreshOutcome
         try:
             outcome = run()
         except TrickleError as error:
@@ -257,13 +257,13 @@ class Engine:
                 raise
             outcome = error
         took = time.monotonic() - began
-        if task.strategy.way is not Way.NO_DATA:
+        if task.strategy.way is not RefreshMethod.NO_DATA:
             metrics.COMPUTE_SECONDS.observe(took)
-        return Done(task, outcome, started, took * 1000)
+        return RefreshResult(task, outcome, started, took * 1000)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write_together(self, changed: list[Change], unchanged: list[Done]) -> list[Change]:
+    def write_together(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
         """Everything short in one transaction; returns what has to be written by itself."""
         fits = self.sinks.postgres.fits_together
         short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.task.table, rows)]
@@ -273,7 +273,7 @@ class Engine:
         started = time.monotonic()
         try:
             written, refused = self.sinks.write_together(short, unchanged)
-        except NotTogether as error:
+        except GroupCommitRefused as error:
             log.info("stream tables are written one by one", extra={"error": error.problem})
             self._advance(unchanged)
             return changed
@@ -285,14 +285,14 @@ class Engine:
         taken = {done.task.table.id for done, _ in short}
         return [*refused, *((done, rows) for done, rows in changed if done.task.table.id not in taken)]
 
-    def write_back(self, done: Done, rows: Rows) -> None:
+    def write_back(self, done: RefreshResult, rows: RefreshRows) -> None:
         """PostgreSQL first: from its commit on the difference is owed to the others."""
         started = time.monotonic()
         delta = self.sinks.write_back(done, _straight(done, rows))
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         self._written(done, delta)
 
-    def _written(self, done: Done, delta: Difference) -> None:
+    def _written(self, done: RefreshResult, delta: Delta) -> None:
         table, append_only = done.task.table, done.task.registered.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
         self._succeeded(done)
@@ -307,26 +307,28 @@ class Engine:
         detail = "rows left it: it is kept like any other from now on"
         self.catalog.service.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
 
-    def _advance(self, unchanged: list[Done]) -> None:
+    def _advance(self, unchanged: list[RefreshResult]) -> None:
         """Frontiers of stream tables without changes, together."""
-        for window, group in together(unchanged).items():
+        for window, group in group_by_range(unchanged).items():
             as_of = group[0].task.as_of
             self.catalog.frontiers.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
             for done in group:
                 self._unchanged(done)
 
-    def _unchanged(self, done: Done) -> None:
+    def _unchanged(self, done: RefreshResult) -> None:
         done.discard()
         self._succeeded(done)
 
-    def _succeeded(self, done: Done) -> None:
+    def _succeeded(self, done: RefreshResult) -> None:
         self.planner.learn(done)
         row, strategy = done.task.registered, done.task.strategy
-        if strategy.way is Way.IN_POSTGRES:
+        if strategy.way is RefreshMethod.IN_POSTGRES:
             self.scheduler.rest(row.pgt_id, datetime.now(UTC), done.compute_ms)
         self.scheduler.succeeded(row.pgt_id)
         noted = self._noted.get(row.pgt_id)
-        way, why = (strategy.way, strategy.why) if strategy.way is not Way.NO_DATA or noted is None else noted[:2]
+        way, why = (
+            (strategy.way, strategy.why) if strategy.way is not RefreshMethod.NO_DATA or noted is None else noted[:2]
+        )
         state = way, why, self.scheduler.next_refresh(row, done.task.as_of)
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, way.value, why.value, state[2])
@@ -336,12 +338,12 @@ class Engine:
         """One Kafka transaction; what could not be published stays owed."""
         self.sinks.publish()
 
-    def fail(self, table: StreamTableRow, error: TrickleError, done: Done | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, done: RefreshResult | None = None) -> None:
         """Try again later what other rows may mend; else out of service, with the reason where people look."""
         if done is not None:
             self.catalog.history.record_failure(table.pgt_id, done.executed, done.window, error)
         errors, full = None, isinstance(error, TargetFull)
-        if isinstance(error, MayPass):
+        if isinstance(error, RefreshFailed):
             errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
         if errors is not None:
             if full and errors == 1:
@@ -356,14 +358,14 @@ class Engine:
         metrics.SUSPENSIONS.inc()
 
 
-def _seen(task: Task) -> Window:
+def _seen(task: Refresh) -> Window:
     """What it has to see of the traces; for a whole computation their beginning may be gone."""
-    only_whole = task.strategy.way is Way.FULL and task.strategy.why is not Why.REPAIR
+    only_whole = task.strategy.way is RefreshMethod.FULL and task.strategy.why is not RefreshReason.REPAIR
     return Window(ORIGIN, task.window.new) if only_whole else task.window
 
 
-def _straight(done: Done, rows: Rows) -> Rows:
+def _straight(done: RefreshResult, rows: RefreshRows) -> RefreshRows:
     """Rows that only come, into a stream table that says so of itself, need not be looked for."""
-    if done.task.registered.append_only and isinstance(rows, TableDelta):
+    if done.task.registered.append_only and isinstance(rows, MemoryDelta):
         return replace(rows, appended=not rows.leaving)
     return rows

@@ -10,23 +10,23 @@ from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.explain import explain, summary
 from applier.plan.facts import plan_facts
-from applier.sql.plan_query import Written, define
+from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import DefinitionError, Refused
 from shared_schema.errors import TrickleError
 
 
-def of_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
+def explain_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
     """The report of a query as the user writes it."""
-    plan = define(connection, query, search_path).plan
+    plan = plan_query(connection, query, search_path).plan
     return explain(plan) + summary(plan, stateful_nodes(plan.root))
 
 
-def judgement(
+def verdict(
     connection: psycopg.Connection[Any], query: str, search_path: str, thresholds: Thresholds
 ) -> dict[str, Any]:
     """What `validate_query` answers: the facts of the plan, or why there is none."""
     try:
-        plan = define(connection, query, search_path).plan
+        plan = plan_query(connection, query, search_path).plan
     except psycopg.errors.LockNotAvailable:
         return {
             "supported": False,
@@ -51,7 +51,7 @@ def judgement(
     return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root))}
 
 
-def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
+def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
     """The report of a stream table that exists, by its name with or without the schema."""
     found = connection.execute(
         "SELECT defining_query, original_query, created_at, pgt_schema, pgt_name FROM pgtrickle.pgt_stream_tables"
@@ -64,5 +64,5 @@ def of_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
         names = ", ".join(f"{row[3]}.{row[4]}" for row in found)
         raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
     query, original, created, _, _ = found[0]
-    plan = define(connection, query, "pg_catalog", Written(original, created)).plan
+    plan = plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan
     return explain(plan) + summary(plan, stateful_nodes(plan.root))

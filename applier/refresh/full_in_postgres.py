@@ -8,10 +8,10 @@ from psycopg import sql
 from applier.catalog.database import Connection
 from applier.errors import CalculationError, Infrastructure
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.pinned_snapshot import Pins
-from applier.sinks.postgres.full_diff import TableContents, difference
-from applier.sinks.postgres.gather import Room, gather
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.refresh.pinned_snapshot import PinnedSnapshots
+from applier.sinks.postgres.full_diff import FullResult, diff_with_target
+from applier.sinks.postgres.gather import DriverLimit, collect_delta
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.lsn import Lsn, Window
 
 _PIN = (
@@ -22,18 +22,18 @@ _PIN = (
 """The query was stored in this form under these settings."""
 
 
-class PostgresRunner:
+class FullInPostgres:
     """Runs such queries; one at a time per caller's thread."""
 
     def __init__(self, url: str, driver_rows: int) -> None:
-        self._pins = Pins(url)
-        self._room = Room(driver_rows, url)
+        self._pins = PinnedSnapshots(url)
+        self._room = DriverLimit(driver_rows, url)
 
     def stop(self) -> None:
         """Interrupt what runs; nothing is begun any more."""
         self._pins.stop()
 
-    def run(self, table: StreamTable, since: Lsn) -> Difference:
+    def run(self, table: StreamTable, since: Lsn) -> Delta:
         """How the query's result at a new position differs from what the stream table holds."""
         if not isinstance(table.plan, PostgresQuery):
             raise AssertionError(f"{table} has a plan")
@@ -43,10 +43,10 @@ class PostgresRunner:
                 self._become_owner(connection, table)
                 query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
                 with connection.cursor() as cursor:
-                    found = difference(cursor, table, TableContents(window, query))
+                    found = diff_with_target(cursor, table, FullResult(window, query))
                     # What the applier's sessions act as, which need not be who logged in.
                     cursor.execute("RESET ROLE")
-                    delta = gather(cursor, table, found, window, self._room)
+                    delta = collect_delta(cursor, table, found, window, self._room)
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")
                 return delta

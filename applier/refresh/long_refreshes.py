@@ -6,19 +6,19 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from applier.refresh.refresh import Done, Task
-from applier.refresh.strategy import Way
+from applier.refresh.refresh import Refresh, RefreshResult
+from applier.refresh.strategy import RefreshMethod
 
 
 @dataclass
-class LongJobs:
+class LongRefreshes:
     """At most one per stream table; `wake` is called whenever one ends."""
 
     workers: ThreadPoolExecutor
     wake: Callable[[], None]
-    _running: dict[int, tuple[Task, Future[Done]]] = field(default_factory=dict)
+    _running: dict[int, tuple[Refresh, Future[RefreshResult]]] = field(default_factory=dict)
 
-    def begin(self, task: Task, run: Callable[[Task], Done]) -> None:
+    def begin(self, task: Refresh, run: Callable[[Refresh], RefreshResult]) -> None:
         """Start it."""
         future = self.workers.submit(run, task)
         self._running[task.table.id] = task, future
@@ -41,9 +41,9 @@ class LongJobs:
     @property
     def reading_traces(self) -> bool:
         """Whether one reads what a checkpoint would move."""
-        return any(task.strategy.way is not Way.IN_POSTGRES for task, _ in list(self._running.values()))
+        return any(task.strategy.way is not RefreshMethod.IN_POSTGRES for task, _ in list(self._running.values()))
 
-    def finished(self) -> list[Done]:
+    def finished(self) -> list[RefreshResult]:
         """Those that ended since this was last asked; a failure that is none of the stream table's is raised."""
         ended = [(table_id, future) for table_id, (_, future) in self._running.items() if future.done()]
         for table_id, _ in ended:

@@ -27,7 +27,7 @@ PARENTHESES_SINCE = 150_000
 """server_version_num from which options of CREATE_REPLICATION_SLOT are a list."""
 
 
-class Pins:
+class PinnedSnapshots:
     """Takes such snapshots; `stop` may be called from another thread."""
 
     def __init__(self, url: str) -> None:

@@ -17,9 +17,9 @@ from applier.plan.depth import Thresholds
 from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.strategy import FullPolicy, Mode
-from applier.sql.analyze.analyze import analyse, rolled_back
-from applier.sql.plan_query import Written, define
+from applier.refresh.strategy import FullPolicy, RefreshMode
+from applier.sql.analyze.analyze import analyze, rolled_back
+from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import Reason, Refused
 from shared_schema.table_schema import Column, TableId
 
@@ -33,7 +33,7 @@ CALLS_FUNCTIONS = "/* functions:"
 
 
 @dataclass
-class Definer:
+class StreamTablePlanner:
     """Plans stored definitions; its connection is used for nothing else."""
 
     database: Database
@@ -63,8 +63,8 @@ class Definer:
         if row.elsewhere:
             return self._run_by_postgres(row, "it reads what leaves no rows in the log", steady=False)
         try:
-            written = Written(row.original_query, row.created_at)
-            definition = define(self.database.connection, row.defining_query, "pg_catalog", written)
+            written = StoredQuery(row.original_query, row.created_at)
+            definition = plan_query(self.database.connection, row.defining_query, "pg_catalog", written)
         except Refused as refused:
             if not _postgres_may(row, refused):
                 raise
@@ -84,7 +84,7 @@ class Definer:
     def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[StreamTableRow, StreamTable]]:
         """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
         with self.database.connection.transaction(force_rollback=True):
-            inside = Definer(self.database, Catalog(self.database), self.thresholds)
+            inside = StreamTablePlanner(self.database, Catalog(self.database), self.thresholds)
             with inside.catalog.alterations.adopting(altered):
                 rows = [row for row in inside.catalog.stream_tables.all() if row.pgt_id in wanted]
                 return {row.pgt_id: (row, inside(row)) for row in rows}
@@ -103,15 +103,15 @@ def _postgres_may(row: StreamTableRow, refused: Refused) -> bool:
     """
     if not refused.full_in_postgres or row.reads:
         return False
-    match Mode(row.refresh_mode):
-        case Mode.FULL:
+    match RefreshMode(row.refresh_mode):
+        case RefreshMode.FULL:
             return True
-        case Mode.AUTO:
+        case RefreshMode.AUTO:
             return FullPolicy(row.full_policy) is FullPolicy.ALLOW and refused.reason not in CHANGES_BY_ITSELF
-        case Mode.DIFFERENTIAL | Mode.IMMEDIATE:
+        case RefreshMode.DIFFERENTIAL | RefreshMode.IMMEDIATE:
             return False
 
 
 def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
     with rolled_back(connection, "pg_catalog") as catalog:
-        return tuple(Column(c.name, c.type) for c in analyse(connection, catalog, query).columns)
+        return tuple(Column(c.name, c.type) for c in analyze(connection, catalog, query).columns)

@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from applier.catalog.history import Executed
+from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
-from applier.refresh.strategy import Strategy, Why
-from applier.sinks.delta import TableDelta
-from applier.sinks.postgres.full_diff import TableContents
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.refresh.strategy import RefreshReason, Strategy
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.postgres.full_diff import FullResult
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Window
 
-Rows = Difference | TableContents
+RefreshRows = Delta | FullResult
 """A difference, or everything there should be."""
 
-Outcome = Rows | TrickleError | None
+RefreshOutcome = RefreshRows | TrickleError | None
 """The rows; why there are none; or None when nothing changed."""
 
 
 @dataclass(frozen=True)
-class Task:
+class Refresh:
     """A refresh that is due. PostgreSQL chooses the window's end itself when it runs the query."""
 
     registered: StreamTableRow
@@ -38,11 +38,11 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class RefreshResult:
     """A refresh whose rows are known, not yet written."""
 
-    task: Task
-    outcome: Outcome
+    task: Refresh
+    outcome: RefreshOutcome
     started: datetime
     compute_ms: float
 
@@ -51,44 +51,44 @@ class Done:
         """Where it leads."""
         return (
             self.outcome.window
-            if isinstance(self.outcome, TableDelta | StagedDelta | TableContents)
+            if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult)
             else self.task.window
         )
 
     def discard(self) -> None:
         """Nobody writes it."""
-        if isinstance(self.outcome, TableDelta | StagedDelta | TableContents):
+        if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult):
             self.outcome.release(all_holders=True)
 
     @property
-    def executed(self) -> Executed:
+    def executed(self) -> RefreshExecution:
         """For the history."""
         task, strategy = self.task, self.task.strategy
-        return Executed(
+        return RefreshExecution(
             action=strategy.way.value,
             reason=strategy.why.value,
             detail=strategy.detail,
-            initiated_by=initiator(task),
+            initiated_by=initiated_by(task),
             started=self.started,
             rows_in=task.changes,
             compute_ms=self.compute_ms,
         )
 
 
-Change = tuple[Done, Rows]
+ChangedResult = tuple[RefreshResult, RefreshRows]
 """A refresh with the rows it came to."""
 
 
-def initiator(task: Task) -> str:
+def initiated_by(task: Refresh) -> str:
     """Who wanted the refresh."""
-    if task.strategy.why is Why.INITIAL:
+    if task.strategy.why is RefreshReason.INITIAL:
         return "INITIAL"
     return "MANUAL" if task.registered.refresh_requested else "SCHEDULER"
 
 
-def together(unchanged: Iterable[Done]) -> dict[Window, list[Done]]:
+def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[Window, list[RefreshResult]]:
     """Those that share a window, so that one statement moves them."""
-    groups: dict[Window, list[Done]] = {}
+    groups: dict[Window, list[RefreshResult]] = {}
     for done in unchanged:
         groups.setdefault(done.window, []).append(done)
     return groups

@@ -8,8 +8,8 @@ from datetime import datetime
 from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.refresh import Done, Task
-from applier.refresh.strategy import Costs, FullPolicy, Mode, Situation, Way, decide
+from applier.refresh.refresh import Refresh, RefreshResult
+from applier.refresh.strategy import Costs, FullPolicy, RefreshInputs, RefreshMethod, RefreshMode, choose_strategy
 from shared_schema.lsn import Lsn, Window
 
 LONG_CHANGES = 20_000
@@ -18,7 +18,7 @@ LONG_SOURCE_ROWS = 200_000
 
 
 @dataclass
-class Planner:
+class RefreshPlanner:
     """Decides with what the traces know; remembers costs."""
 
     traces: Traces
@@ -27,15 +27,15 @@ class Planner:
     """Most change rows followed in one refresh: who is far behind comes up in steps."""
     _costs: dict[int, Costs] = field(default_factory=dict)
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
         window = Window(registered.lsn, frontier)
         history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)
         changes = self.traces.changes(table.sources, window) if registered.lsn and history else 0
         threshold, source_rows = registered.auto_threshold, self.traces.rows(table.sources)
-        strategy = decide(
-            Situation(
-                mode=Mode(registered.refresh_mode),
+        strategy = choose_strategy(
+            RefreshInputs(
+                mode=RefreshMode(registered.refresh_mode),
                 policy=FullPolicy(registered.full_policy),
                 followed=not isinstance(table.plan, PostgresQuery),
                 steady=not isinstance(table.plan, PostgresQuery) or table.plan.steady,
@@ -48,34 +48,34 @@ class Planner:
                 costs=self._costs.get(table.id, Costs()),
             )
         )
-        if strategy.way is Way.DIFFERENTIAL and changes > self.step_rows:
+        if strategy.way is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
             window = self._step(table, window)
             changes = self.traces.changes(table.sources, window)
-        return Task(registered, table, window, strategy, changes, source_rows, now)
+        return Refresh(registered, table, window, strategy, changes, source_rows, now)
 
     def _step(self, table: StreamTable, window: Window) -> Window:
         step = self.traces.first_changes(table.sources, window, self.step_rows)
         # Between two ends at which a column is known it may be unknown for a while.
         return step if all(self.traces.knows(scan, step.new) for scan in table.scans) else window
 
-    def learn(self, done: Done) -> None:
+    def learn(self, done: RefreshResult) -> None:
         """Remember what it took."""
         task = done.task
         costs = self._costs.get(task.table.id, Costs())
-        if task.strategy.way is Way.FULL:
+        if task.strategy.way is RefreshMethod.FULL:
             self._costs[task.table.id] = costs.after_full(done.compute_ms, task.source_rows)
-        elif task.strategy.way is Way.DIFFERENTIAL:
+        elif task.strategy.way is RefreshMethod.DIFFERENTIAL:
             self._costs[task.table.id] = costs.after_changes(done.compute_ms, task.changes)
 
 
-def is_long(task: Task) -> bool:
+def is_long_refresh(task: Refresh) -> bool:
     """Whether it goes on beside the ticks."""
     match task.strategy.way:
-        case Way.IN_POSTGRES:
+        case RefreshMethod.IN_POSTGRES:
             return True
-        case Way.FULL:
+        case RefreshMethod.FULL:
             return task.source_rows > LONG_SOURCE_ROWS
-        case Way.DIFFERENTIAL:
+        case RefreshMethod.DIFFERENTIAL:
             return task.changes > LONG_CHANGES
-        case Way.NO_DATA:
+        case RefreshMethod.NO_DATA:
             return False

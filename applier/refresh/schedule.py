@@ -69,7 +69,7 @@ Timed = Continuous | Every | Cron
 Schedule = Timed | Calculated
 
 
-def parse(text: str) -> Schedule:
+def parse_schedule(text: str) -> Schedule:
     """A stored schedule -> its meaning; BadSchedule for anything else."""
     word = text.strip().lower()
     if word == "calculated":
@@ -90,7 +90,7 @@ def parse(text: str) -> Schedule:
     return Cron(expression)
 
 
-def resolve(schedules: Mapping[int, Schedule], readers: Mapping[int, Set[int]]) -> dict[int, Timed]:
+def resolve_calculated(schedules: Mapping[int, Schedule], readers: Mapping[int, Set[int]]) -> dict[int, Timed]:
     """Every `calculated` one replaced by the fastest schedule among those who read it, directly or not."""
     known: dict[int, Timed] = {}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from applier.catalog.stream_tables import StreamTableRow
-from applier.refresh.schedule import Continuous, Every, Timed, is_due, next_due, parse, resolve
-from applier.refresh.strategy import Mode
+from applier.refresh.schedule import Continuous, Every, Timed, is_due, next_due, parse_schedule, resolve_calculated
+from applier.refresh.strategy import RefreshMode
 from shared_schema.errors import TrickleError
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
@@ -58,7 +58,9 @@ class Scheduler:
         for row in rows:
             try:
                 schedules[row.pgt_id] = (
-                    Continuous() if Mode(row.refresh_mode) is Mode.IMMEDIATE else parse(row.schedule)
+                    Continuous()
+                    if RefreshMode(row.refresh_mode) is RefreshMode.IMMEDIATE
+                    else parse_schedule(row.schedule)
                 )
             except TrickleError as error:
                 bad.append((row, error))
@@ -68,7 +70,7 @@ class Scheduler:
             for relid in row.reads:
                 if relid in ids:
                     readers.setdefault(ids[relid], set()).add(row.pgt_id)
-        self._timed = resolve(schedules, readers)
+        self._timed = resolve_calculated(schedules, readers)
         self._known = known
         return bad
 

@@ -13,7 +13,7 @@ from enum import Enum
 from shared_schema.errors import TrickleError
 
 
-class Mode(Enum):
+class RefreshMode(Enum):
     """What the user asked for: pgt_stream_tables.refresh_mode."""
 
     AUTO = "AUTO"
@@ -29,7 +29,7 @@ class FullPolicy(Enum):
     ERROR = "error"
 
 
-class Way(Enum):
+class RefreshMethod(Enum):
     """What is executed."""
 
     DIFFERENTIAL = "DIFFERENTIAL"
@@ -39,7 +39,7 @@ class Way(Enum):
     """Nothing it reads changed: only its frontier moves."""
 
 
-class Why(Enum):
+class RefreshReason(Enum):
     """Reason codes of the history; programs match on the value."""
 
     INITIAL = "INITIAL"
@@ -68,13 +68,13 @@ class FullForbidden(TrickleError):
     """full_policy = 'error', and only a recomputation would help."""
 
 
-class BeyondRepair(TrickleError):
+class CannotRepair(TrickleError):
     """It holds rows of no frontier, and what the other sinks hold cannot be known any more."""
 
 
-def beyond_repair() -> BeyondRepair:
+def cannot_repair() -> CannotRepair:
     """The error."""
-    return BeyondRepair(
+    return CannotRepair(
         "a crash cut a progressive refresh off, and the changes since are no longer kept",
         hint="drop and create the stream table",
     )
@@ -84,8 +84,8 @@ def beyond_repair() -> BeyondRepair:
 class Strategy:
     """The decision for one refresh; `detail` has the figures it rests on."""
 
-    way: Way
-    why: Why
+    way: RefreshMethod
+    why: RefreshReason
     detail: str = ""
 
 
@@ -113,10 +113,10 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class RefreshInputs:
     """What is known when a refresh is decided."""
 
-    mode: Mode
+    mode: RefreshMode
     policy: FullPolicy
     followed: bool
     """Whether the query has a plan."""
@@ -141,47 +141,55 @@ SAFETY_MARGIN = 0.8
 """The whole must be this much cheaper than the changes before AUTO believes it."""
 
 
-def decide(now: Situation) -> Strategy:
+def choose_strategy(now: RefreshInputs) -> Strategy:
     """The way to refresh; FullForbidden when there is only one and the user forbids it."""
     if now.partial and not now.history:
-        raise beyond_repair()
+        raise cannot_repair()
     if now.partial:
-        return Strategy(Way.FULL, Why.REPAIR)
+        return Strategy(RefreshMethod.FULL, RefreshReason.REPAIR)
     if now.filled and now.history and now.steady and not now.changes:
-        return Strategy(Way.NO_DATA, Why.UNCHANGED)
+        return Strategy(RefreshMethod.NO_DATA, RefreshReason.UNCHANGED)
     if not now.followed:
-        why = Why.INITIAL if not now.filled else Why.MODE if now.mode is Mode.FULL else Why.QUERY_REFUSED
-        return Strategy(Way.IN_POSTGRES, why)
+        why = (
+            RefreshReason.INITIAL
+            if not now.filled
+            else RefreshReason.MODE
+            if now.mode is RefreshMode.FULL
+            else RefreshReason.QUERY_REFUSED
+        )
+        return Strategy(RefreshMethod.IN_POSTGRES, why)
     if not now.filled:
-        return Strategy(Way.FULL, Why.INITIAL)
+        return Strategy(RefreshMethod.FULL, RefreshReason.INITIAL)
     if not now.history:
         if now.policy is FullPolicy.ERROR:
             raise FullForbidden(
                 "the changes since the stream table was last refreshed are no longer kept, and full_policy is 'error'",
                 hint="allow it for once: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
             )
-        return Strategy(Way.FULL, Why.HISTORY_GONE)
+        return Strategy(RefreshMethod.FULL, RefreshReason.HISTORY_GONE)
     match now.mode:
-        case Mode.FULL:
-            return Strategy(Way.FULL, Why.MODE)
-        case Mode.DIFFERENTIAL | Mode.IMMEDIATE:
-            return Strategy(Way.DIFFERENTIAL, Why.MODE)
-        case Mode.AUTO:
+        case RefreshMode.FULL:
+            return Strategy(RefreshMethod.FULL, RefreshReason.MODE)
+        case RefreshMode.DIFFERENTIAL | RefreshMode.IMMEDIATE:
+            return Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.MODE)
+        case RefreshMode.AUTO:
             return _cheaper(now)
 
 
-def _cheaper(now: Situation) -> Strategy:
-    follow = Strategy(Way.DIFFERENTIAL, Why.INCREMENTAL)
+def _cheaper(now: RefreshInputs) -> Strategy:
+    follow = Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.INCREMENTAL)
     if now.policy is FullPolicy.ERROR or now.changes <= FEW_CHANGES:
         return follow
     if now.changes > now.threshold * now.source_rows:
         detail = f"{now.changes} changes, {now.source_rows} source rows, auto_threshold {now.threshold:g}"
-        return Strategy(Way.FULL, Why.CHANGE_RATIO, detail)
+        return Strategy(RefreshMethod.FULL, RefreshReason.CHANGE_RATIO, detail)
     costs = now.costs
     if costs.full_ms is None or costs.per_change_ms is None:
         return follow
     full = costs.full_ms * now.source_rows / max(1, costs.full_rows)
     changes = costs.per_change_ms * now.changes
     if full < SAFETY_MARGIN * changes:
-        return Strategy(Way.FULL, Why.MEASURED_COST, f"about {full:.0f} ms instead of {changes:.0f} ms")
+        return Strategy(
+            RefreshMethod.FULL, RefreshReason.MEASURED_COST, f"about {full:.0f} ms instead of {changes:.0f} ms"
+        )
     return follow

@@ -12,7 +12,7 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.sql.analyze.function_bodies import declared
+from applier.sql.analyze.function_bodies import declared_digests
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import epoch
@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 ANY_RELATION = 0
 """The number of a relation in another database says nothing here: it is known by its name."""
 
-Definer = Callable[[StreamTableRow], StreamTable]
+PlanStreamTable = Callable[[StreamTableRow], StreamTable]
 """A stored definition -> its plan; a TrickleError says why it has none."""
 
 
 @dataclass
-class Definitions:
+class StreamTables:
     """Plans are made once and kept until the definition or a source changes."""
 
     catalog: Catalog
     traces: Traces
-    define: Definer
+    define: PlanStreamTable
     elsewhere: bool = False
     """Whether the rows of the sources are in another database."""
     tables: dict[int, StreamTable] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Definitions:
     def _calling_replaced(self, rows: Sequence[StreamTableRow]) -> list[StreamTableRow]:
         """Those whose plan holds the expression of a function that is another one by now; PostgreSQL is asked once."""
         called = [
-            (row, declared(row.defining_query) or {})
+            (row, declared_digests(row.defining_query) or {})
             for row in rows
             if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, PostgresQuery)
         ]

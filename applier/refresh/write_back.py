@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from applier.catalog.checkpoints import Manifest
-from applier.catalog.history import Executed
-from applier.errors import AnotherApplier, Infrastructure, NotTogether, TargetLocked
+from applier.catalog.history import RefreshExecution
+from applier.errors import AnotherApplier, GroupCommitRefused, Infrastructure, TargetLocked
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.refresh import Change, Done, Rows, together
-from applier.refresh.strategy import Way
-from applier.sinks.delta import Delta
+from applier.refresh.refresh import ChangedResult, RefreshResult, RefreshRows, group_by_range
+from applier.refresh.strategy import RefreshMethod
+from applier.sinks.delta import DeltaRows
 from applier.sinks.delta_lake.sink import DeltaSink
-from applier.sinks.kafka.publisher import Publisher
-from applier.sinks.postgres.full_diff import TableContents
+from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.sink import PostgresSink
-from applier.sinks.staging.staged_delta import Difference
+from applier.sinks.staging.staged_delta import Delta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
 
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Sinks:
+class WriteBack:
     """What is owed to whom. Everything here can be lost: the sinks themselves know where they stand."""
 
     postgres: PostgresSink
-    open_publisher: Callable[[], Publisher] | None
+    open_publisher: Callable[[], TopicPublisher] | None
     """None when nothing is to be published."""
     delta_sink: DeltaSink | None
     manifest: Manifest
     """The last checkpoint: where the sinks stood then."""
-    publisher: Publisher | None = None
+    publisher: TopicPublisher | None = None
     caught_up: set[int] = field(default_factory=set)
-    unpublished: list[tuple[StreamTable, Delta]] = field(default_factory=list)
+    unpublished: list[tuple[StreamTable, DeltaRows]] = field(default_factory=list)
     building: set[int] = field(default_factory=set)
     """Stream tables that are built to take another one's place: until then no sink but PostgreSQL hears of them."""
 
@@ -49,7 +49,7 @@ class Sinks:
 
     # -- after a start --------------------------------------------------------------------------------------------
 
-    def catch_up(self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], Delta | None]) -> None:
+    def catch_up(self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], DeltaRows | None]) -> None:
         """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
         if table.id in self.caught_up or table.id in self.building:
             return
@@ -88,14 +88,14 @@ class Sinks:
         return since
 
     def _missed(
-        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], Delta | None]
-    ) -> list[Delta]:
+        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], DeltaRows | None]
+    ) -> list[DeltaRows]:
         """What happened in between: what was kept because it cannot be computed again, then what can."""
         if window.old >= window.new:
             return []
         if isinstance(table.plan, PostgresQuery) and not window.old:
             return [self.postgres.held(table, window)]
-        kept: list[Delta] = [*self.postgres.owed(table, window.old)] if window.old else []
+        kept: list[DeltaRows] = [*self.postgres.owed(table, window.old)] if window.old else []
         since = max([window.old, *(delta.window.new for delta in kept)])
         # Everything that PostgreSQL computed is kept.
         if since >= window.new or isinstance(table.plan, PostgresQuery):
@@ -108,7 +108,7 @@ class Sinks:
 
     # -- a refresh ------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: Done, rows: Rows) -> Difference:
+    def write_back(self, done: RefreshResult, rows: RefreshRows) -> Delta:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
         table = done.task.table
         with self._asking_again(table.id), _released(rows):
@@ -117,12 +117,12 @@ class Sinks:
         return delta
 
     def write_together(
-        self, changed: Sequence[Change], unchanged: Sequence[Done]
-    ) -> tuple[list[tuple[Done, Difference]], list[Change]]:
+        self, changed: Sequence[ChangedResult], unchanged: Sequence[RefreshResult]
+    ) -> tuple[list[tuple[RefreshResult, Delta]], list[ChangedResult]]:
         """In one transaction of PostgreSQL: the differences written, and the changes it refused, for somebody to ask
         why. NotTogether when it took none."""
-        written: list[tuple[Done, Difference, bool]] = []
-        refused: list[Change] = []
+        written: list[tuple[RefreshResult, Delta, bool]] = []
+        refused: list[ChangedResult] = []
         with ExitStack() as asking_again:
             for done, _ in changed:
                 asking_again.enter_context(self._asking_again(done.task.table.id))
@@ -131,28 +131,28 @@ class Sinks:
                     try:
                         delta = self._into_postgres(done, rows)
                         written.append((done, delta, delta is not rows))
-                    except (Infrastructure, NotTogether, TargetLocked):
+                    except (Infrastructure, GroupCommitRefused, TargetLocked):
                         raise
                     except TrickleError:
                         refused.append((done, rows))
-                for window, group in together(unchanged).items():
+                for window, group in group_by_range(unchanged).items():
                     self.postgres.advance([d.task.table.id for d in group], window, group[0].task.as_of)
         for done, delta, found in written:
             self.written(done.task.table, delta, found=found)
         return [(done, delta) for done, delta, _ in written], refused
 
-    def _into_postgres(self, done: Done, rows: Rows) -> Difference:
+    def _into_postgres(self, done: RefreshResult, rows: RefreshRows) -> Delta:
         """Returns what the other sinks are owed."""
         table, as_of = done.task.table, done.task.as_of
-        if isinstance(rows, TableContents) and rows.change is not None:
+        if isinstance(rows, FullResult) and rows.change is not None:
             self.postgres.replace(table, rows, as_of, done.executed).release()
             return rows.change
-        if isinstance(rows, TableContents) or (done.task.strategy.way is Way.IN_POSTGRES and not rows.is_fill):
+        if isinstance(rows, FullResult) or (done.task.strategy.way is RefreshMethod.IN_POSTGRES and not rows.is_fill):
             return self.replace(table, rows, as_of, done.executed)
         self.postgres.apply(table, rows, as_of, done.executed)
         return rows
 
-    def written(self, table: StreamTable, delta: Difference, *, found: bool) -> None:
+    def written(self, table: StreamTable, delta: Delta, *, found: bool) -> None:
         """A difference is committed in PostgreSQL: from now on it is owed to the others, and, where it was found only
         there, to nobody else."""
         self._hand_on(table, delta)
@@ -161,13 +161,13 @@ class Sinks:
         self.caught_up.add(table.id)
 
     def replace(
-        self, table: StreamTable, rows: Difference | TableContents, as_of: datetime, executed: Executed
-    ) -> Difference:
+        self, table: StreamTable, rows: Delta | FullResult, as_of: datetime, executed: RefreshExecution
+    ) -> Delta:
         """Only rows that differ reach any of the sinks; what differs is kept until all of them have it.
 
         A whole result cannot be computed again from a window, so nothing else would remember it.
         """
-        waiting: list[Delta] = [d for t, d in self.unpublished if t.id == table.id]
+        waiting: list[DeltaRows] = [d for t, d in self.unpublished if t.id == table.id]
         if self.delta_sink:
             waiting += self.delta_sink.waiting(table.id)
         durable = self.durable(table)
@@ -180,7 +180,7 @@ class Sinks:
             settled=min(durable.values(), default=ORIGIN) if durable else None,
         )
 
-    def _hand_on(self, table: StreamTable, delta: Delta, sinks: Sequence[str] = ("topic", "delta")) -> None:
+    def _hand_on(self, table: StreamTable, delta: DeltaRows, sinks: Sequence[str] = ("topic", "delta")) -> None:
         if table.id in self.building:
             return
         if "topic" in sinks and self.open_publisher:
@@ -205,7 +205,7 @@ class Sinks:
             delta.release()
         self.unpublished.clear()
 
-    def current_publisher(self) -> Publisher | None:
+    def current_publisher(self) -> TopicPublisher | None:
         """The publisher in use, opened again after it failed; None when nothing is to be published."""
         if self.publisher is None and self.open_publisher is not None:
             self.publisher = self.open_publisher()
@@ -232,7 +232,7 @@ class Sinks:
 
 
 @contextmanager
-def _released(rows: Rows) -> Iterator[None]:
+def _released(rows: RefreshRows) -> Iterator[None]:
     """PostgreSQL is one of the readers; where it fails nobody else will read."""
     try:
         yield

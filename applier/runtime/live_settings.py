@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 PROGRAM = "pg-trickle-applier"
 
 
-def read(connection: Connection) -> Stored:
+def read_stored(connection: Connection) -> Stored:
     """What is set in the database; nothing before the catalog is installed there."""
     if connection.execute(stored_settings.INSTALLED).fetchone() != (True,):
         return {}
@@ -29,14 +29,14 @@ def read(connection: Connection) -> Stored:
     return {str(name): (str(value), str(source)) for name, value, source in found}
 
 
-class Tuning:
+class LiveSettings:
     """Settings in use. `look` takes over what was changed in the database meanwhile, as far as that is possible."""
 
     def __init__(self, overrides: Mapping[str, Any]) -> None:
         self._overrides = overrides
         url = load(ApplierSettings, **overrides).database_url.get_secret_value()
         with connect(url) as connection:
-            self._stored = read(connection)
+            self._stored = read_stored(connection)
         self._loaded = merge(ApplierSettings, overrides, self._stored)
         self._refused: Stored | None = None
 
@@ -47,7 +47,7 @@ class Tuning:
 
     def look(self, database: Database, engine: Engine, maintenance: Maintenance) -> None:
         """One question to the database; a value that is out of bounds is said once and not taken."""
-        stored = read(database.connection)
+        stored = read_stored(database.connection)
         if stored in (self._stored, self._refused):
             return
         try:

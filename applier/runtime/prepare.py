@@ -35,7 +35,7 @@ _QUERIES = (
 )
 
 
-def prepare(say: Callable[[str], None]) -> Path | None:
+def prepare_start(say: Callable[[str], None]) -> Path | None:
     """Make what is not there yet; the archive, or None where this Java writes none."""
     jars = ensure(SPARK_JARS)
     archive = archive_path(class_path(jars))

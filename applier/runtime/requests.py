@@ -25,7 +25,7 @@ from shared_schema.topics import control_topic
 log = logging.getLogger(__name__)
 
 PREFIX = "pg_trickle"
-ASK = "ask "
+REQUEST = "ask "
 WAIT_S = 0.5
 PAUSE_S = 2.0
 """After a failure, before the next question is read."""
@@ -34,26 +34,26 @@ KEEP = "1 hour"
 """How long answers stay."""
 
 
-def not_waiting(connection: Connection) -> None:
+def limit_waits(connection: Connection) -> None:
     """Whoever asks may have locked what the question is about, and waits for us."""
     connection.execute("SET lock_timeout = '1s'")
 
 
-def question_of(value: bytes | None) -> dict[str, Any] | None:
+def request_of(value: bytes | None) -> dict[str, Any] | None:
     """The question in a message of the control topic; None when it is none."""
     try:
         record = json.loads(value or b"")
         if record.get("kind") != "message" or record.get("prefix") != PREFIX or record.get("transactional"):
             return None
         content = str(record.get("content", ""))
-        asked = json.loads(content.removeprefix(ASK)) if content.startswith(ASK) else None
+        asked = json.loads(content.removeprefix(REQUEST)) if content.startswith(REQUEST) else None
     except ValueError:
         return None
     wanted = ("question", "query", "search_path")
     return asked if isinstance(asked, dict) and all(isinstance(asked.get(k), str) for k in wanted) else None
 
 
-class Questions:
+class Requests:
     """Reads the control topic from its end on, one question at a time, on a thread and a connection of its own."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Questions:
                 consumer.assign([TopicPartition(self._topic, 0, OFFSET_END)])
                 while not stopping.is_set():
                     message = consumer.poll(WAIT_S)
-                    if message is not None and message.error() is None and (asked := question_of(message.value())):
+                    if message is not None and message.error() is None and (asked := request_of(message.value())):
                         self._answer(asked)
             except (KafkaException, Infrastructure, psycopg.Error) as error:
                 log.warning("a question could not be answered", extra={"error": str(error).splitlines()[0]})
@@ -97,7 +97,7 @@ class Questions:
         question = str(asked["question"])
         if question in self._answered:
             return
-        answer = explain_query.judgement(
+        answer = explain_query.verdict(
             self._database.connection, str(asked["query"]), str(asked["search_path"]), self._thresholds
         )
         connection = self._database.connection

@@ -24,24 +24,24 @@ from applier.ingest.inbox import Inbox
 from applier.ingest.ingest import Ingest
 from applier.ingest.schemas import SchemaReader
 from applier.plan.depth import Thresholds
-from applier.refresh.alter import Alterations
+from applier.refresh.alter import AlterStreamTables
 from applier.refresh.engine import Engine
-from applier.refresh.full_in_postgres import PostgresRunner
-from applier.refresh.long_refreshes import LongJobs
-from applier.refresh.plan_stream_table import Definer
-from applier.refresh.refresh_planner import Planner
+from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.refresh_planner import RefreshPlanner
 from applier.refresh.scheduler import Scheduler
-from applier.refresh.stream_tables import Definitions
-from applier.refresh.write_back import Sinks
-from applier.runtime.live_settings import Tuning
+from applier.refresh.stream_tables import StreamTables
+from applier.refresh.write_back import WriteBack
+from applier.runtime.live_settings import LiveSettings
 from applier.runtime.maintenance import Maintenance
-from applier.runtime.requests import Questions, not_waiting
+from applier.runtime.requests import Requests, limit_waits
 from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
-from applier.sinks.kafka.publisher import Publisher
-from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
-from applier.sinks.staging.staged_delta import clear
+from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
+from applier.sinks.staging.staged_delta import drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
@@ -69,7 +69,7 @@ OWN_SESSION_LEFT_S = 60.0
 class Applier:
     """One running applier; `run` returns after a clean stop and raises what cannot be retried."""
 
-    def __init__(self, tuning: Tuning) -> None:
+    def __init__(self, tuning: LiveSettings) -> None:
         self.tuning = tuning
         self.settings = tuning.settings
         self.stopping = threading.Event()
@@ -77,7 +77,7 @@ class Applier:
         self._inbox_lock = threading.Condition()
         self._tick_lock = threading.Lock()
         self._cleanup = ExitStack()
-        self._runner = PostgresRunner(self.settings.database_url.get_secret_value(), self.settings.staging_rows)
+        self._runner = FullInPostgres(self.settings.database_url.get_secret_value(), self.settings.staging_rows)
         self._told: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
         self._locked_at: float | None = None
@@ -100,10 +100,10 @@ class Applier:
             database = self._database()
             self.tuning.report(database)
             ingest.start()
-            questions = Questions(
+            questions = Requests(
                 self.settings.topic_prefix,
                 stream.client_options(self.settings),
-                self._database(not_waiting),
+                self._database(limit_waits),
                 self._thresholds(),
             )
             beside = {"maintenance": maintenance.run}
@@ -173,32 +173,32 @@ class Applier:
         manifest = catalog.checkpoints.load(settings.slot)
         store = TraceStore(spark, settings.state_dir)
 
-        def open_publisher() -> Publisher:
-            return Publisher(
+        def open_publisher() -> TopicPublisher:
+            return TopicPublisher(
                 settings.publication_prefix,
                 client,
                 transactional_id=f"{settings.publication_prefix}-{settings.slot}",
                 replication_factor=settings.replication_factor,
             )
 
-        prepare = writes_stream_tables(settings.target_lock_timeout_ms)
+        prepare = prepare_write_session(settings.target_lock_timeout_ms)
 
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
-        definer = Definer(self._database(), catalog, self._thresholds())
+        definer = StreamTablePlanner(self._database(), catalog, self._thresholds())
         url = settings.database_url.get_secret_value()
-        clear(url)
+        drop_leftovers(url)
         engine = Engine(
             spark=spark,
             catalog=catalog,
-            definitions=Definitions(catalog, traces, definer, settings.sources_elsewhere),
+            definitions=StreamTables(catalog, traces, definer, settings.sources_elsewhere),
             scheduler=Scheduler(settings.max_consecutive_errors),
-            planner=Planner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
+            planner=RefreshPlanner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
             inbox_lock=self._inbox_lock,
             schema_of=schemas.copied,
             traces=traces,
             states=StateStore(spark),
-            sinks=Sinks(
+            sinks=WriteBack(
                 PostgresSink(self._database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
                 open_publisher if settings.publish_sink else None,
                 DeltaSink(settings.delta_root, url, settings.staging_rows) if settings.delta_sink else None,
@@ -208,8 +208,8 @@ class Applier:
             sink_beside=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
             run_by_postgres=self._runner.run,
             workers=self._workers("compute"),
-            long_jobs=LongJobs(self._workers("long"), self._wake),
-            carry_out=Alterations(definer.trial, definer.save).carry_out,
+            long_jobs=LongRefreshes(self._workers("long"), self._wake),
+            carry_out=AlterStreamTables(definer.trial, definer.save).carry_out,
         )
         maintenance = Maintenance(
             engine=engine,

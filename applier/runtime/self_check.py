@@ -52,7 +52,7 @@ class SelfCheck:
                 log.warning("no self-check was possible", extra={"error": str(error).splitlines()[0]})
 
     def _turn(self) -> list[TableId]:
-        return check.names(self._database.connection)
+        return check.stream_table_names(self._database.connection)
 
     def look(self, table: TableId, stopping: threading.Event) -> str:
         """`equal`, `different` or `undecided`; counted, and a new difference is told to whoever listens."""
@@ -70,11 +70,11 @@ class SelfCheck:
         connection.execute(f"SET statement_timeout = '{STATEMENT_LIMIT_S}s'".encode())
         try:
             for _ in range(GLANCES):
-                if check.glance(connection, table, sample=ROWS).equal:
+                if check.check_once(connection, table, sample=ROWS).equal:
                     return "equal"
                 if stopping.wait(BETWEEN_GLANCES_S):
                     return "undecided"
-            result = check.check(connection, table, sample=ROWS, wait_s=WRITERS_WAIT_S)
+            result = check.check_stream_table(connection, table, sample=ROWS, wait_s=WRITERS_WAIT_S)
         except (CheckFailed, psycopg.errors.QueryCanceled, psycopg.errors.ObjectNotInPrerequisiteState):
             return "undecided"
         if result.suspended:

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
-from applier.refresh.refresh import Change, Done, Rows, Task
-from applier.sinks.delta import TableDelta
-from applier.sinks.postgres.full_diff import TableContents
+from applier.refresh.refresh import ChangedResult, Refresh, RefreshResult, RefreshRows
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -28,7 +28,7 @@ class Ports(Protocol):
     def take_in(self) -> Lsn:
         """Move complete rows from the inbox to the traces; return the frontier they are complete to."""
 
-    def finished(self) -> list[Done]:
+    def finished(self) -> list[RefreshResult]:
         """Long refreshes, begun by earlier ticks, whose rows are known by now."""
 
     def in_service(self) -> list[tuple[StreamTableRow, StreamTable]]:
@@ -37,31 +37,31 @@ class Ports(Protocol):
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
+    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
         """How it is refreshed; None when it is not its turn or what it reads is not known yet.
 
         Raises when it never will be.
         """
 
-    def begin(self, tasks: Sequence[Task]) -> list[Task]:
+    def begin(self, tasks: Sequence[Refresh]) -> list[Refresh]:
         """Start the long ones beside the ticks; return the others."""
 
-    def compute(self, tasks: Sequence[Task]) -> Iterator[Done]:
+    def compute(self, tasks: Sequence[Refresh]) -> Iterator[RefreshResult]:
         """The outcome of each, in order; several at a time."""
 
-    def write_together(self, changed: list[Change], unchanged: list[Done]) -> list[Change]:
+    def write_together(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
         """Rows and frontiers of all of them in one transaction, as far as that is possible.
 
         Returns those whose rows are still to be written by themselves; the frontiers of the unchanged are moved.
         """
 
-    def write_back(self, done: Done, rows: Rows) -> None:
+    def write_back(self, done: RefreshResult, rows: RefreshRows) -> None:
         """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
 
     def publish(self) -> None:
         """Everything owed to the topics, in one Kafka transaction."""
 
-    def fail(self, table: StreamTableRow, error: TrickleError, done: Done | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, done: RefreshResult | None = None) -> None:
         """One stream table is tried again later or taken out of service; nothing else stops."""
 
 
@@ -76,8 +76,8 @@ def run_tick(ports: Ports) -> Lsn:
     return frontier
 
 
-def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Task | None:
-    def plan() -> Task | None:
+def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
+    def plan() -> Refresh | None:
         if row.lsn and row.lsn <= frontier:
             ports.catch_up(table, row.lsn)
         return ports.plan(row, table, frontier, now) if row.lsn < frontier else None
@@ -85,19 +85,19 @@ def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Ls
     return _tried(ports, row, None, plan)
 
 
-def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
+def _settle(ports: Ports, outcomes: Iterable[RefreshResult]) -> None:
     """Write what changed and move the frontiers of the rest: together, so that a reader sees all or none of it."""
-    changed: list[Change] = []
-    unchanged: list[Done] = []
+    changed: list[ChangedResult] = []
+    unchanged: list[RefreshResult] = []
     for done in outcomes:
         match done.outcome:
             case TrickleError() as error:
                 ports.fail(done.task.registered, error, done)
-            case TableContents() as rows:
+            case FullResult() as rows:
                 changed.append((done, rows))
-            case TableDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
+            case MemoryDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
                 changed.append((done, rows))
-            case TableDelta() | StagedDelta() | None:
+            case MemoryDelta() | StagedDelta() | None:
                 unchanged.append(done)
             case _:
                 assert_never(done.outcome)
@@ -105,7 +105,7 @@ def _settle(ports: Ports, outcomes: Iterable[Done]) -> None:
         _tried(ports, done.task.registered, done, partial(ports.write_back, done, rows))
 
 
-def _tried(ports: Ports, row: StreamTableRow, done: Done | None, step: Callable[[], T]) -> T | None:
+def _tried(ports: Ports, row: StreamTableRow, done: RefreshResult | None, step: Callable[[], T]) -> T | None:
     """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
     try:
         return step()

@@ -13,7 +13,7 @@ from applier.zset import WEIGHT
 from shared_schema.lsn import Window
 
 
-class Delta(Protocol):
+class DeltaRows(Protocol):
     """The net difference of one stream table over one window, wherever its rows are."""
 
     @property
@@ -51,7 +51,7 @@ class Delta(Protocol):
 
 
 @dataclass(frozen=True)
-class TableDelta:
+class MemoryDelta:
     """The net difference of one stream table over one window: columns c0.., weight `__w`, no row twice, no zero."""
 
     window: Window

@@ -19,7 +19,7 @@ def row_tuples(rows: pa.Table) -> Iterator[Row]:
         yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
 
 
-def actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:
+def row_actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:
     """The net rows of a keyed stream table -> one row per key with its action in ACT: deletions, updates, insertions.
 
     Of an update it is the new row.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from applier.catalog.database import connect
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta, TableDelta
+from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.staging.staged_delta import StagedDelta
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import Lsn, Window
@@ -22,7 +22,7 @@ PART_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class OwedDelta:
+class OutboxDelta:
     """One that is kept in parts, and read so."""
 
     window: Window
@@ -39,7 +39,7 @@ class OwedDelta:
         rows, leaving = 0, False
         for batch in self.batches(PART_ROWS):
             rows += batch.num_rows
-            leaving = leaving or TableDelta(self.window, batch).leaving
+            leaving = leaving or MemoryDelta(self.window, batch).leaving
         return rows, leaving
 
     @property
@@ -75,10 +75,10 @@ class OwedDelta:
                     yield rows.slice(start, size)
 
     def retain(self) -> None:
-        """It stays until `settle`."""
+        """It stays until `acknowledge`."""
 
     def release(self, *, all_holders: bool = False) -> None:
-        """It stays until `settle`."""
+        """It stays until `acknowledge`."""
 
 
 def _decoded(rows: object) -> pa.Table:
@@ -93,7 +93,7 @@ def _parts(cursor: Cursor, pgt_id: int, window: Window) -> int:
     return int(str(cursor.fetchall()[0][0]))
 
 
-def owe(cursor: Cursor, table: StreamTable, delta: Delta) -> None:
+def enqueue(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> None:
     """Keep the delta, in the transaction that applies it."""
     for part, rows in enumerate(_in_order(cursor, table, delta)):
         sink = pa.BufferOutputStream()
@@ -105,32 +105,32 @@ def owe(cursor: Cursor, table: StreamTable, delta: Delta) -> None:
         )
 
 
-def _in_order(cursor: Cursor, table: StreamTable, delta: Delta) -> Iterator[pa.Table]:
+def _in_order(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[pa.Table]:
     """Part by part; the two rows of an update are neighbours, as they must be for whoever reads it so."""
     if isinstance(delta, StagedDelta):
         # Its parts may have been made in this very transaction.
         return delta.batches(PART_ROWS, cursor.connection)
-    if isinstance(delta, TableDelta) and delta.count > PART_ROWS and table.key:
+    if isinstance(delta, MemoryDelta) and delta.count > PART_ROWS and table.key:
         key = [(column_name(i), "ascending") for i in table.key]
-        delta = TableDelta(delta.window, delta.rows.sort_by([*key, (WEIGHT, "ascending")]))
+        delta = MemoryDelta(delta.window, delta.rows.sort_by([*key, (WEIGHT, "ascending")]))
     return delta.batches(PART_ROWS)
 
 
-def owed(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[TableDelta | OwedDelta]:
+def pending_deltas(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[MemoryDelta | OutboxDelta]:
     """The kept deltas that end after `since`, oldest first."""
     cursor.execute(
         "SELECT min(old_frontier)::text, new_frontier::text, count(*) FROM pgtrickle.pgt_owed"
         " WHERE pgt_id = %s AND new_frontier > %s::pg_lsn GROUP BY new_frontier ORDER BY new_frontier",
         (pgt_id, str(since)),
     )
-    kept: list[TableDelta | OwedDelta] = []
+    kept: list[MemoryDelta | OutboxDelta] = []
     for old, new, parts in cursor.fetchall():
-        delta = OwedDelta(Window(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
-        kept.append(TableDelta(delta.window, delta.rows) if parts == 1 else delta)
+        delta = OutboxDelta(Window(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
+        kept.append(MemoryDelta(delta.window, delta.rows) if parts == 1 else delta)
     return kept
 
 
-def settle(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
+def acknowledge(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
     """Every sink stands at `until` or later."""
     cursor.execute(
         "DELETE FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier <= %s::pg_lsn", (pgt_id, str(until))

@@ -19,7 +19,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from applier.refresh.check import Checked, check
+from applier.refresh.check import CheckResult, check_stream_table
 from deploy.demo import sinks
 from deploy.demo.shop import CUSTOMERS, ORDERS, STREAM_TABLES, TABLES, Writer
 from deploy.local.stack import Stack
@@ -79,7 +79,7 @@ def run_shop(console: Console, stack: Stack) -> int:
         if writer.error is not None:
             console.print(f"the writer failed: {writer.error}", style="red")
             return 1
-        checks += [check(connection, TableId("public", name)) for name in STREAM_TABLES]
+        checks += [check_stream_table(connection, TableId("public", name)) for name in STREAM_TABLES]
         places = compare_sinks(connection, stack)
         return summary(console, writer, checks, places)
 
@@ -101,23 +101,23 @@ def shown(console: Console) -> Iterator[Callable[[Group], None]]:
         yield print_now_and_then
 
 
-def watch(console: Console, connection: Connection, writer: Writer) -> list[Checked]:
+def watch(console: Console, connection: Connection, writer: Writer) -> list[CheckResult]:
     """Show live rows and freshness until the time is over; check against PostgreSQL while the writer goes on."""
-    checks: list[Checked] = []
+    checks: list[CheckResult] = []
     end = time.monotonic() + SECONDS
     next_check = time.monotonic() + CHECK_EVERY_S
 
     with shown(console) as show:
         while time.monotonic() < end and writer.error is None:
             if time.monotonic() >= next_check:
-                checks += [check(connection, TableId("public", name)) for name in STREAM_TABLES]
+                checks += [check_stream_table(connection, TableId("public", name)) for name in STREAM_TABLES]
                 next_check = time.monotonic() + CHECK_EVERY_S
             show(picture(connection, writer, checks, end - time.monotonic()))
             time.sleep(0.25)
     return checks
 
 
-def picture(connection: Connection, writer: Writer, checks: list[Checked], left_s: float) -> Group:
+def picture(connection: Connection, writer: Writer, checks: list[CheckResult], left_s: float) -> Group:
     """What is there right now."""
     tables = Table(title=f"{writer.commits} commits, {writer.rows} rows written, {left_s:.0f} s to go")
     for heading in ("stream table", "rows", "frontier", "staleness", "checks"):
@@ -155,7 +155,7 @@ def compare_sinks(connection: Connection, stack: Stack) -> dict[tuple[str, str],
     return outcome
 
 
-def summary(console: Console, writer: Writer, checks: list[Checked], places: dict[tuple[str, str], bool]) -> int:
+def summary(console: Console, writer: Writer, checks: list[CheckResult], places: dict[tuple[str, str], bool]) -> int:
     """The closing table; the exit code says whether everything was equal."""
     table = Table(title="summary")
     for heading in ("stream table", "rows", "PostgreSQL", "Delta", "topic"):

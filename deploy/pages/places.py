@@ -10,7 +10,7 @@ from itertools import product
 from applier.functions.aggregates.aggregate_entry import Additive, AggregateEntry, Form, OfList, OfSet
 from applier.functions.arrays.composites import ROW_OF
 from applier.functions.comparison_keys import joined_labels
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments
 from applier.functions.literals import literal
 from applier.plan.expr import AggregateCall, Call, Col, Const, Expr, SortKey, ValueType
 from shared_schema.change_row import Value
@@ -37,7 +37,7 @@ def _texts(entry: Entry | AggregateEntry) -> Iterator[str]:
         for args in product(*_candidates(entry, fuzz)):
             try:
                 yield _aggregated(entry, args, fuzz) if isinstance(entry, AggregateEntry) else _called(entry, args)
-            except Unfit:
+            except UnsuitableArguments:
                 continue
 
 

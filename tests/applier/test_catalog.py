@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from tests.fixtures.choice import postgres_major
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -17,7 +17,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount numeric(10,2), note varchar(20))")
         yield connection
 
@@ -32,7 +32,7 @@ def create(db: Connection, name: str, query: str, **more: str) -> None:
 
 
 def test_installing_twice_changes_nothing(db: Connection) -> None:
-    assert install(db) == []
+    assert install_catalog(db) == []
 
 
 def test_the_table_has_exactly_the_types_of_the_query(db: Connection) -> None:

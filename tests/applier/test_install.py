@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
-from applier.catalog.install import install, uninstall
+from applier.catalog.install import install_catalog, uninstall_catalog
 from applier.cli import main
 from applier.errors import InstallError
 from cdc_consumer.wal.catalog import stored_settings
@@ -41,39 +41,39 @@ def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(db: Connection, data
 
 
 def test_functions_of_an_older_version_go_with_the_upgrade(db: Connection) -> None:
-    install(db)
+    install_catalog(db)
     db.execute("CREATE FUNCTION pgtrickle.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
     db.execute("CREATE FUNCTION public.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
-    assert install(db) == []
+    assert install_catalog(db) == []
     assert one(db, "SELECT count(*) FROM pg_proc WHERE proname = 'drop_stream_table'") == 2
     db.execute("CREATE FUNCTION pgtrickle.old() RETURNS int LANGUAGE sql AS 'SELECT 1'")
     db.execute("CREATE VIEW uses_old AS SELECT pgtrickle.old()")
     with pytest.raises(InstallError, match="uses_old"):
-        install(db)
+        install_catalog(db)
 
 
 def test_removing_asks_what_becomes_of_the_stream_tables(db: Connection, database: str) -> None:
-    assert uninstall(db) == []
-    install(db)
+    assert uninstall_catalog(db) == []
+    install_catalog(db)
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     db.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT id FROM t')")
     db.execute("CREATE VIEW watches AS SELECT * FROM pgtrickle.pgt_status()")
     with pytest.raises(InstallError, match="watches"):
-        uninstall(db, keep_stream_tables=True)
+        uninstall_catalog(db, keep_stream_tables=True)
     db.execute("DROP VIEW watches")
     run = CliRunner().invoke(main, ["uninstall", "--database-url", database])
     assert run.exit_code == 1 and "public.st" in run.output and "--keep-stream-tables" in run.output
-    assert "schema pgtrickle" in uninstall(db, keep_stream_tables=True)
+    assert "schema pgtrickle" in uninstall_catalog(db, keep_stream_tables=True)
     assert one(db, "SELECT to_regclass('st')") == "st"
     assert one(db, "SELECT count(*) FROM pg_publication WHERE pubname = 'pg_trickle'") == 0
-    install(db)
+    install_catalog(db)
     db.execute("SELECT pgtrickle.create_stream_table('st2', 'SELECT id FROM t')")
-    assert "stream table public.st2" in uninstall(db, drop_stream_tables=True)
+    assert "stream table public.st2" in uninstall_catalog(db, drop_stream_tables=True)
     assert one(db, "SELECT to_regclass('st2')") is None
 
 
 def test_every_function_pins_its_search_path_and_every_public_one_says_what_it_does(db: Connection) -> None:
-    install(db)
+    install_catalog(db)
     of_ours = "FROM pg_proc WHERE pronamespace = 'pgtrickle'::regnamespace"
     count = one(db, f"SELECT count(*) {of_ours}")
     assert isinstance(count, int) and count > 40
@@ -85,7 +85,7 @@ def test_every_function_pins_its_search_path_and_every_public_one_says_what_it_d
 
 
 def test_what_a_caller_puts_before_the_system_is_not_called(db: Connection) -> None:
-    install(db)
+    install_catalog(db)
     db.execute("CREATE TABLE public.t (id int PRIMARY KEY); CREATE SCHEMA evil")
     for signature in ("format(text, variadic text[])", "parse_ident(text)", "upper(text)", "quote_literal(text)"):
         db.execute(
@@ -109,7 +109,7 @@ HOSTILE = ("x'); DROP TABLE prey; --", 'q"uo"te', "$$; SELECT 1/0; $$", "%I %L %
 
 
 def test_a_name_is_never_more_than_a_name(db: Connection) -> None:
-    install(db)
+    install_catalog(db)
     db.execute("CREATE TABLE prey (id int PRIMARY KEY)")
     for n, name in enumerate(HOSTILE):
         schema = HOSTILE[(n + 1) % len(HOSTILE)]
@@ -146,7 +146,7 @@ def test_a_name_is_never_more_than_a_name(db: Connection) -> None:
 
 
 def test_a_query_is_one_select_of_what_the_caller_may_read(db: Connection) -> None:
-    install(db)
+    install_catalog(db)
     db.execute("CREATE TABLE prey (id int PRIMARY KEY); INSERT INTO prey VALUES (1)")
     for query in ("SELECT id FROM prey; DELETE FROM prey", "DELETE FROM prey RETURNING id", "TRUNCATE prey", ""):
         with pytest.raises(errors.SyntaxError):
@@ -187,7 +187,7 @@ def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, databa
     db.execute("CREATE TABLE public.secret (id int PRIMARY KEY)")
     with as_role("trickle_applier") as connection:
         connection.execute("SET search_path = app")
-        install(connection)
+        install_catalog(connection)
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
         connection.execute("SELECT pgtrickle.create_stream_table('big', 'SELECT id FROM orders WHERE amount > 1')")
         connection.execute("SELECT * FROM pgtrickle.health_check(), pgtrickle.wal_source_status()")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from tests.benchmarks.laboratory import Laboratory
 from tests.fixtures.postgres import PostgresServer
 
@@ -32,7 +32,7 @@ def test_a_change_takes_no_more_jobs_than_it_did(
     if postgres.major < 18:
         pytest.skip("the changes of a statement are read by RETURNING old and new, which PostgreSQL 18 has")
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         connection.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE b (id int PRIMARY KEY, v int)")
         connection.execute("INSERT INTO a SELECT i, i % 100 FROM generate_series(1, 1000) i")
         connection.execute("INSERT INTO b SELECT i, i % 10 FROM generate_series(1, 80) i")

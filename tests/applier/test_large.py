@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.refresh.compute import UNFORESEEN_PARTS
 from applier.sinks.staging.staging import Staging
 from tests.benchmarks.laboratory import Laboratory
@@ -21,7 +21,7 @@ def test_few_rows_that_meet_many(spark: SparkSession, database: str, postgres: P
     if postgres.major < 18:
         pytest.skip("the changes of a statement are read by RETURNING old and new, which PostgreSQL 18 has")
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         connection.execute("CREATE TABLE a (id int PRIMARY KEY, k int)")
         connection.execute("CREATE TABLE b (id int PRIMARY KEY, k int, v int)")
         connection.execute("INSERT INTO a SELECT i, 1 FROM generate_series(1, 20) i")

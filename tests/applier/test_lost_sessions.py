@@ -10,23 +10,23 @@ import psycopg
 import pytest
 
 from applier.catalog.database import Database, connect
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.errors import AnotherApplier, Infrastructure
-from applier.runtime.live_settings import Tuning
+from applier.runtime.live_settings import LiveSettings
 from applier.runtime.run import Applier
 from tests.chaos.proxy import Proxy
 
 
 def test_the_own_lost_session_is_waited_for(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
-    applier = Applier(Tuning({"database_url": database}))
+        install_catalog(connection)
+    applier = Applier(LiveSettings({"database_url": database}))
     with connect(database) as lost, connect(database) as fresh:
         applier._lock_out_others(lost)
         with pytest.raises(Infrastructure, match="lost"):
             applier._lock_out_others(fresh)
         with pytest.raises(AnotherApplier):
-            Applier(Tuning({"database_url": database}))._lock_out_others(fresh)
+            Applier(LiveSettings({"database_url": database}))._lock_out_others(fresh)
         lost.close()
         deadline = time.monotonic() + 10
         while True:

@@ -19,9 +19,9 @@ from applier.refresh.schedule import (
     Timed,
     is_due,
     next_due,
-    parse,
+    parse_schedule,
     period_s,
-    resolve,
+    resolve_calculated,
 )
 from applier.refresh.scheduler import Scheduler
 
@@ -44,13 +44,13 @@ NOON = datetime(2026, 5, 17, 12, 0, tzinfo=UTC)
     ],
 )
 def test_what_a_text_means(text: str, meaning: object) -> None:
-    assert parse(text) == meaning
+    assert parse_schedule(text) == meaning
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 m", "m5", "* * *", "61 * * * *", "@never", "0 0 31 2 *", "; DROP TABLE"])
 def test_what_is_not_understood(text: str) -> None:
     with pytest.raises(BadSchedule):
-        parse(text)
+        parse_schedule(text)
 
 
 moments = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
@@ -110,7 +110,7 @@ def test_calculated_is_as_fast_as_the_fastest_reader_through_any_number_of_them(
         5: Calculated(),
         6: Every(5.0),
     }
-    resolved = resolve(schedules, {1: {2, 4}, 2: {3}, 6: {5}})
+    resolved = resolve_calculated(schedules, {1: {2, 4}, 2: {3}, 6: {5}})
     assert resolved[1] == resolved[2] == Every(60.0)
     assert resolved[5] == Continuous()
     assert resolved[6] == Every(5.0)
@@ -118,4 +118,7 @@ def test_calculated_is_as_fast_as_the_fastest_reader_through_any_number_of_them(
 
 
 def test_a_ring_of_calculated_ones_ends() -> None:
-    assert resolve({1: Calculated(), 2: Calculated()}, {1: {2}, 2: {1}}) == {1: Continuous(), 2: Continuous()}
+    assert resolve_calculated({1: Calculated(), 2: Calculated()}, {1: {2}, 2: {1}}) == {
+        1: Continuous(),
+        2: Continuous(),
+    }

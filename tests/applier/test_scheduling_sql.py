@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.catalog.install import install
-from applier.refresh.schedule import parse
+from applier.catalog.install import install_catalog
+from applier.refresh.schedule import parse_schedule
 from tests.fixtures.postgres import PostgresServer
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -20,7 +20,7 @@ def db(postgres: PostgresServer) -> Iterator[Connection]:
     with psycopg.connect(postgres.url, autocommit=True) as server:
         server.execute("CREATE DATABASE scheduling")
         with psycopg.connect(postgres.url, dbname="scheduling", autocommit=True) as connection:
-            install(connection)
+            install_catalog(connection)
             connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
             yield connection
         server.execute("DROP DATABASE scheduling (FORCE)")
@@ -32,7 +32,7 @@ def db(postgres: PostgresServer) -> Iterator[Connection]:
 )
 def test_what_sql_takes_the_applier_reads(db: Connection, schedule: str) -> None:
     db.execute("SELECT pgtrickle._check_schedule(%s)", (schedule,))
-    parse(schedule)
+    parse_schedule(schedule)
 
 
 @pytest.mark.parametrize("schedule", ["", "1", "s", "1 s", "-1s", "every day", "* * * *", "1s; DROP TABLE x", None])

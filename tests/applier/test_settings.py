@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from applier.catalog.install import install
-from applier.runtime.live_settings import Tuning, read
+from applier.catalog.install import install_catalog
+from applier.runtime.live_settings import LiveSettings, read_stored
 from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.wal.catalog import stored_settings
@@ -23,7 +23,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         yield connection
 
 
@@ -44,20 +44,20 @@ def test_a_setting_is_taken_from_the_nearest_place(
     assert shown(db, "pipeline_batch_size") == ("7", "database", "4096", 1, 1_000_000)
     db.execute("SELECT pgtrickle.set_setting('pg_trickle.Pipeline_Batch_Size', ' 512 ')")
     assert shown(db, "pipeline_batch_size") == ("512", "setting", "4096", 1, 1_000_000)
-    assert Tuning({"database_url": database}).settings.pipeline_batch_size == 512
+    assert LiveSettings({"database_url": database}).settings.pipeline_batch_size == 512
     assert merge(ConsumerSettings, {"database_url": database}, stored_settings(database)).settings.linger_ms == 9
     monkeypatch.setenv("PG_TRICKLE_PIPELINE_BATCH_SIZE", "99")
-    tuned = Tuning({"database_url": database})
+    tuned = LiveSettings({"database_url": database})
     assert tuned.settings.pipeline_batch_size == 99
     assert ("pipeline_batch_size", "99", "environment") in tuned._loaded.in_use()
-    assert Tuning({"database_url": database, "pipeline_batch_size": "3"}).settings.pipeline_batch_size == 3
+    assert LiveSettings({"database_url": database, "pipeline_batch_size": "3"}).settings.pipeline_batch_size == 3
     monkeypatch.delenv("PG_TRICKLE_PIPELINE_BATCH_SIZE")
     db.execute("SELECT pgtrickle.reset_setting('pipeline_batch_size')")
-    assert Tuning({"database_url": database}).settings.pipeline_batch_size == 7
+    assert LiveSettings({"database_url": database}).settings.pipeline_batch_size == 7
     # PostgreSQL does not know the bounds of what it stores for others; the program does.
     db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.pipeline_batch_size = 'lots'").format(name))
     with pytest.raises(SettingsError, match=r"pipeline_batch_size.*in the database"):
-        Tuning({"database_url": database})
+        LiveSettings({"database_url": database})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_setting_is_part_of_its_transaction(db: Connection) -> None:
     with db.transaction(force_rollback=True):
         db.execute("SELECT pgtrickle.set_setting('publish_sink', 'off')")
         assert shown(db, "publish_sink") == ("false", "setting", "true", None, None)
-    assert read(db) == {}
+    assert read_stored(db) == {}
 
 
 def test_every_default_is_one_its_own_bounds_allow(db: Connection) -> None:
@@ -107,7 +107,7 @@ def test_every_default_is_one_its_own_bounds_allow(db: Connection) -> None:
             and described.name not in ("metrics_port", "replication_factor")
         ):
             db.execute("SELECT pgtrickle.set_setting(%s, %s)", (described.name, described.default_value))
-    stored = read(db)
+    stored = read_stored(db)
     for cls in (ApplierSettings, ConsumerSettings):
         plain = load(cls, database_url="x")
         assert merge(cls, {"database_url": "x"}, stored).settings == plain

@@ -23,9 +23,9 @@ from typing import Any
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
+from applier.sinks.delta import MemoryDelta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
@@ -58,7 +58,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.table = make(self.db, "measured", {"a": "int", "b": "text", "v": "bigint"}, (0,))
-        fill = TableDelta(Window(Lsn(0), Lsn(10)), net(self.frame(f"{self._row(0)}, 1L AS __w").toArrow()))
+        fill = MemoryDelta(Window(Lsn(0), Lsn(10)), net(self.frame(f"{self._row(0)}, 1L AS __w").toArrow()))
         sink(self.url, 65_536).apply(self.table, fill, NOW, executed("fill"))
 
     @staticmethod
@@ -99,7 +99,7 @@ class Bench:
 
     def in_batches(self, size: int) -> harness.Measures:
         def run(frame: DataFrame, window: Window) -> None:
-            sink(self.url, size).apply(self.table, TableDelta(window, net(frame.toArrow())), NOW, executed("changes"))
+            sink(self.url, size).apply(self.table, MemoryDelta(window, net(frame.toArrow())), NOW, executed("changes"))
 
         return self.measured(run)
 
@@ -156,7 +156,7 @@ def prepared(rows: int) -> Iterator[Bench]:
         spark = spark_session(ensure(SPARK_JARS), scratch=Path(folder))
         try:
             with psycopg.connect(server.url, autocommit=True) as db:
-                install(db)
+                install_catalog(db)
                 yield Bench(server.url, db, spark, rows)
         finally:
             spark.stop()

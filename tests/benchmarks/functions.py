@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.plan.nodes import Project, Scan
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import spark_session
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from deploy.local.postgres import Postgres
 from deploy.pages import sql as page
@@ -56,7 +56,7 @@ def _cpu_time(spark: SparkSession, group: str) -> int:
 
 
 def _cost(connection: psycopg.Connection[Any], spark: SparkSession, trial: Trial) -> int | None:
-    plan = define(connection, f"SELECT {trial.guarded} AS r FROM fuzz", "public").plan.root
+    plan = plan_query(connection, f"SELECT {trial.guarded} AS r FROM fuzz", "public").plan.root
     if not isinstance(plan, Project) or not isinstance(plan.input, Scan):
         return None
     scan = plan.input

@@ -25,16 +25,16 @@ from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
 from applier.catalog.frontiers import move_frontier
-from applier.catalog.history import Executed
-from applier.catalog.install import install
+from applier.catalog.history import RefreshExecution
+from applier.catalog.install import install_catalog
 from applier.plan.stream_table import StreamTable
 from applier.refresh.compute import compute
-from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import count_jobs, spark_session
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from applier.state.store import StateStore
 from applier.trace.align import LSN, SEQ, arrow_type, trace_schema
 from applier.trace.store import held_in_memory
@@ -86,7 +86,7 @@ class Laboratory:
     def __post_init__(self) -> None:
         self.traces = Traces(self.spark)
         self.states = StateStore(self.spark)
-        self._sink = PostgresSink(Database(self.url, writes_stream_tables(60_000)), 4096)
+        self._sink = PostgresSink(Database(self.url, prepare_write_session(60_000)), 4096)
         self._catalog = Catalog(Database(self.url))
         self._definitions = Database(self.url)
         self._reads = RowsRead(self.spark)
@@ -162,7 +162,7 @@ class Laboratory:
         """A stream table, not yet filled."""
         self.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
         row = next(r for r in self._catalog.stream_tables.all() if r.pgt_name == name)
-        definition = define(self._definitions.connection, row.defining_query, "pg_catalog")
+        definition = plan_query(self._definitions.connection, row.defining_query, "pg_catalog")
         columns = tuple(Column(n, kind) for n, kind in definition.columns)
         self.tables[name] = StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
         self._frontiers[name] = ORIGIN
@@ -176,7 +176,7 @@ class Laboratory:
         computed = time.perf_counter()
         now = datetime.now(UTC)
         if delta is not None:
-            executed = Executed("DIFFERENTIAL", "BENCHMARK", "", "MANUAL", now, 0, (computed - began) * 1000)
+            executed = RefreshExecution("DIFFERENTIAL", "BENCHMARK", "", "MANUAL", now, 0, (computed - began) * 1000)
             self._sink.apply(self.tables[name], delta, now, executed)
         else:
             with self.connection.cursor() as cursor:
@@ -192,7 +192,7 @@ class Laboratory:
         self._computed(name, Window(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: Window, states: StateStore | None) -> tuple[Difference | None, int]:
+    def _computed(self, name: str, window: Window, states: StateStore | None) -> tuple[Delta | None, int]:
         before = count_jobs(self.spark)
         with self.traces.through(window) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)
@@ -225,7 +225,7 @@ def laboratory(driver_memory: str = "6g") -> Iterator[Laboratory]:
         cleanup.callback(server.stop)
         connection = cleanup.enter_context(psycopg.connect(server.url, autocommit=True))
         connection.execute("SET TimeZone = 'UTC'; SET work_mem = '256MB'; SET maintenance_work_mem = '256MB'")
-        install(connection)
+        install_catalog(connection)
         spark = spark_session(
             ensure(SPARK_JARS), master="local[*]", driver_memory=driver_memory, scratch=folder / "spark"
         )

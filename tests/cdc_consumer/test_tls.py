@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from applier.catalog.database import connect
 from applier.errors import Infrastructure
-from applier.refresh.pinned_snapshot import Pins
+from applier.refresh.pinned_snapshot import PinnedSnapshots
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, check
 from tests.fixtures import choice
@@ -40,7 +40,7 @@ def test_both_programs_verify_the_server(
 
     with connect(secured) as connection:
         assert connection.pgconn.ssl_in_use
-    with Pins(secured).pinned() as (reader, _):
+    with PinnedSnapshots(secured).pinned() as (reader, _):
         assert reader.pgconn.ssl_in_use
 
     # An authority that knows nothing of the server.

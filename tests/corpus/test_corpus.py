@@ -23,7 +23,7 @@ from applier.operators.incrementalize import delta, snapshot
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
-from applier.sql.plan_query import Definition, define
+from applier.sql.plan_query import PlannedQuery, plan_query
 from applier.sql.refusal import Refused
 from applier.zset import WEIGHT
 from tests.applier.definition.snapshots import weighted
@@ -104,23 +104,23 @@ class Ends:
         return None
 
 
-def _definitions(connection: psycopg.Connection[Any]) -> dict[str, Definition]:
+def _definitions(connection: psycopg.Connection[Any]) -> dict[str, PlannedQuery]:
     found = {}
     for name, query in QUERIES.items():
         try:
-            found[name] = define(connection, query, "corpus")
+            found[name] = plan_query(connection, query, "corpus")
         except Refused:
             continue
     return found
 
 
-def _scans(definition: Definition) -> list[Scan]:
+def _scans(definition: PlannedQuery) -> list[Scan]:
     from applier.plan.nodes import scans
 
     return list(dict.fromkeys(scans(definition.plan.root)))
 
 
-def _expected(connection: psycopg.Connection[Any], definition: Definition) -> list[Row]:
+def _expected(connection: psycopg.Connection[Any], definition: PlannedQuery) -> list[Row]:
     typed = list(zip(definition.plan.names, (f.type for f in fields(definition.plan.root)), strict=True))
     inner = definition.canonical.rstrip().removesuffix(";")
     return fetch(connection, sql.SQL("({}) q").format(sql.SQL(inner)), typed)
@@ -149,7 +149,7 @@ def test_what_is_refused_says_why_and_what_full_mode_does(corpus: psycopg.Connec
     lines = []
     for name in (n for n in QUERIES if n not in ACCEPTED):
         with pytest.raises(Refused) as caught:
-            define(corpus, QUERIES[name], "corpus")
+            plan_query(corpus, QUERIES[name], "corpus")
         refused = caught.value
         lines.append(f"{name}: [{refused.reason.value}] {refused.construct} at {refused.place}; hint: {refused.hint}")
         assert refused.full_in_postgres
@@ -182,7 +182,7 @@ def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], interp
     assert not wrong, "\n".join(wrong)
 
 
-def _snapshot(spark: SparkSession, definition: Definition, side: Side, ends: Ends) -> list[Row]:
+def _snapshot(spark: SparkSession, definition: PlannedQuery, side: Side, ends: Ends) -> list[Row]:
     return weighted(spark.sql(snapshot(definition.plan.root, side, ends)))
 
 
@@ -193,7 +193,7 @@ def _difference(name: str, ours: list[Row], theirs: list[Row]) -> Iterator[str]:
 
 
 def _followed(
-    spark: SparkSession, name: str, definition: Definition, ends: Ends, contents: tuple[list[Row], list[Row]]
+    spark: SparkSession, name: str, definition: PlannedQuery, ends: Ends, contents: tuple[list[Row], list[Row]]
 ) -> Iterator[str]:
     """before + delta = after, both as PostgreSQL says."""
     text = delta(definition.plan.root, ends)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.nodes import Aggregate, Project, Scan, fields, walk
-from applier.sql.plan_query import Definition, define
+from applier.sql.plan_query import PlannedQuery, plan_query
 from applier.sql.refusal import DefinitionError, Refused
 from deploy.local.postgres import DEFAULT_MAJOR
 from tests.applier.definition.snapshots import LoadedInputs, weighted
@@ -75,7 +75,7 @@ def corpus(postgres: Any) -> Iterator[psycopg.Connection[Any]]:
         connection.execute("DROP SCHEMA probes CASCADE")
 
 
-def _expected(connection: psycopg.Connection[Any], probe: Probe, definition: Definition) -> list[Row] | None:
+def _expected(connection: psycopg.Connection[Any], probe: Probe, definition: PlannedQuery) -> list[Row] | None:
     """None when PostgreSQL reports an error."""
     typed = [("x", f.type) for f in fields(definition.plan.root)]
     try:
@@ -84,7 +84,7 @@ def _expected(connection: psycopg.Connection[Any], probe: Probe, definition: Def
         return None
 
 
-def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: Definition) -> list[Row] | None:
+def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: PlannedQuery) -> list[Row] | None:
     root = definition.plan.root
 
     def scanned(scan: Scan) -> list[Row]:
@@ -100,7 +100,7 @@ def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: 
         return None
 
 
-def _same(ours: list[Row], theirs: list[Row], definition: Definition) -> bool:
+def _same(ours: list[Row], theirs: list[Row], definition: PlannedQuery) -> bool:
     shown = fields(definition.plan.root)
     # PostgreSQL adds floats up in the order it meets the rows, so the last digits of such a sum are nobody's.
     summed = any(isinstance(node, Aggregate) for node in walk(definition.plan.root))
@@ -121,7 +121,7 @@ def _text(value: Any, places: int | None) -> Any:
     return f"{value:.{places}e}"
 
 
-def _together(spark: SparkSession, definitions: dict[Probe, Definition]) -> dict[Probe, list[Row]]:
+def _together(spark: SparkSession, definitions: dict[Probe, PlannedQuery]) -> dict[Probe, list[Row]]:
     """Those over the table of one row in few queries; where one of them raises, none of its query."""
     found: dict[Probe, list[Row]] = {}
     plain = [p for p, d in definitions.items() if isinstance(d.plan.root, Project) and p.source == "one_row"]
@@ -139,10 +139,10 @@ def _together(spark: SparkSession, definitions: dict[Probe, Definition]) -> dict
 @pytest.mark.timeout(280)
 def test_no_probe_is_silently_different(corpus: psycopg.Connection[Any], spark: SparkSession) -> None:
     right, different, refusals = [], [], []
-    definitions: dict[Probe, Definition] = {}
+    definitions: dict[Probe, PlannedQuery] = {}
     for probe in _probes():
         try:
-            definitions[probe] = define(corpus, probe.query, "probes")
+            definitions[probe] = plan_query(corpus, probe.query, "probes")
         except Refused as refused:
             full = "can" if refused.full_in_postgres else "cannot"
             refusals.append(f"{probe.line}\n    [{refused.reason.value}] {refused.construct}; hint: {refused.hint}")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from tests import oracle
@@ -38,7 +38,7 @@ def alter(db: Connection, name: str, query: str) -> object:
 def assert_equal(db: Connection, *names: str) -> None:
     for name in names:
         db.execute("SELECT pgtrickle.wait_for(%s)", (name,))
-        checked = check(db, TableId("public", name))
+        checked = check_stream_table(db, TableId("public", name))
         assert checked.equal, checked
 
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from tests import oracle
@@ -25,7 +25,7 @@ def wait(db: Connection, name: str) -> None:
 
 
 def assert_equal(db: Connection, name: str) -> None:
-    checked = check(db, TableId("public", name))
+    checked = check_stream_table(db, TableId("public", name))
     assert checked.equal, checked
 
 
@@ -86,7 +86,7 @@ def test_empty_sources_have_an_answer_at_once(db: Connection) -> None:
     create(db, "counted_yet", "SELECT count(*) AS n, sum(v) AS total FROM nothing_yet")
     for name, rows in (("listed_yet", 0), ("counted_yet", 1)):
         wait(db, name)
-        checked = check(db, TableId("public", name))
+        checked = check_stream_table(db, TableId("public", name))
         assert checked.equal and checked.rows == rows
     db.execute("INSERT INTO nothing_yet VALUES (1, NULL)")
     assert_equal(db, "counted_yet")
@@ -164,7 +164,7 @@ def test_hostile_names_all_the_way(db: Connection, stack: Stack) -> None:
     db.execute("""INSERT INTO "We ird"."ta.b""le" VALUES (1, 'x')""")
     create(db, '"We ird"."st ""1"""', 'SELECT "co l", "Ünï" FROM "We ird"."ta.b""le"')
     db.execute("""INSERT INTO "We ird"."ta.b""le" VALUES (2, 'y')""")
-    checked = check(db, TableId("We ird", 'st "1"'))
+    checked = check_stream_table(db, TableId("We ird", 'st "1"'))
     assert checked.equal and checked.rows == 2
     expected = oracle.Bag({(1, "x"): 1, (2, "y"): 1})
     root = stack.addresses.delta_root

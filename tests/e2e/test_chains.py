@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -34,7 +34,7 @@ def test_a_diamond_of_stream_tables(db: Connection) -> None:
             db.execute("UPDATE payments SET amount = %s WHERE id = %s", (rng.randint(0, 90), rng.randint(1, 200)))
             db.execute("DELETE FROM payments WHERE id = %s", (rng.randint(1, 200),))
         for name in CHAIN:
-            checked = check(db, TableId("public", name))
+            checked = check_stream_table(db, TableId("public", name))
             assert checked.equal and checked.rows, checked
     frontiers = db.execute(
         "SELECT count(DISTINCT frontier) FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = ANY(%s)", (list(CHAIN),)

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from rich.console import Console
 
-from applier.refresh.check import Checked, check
+from applier.refresh.check import CheckResult, check_stream_table
 from deploy.demo import __main__ as demo
 from deploy.demo.shop import STREAM_TABLES, Writer
 from deploy.local.stack import Stack
@@ -16,12 +16,12 @@ from shared_schema.table_schema import TableId
 @pytest.mark.usefixtures("db")
 def test_a_difference_ends_the_demo_with_an_error(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = demo.watch
-    checks_before: list[Checked] = []
+    checks_before: list[CheckResult] = []
 
-    def watched_then_tampered(console: Console, connection: demo.Connection, writer: Writer) -> list[Checked]:
+    def watched_then_tampered(console: Console, connection: demo.Connection, writer: Writer) -> list[CheckResult]:
         checks = watch(console, connection, writer)
         writer.stop()
-        checks_before.extend(check(connection, TableId("public", name)) for name in STREAM_TABLES)
+        checks_before.extend(check_stream_table(connection, TableId("public", name)) for name in STREAM_TABLES)
         with psycopg.connect(stack.addresses.database_url, autocommit=True) as meddler:
             meddler.execute("SELECT pgtrickle.allow_direct_dml('revenue_by_segment')")
             meddler.execute("UPDATE revenue_by_segment SET orders = orders + 1")

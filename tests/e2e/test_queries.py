@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 
@@ -65,7 +65,7 @@ def test_they_equal_postgres_after_every_change(db: Connection) -> None:
         for name in QUERIES:
             if name == "q_written":
                 continue
-            checked = check(db, TableId("public", name))
+            checked = check_stream_table(db, TableId("public", name))
             assert checked.equal, checked
         _write(db, chance)
     db.execute("SELECT pgtrickle.wait_for('q_written')")
@@ -77,7 +77,7 @@ def test_a_tie_across_the_border_suspends_and_says_what_to_write(db: Connection)
     db.execute("INSERT INTO scores VALUES (1, 10), (2, 20), (3, 30)")
     query = "SELECT id, points FROM scores ORDER BY points DESC LIMIT 2"
     db.execute("SELECT pgtrickle.create_stream_table('winners', %s)", (query,))
-    assert check(db, TableId("public", "winners")).equal
+    assert check_stream_table(db, TableId("public", "winners")).equal
     db.execute("UPDATE scores SET points = 20 WHERE id = 1")
     with pytest.raises(psycopg.Error, match="does not tell apart"):
         db.execute("SELECT pgtrickle.wait_for('winners')")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from shared_schema.table_schema import TableId
 from tests import oracle
 
@@ -24,7 +24,7 @@ def create(db: Connection, name: str, query: str, schedule: str = "1s", **option
 
 def assert_equal(db: Connection, *names: str) -> None:
     for name in names:
-        checked = check(db, TableId("public", name))
+        checked = check_stream_table(db, TableId("public", name))
         assert checked.equal, checked
 
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -18,7 +18,7 @@ def create(db: Connection, name: str, query: str) -> None:
 
 def assert_equal(db: Connection, *names: str) -> None:
     for name in names:
-        checked = check(db, TableId("public", name))
+        checked = check_stream_table(db, TableId("public", name))
         assert checked.equal, checked
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from applier.refresh.check import check
+from applier.refresh.check import check_stream_table
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from tests.benchmarks.busy import BusyMeter
@@ -90,7 +90,7 @@ def test_up_down_up_keeps_everything_beside_another_stack(stack: Stack, checkout
         db.execute("CREATE TABLE kept (id int PRIMARY KEY, v int)")
         db.execute("INSERT INTO kept SELECT i, i % 3 FROM generate_series(1, 9) i")
         db.execute("SELECT pgtrickle.create_stream_table('counted', 'SELECT v, count(*) AS n FROM kept GROUP BY v')")
-        assert check(db, TableId("public", "counted")).equal
+        assert check_stream_table(db, TableId("public", "counted")).equal
         # Written just before the end: `down` may not lose what was not refreshed yet.
         db.execute("UPDATE kept SET v = 7 WHERE id < 4")
     assert "stopped" in checkout.run("down")
@@ -100,6 +100,6 @@ def test_up_down_up_keeps_everything_beside_another_stack(stack: Stack, checkout
     warm = checkout.up()
     with psycopg.connect(checkout.env["DATABASE_URL"], autocommit=True) as db:
         db.execute("DELETE FROM kept WHERE id = 9")
-        checked = check(db, TableId("public", "counted"))
+        checked = check_stream_table(db, TableId("public", "counted"))
         assert checked.equal and checked.rows == 4, checked
     assert warm < WARM_LIMIT_S or not quiet

@@ -19,8 +19,8 @@ from applier.functions.aggregates.aggregate_entry import (
 )
 from applier.functions.aggregates.folds import entry_of_fold
 from applier.functions.arrays import ranges
-from applier.functions.entry import Fixed, Unfit, decimal, decimal_of, fixed_carrier
-from applier.functions.literals import quote
+from applier.functions.entry import Fixed, UnsuitableArguments, decimal, decimal_of, fixed_physical_type
+from applier.functions.literals import quote_text
 from applier.functions.numeric import by_scale
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.physical_types import digits, is_text, of_numerics
@@ -33,7 +33,7 @@ _NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
 def _counts() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="count()",
-        carrier=fixed_carrier([], "bigint"),
+        carrier=fixed_physical_type([], "bigint"),
         form=plain(result="{n}"),
         fuzz=((),),
         never_null=True,
@@ -87,7 +87,7 @@ def _sums() -> Iterator[AggregateEntry]:
     for name, result in (("int2", "bigint"), ("int4", "bigint"), ("int8", decimal(MAX_DECIMAL_DIGITS, 0))):
         yield AggregateEntry(
             signature=f"sum({name})",
-            carrier=fixed_carrier([INTEGERS[name]], result),
+            carrier=fixed_physical_type([INTEGERS[name]], result),
             form=_SUM,
             fuzz=((name,),),
         )
@@ -110,7 +110,7 @@ def _truths() -> Iterator[AggregateEntry]:
     ):
         yield AggregateEntry(
             signature=f"{function}(bool)",
-            carrier=fixed_carrier(["boolean"], "boolean"),
+            carrier=fixed_physical_type(["boolean"], "boolean"),
             form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {answer})"),
             fuzz=(("bool",),),
         )
@@ -121,13 +121,13 @@ def _bits() -> Iterator[AggregateEntry]:
         for function in ("bit_and", "bit_or"):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier([spark], spark),
+                carrier=fixed_physical_type([spark], spark),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((name,),),
             )
         yield AggregateEntry(
             signature=f"bit_xor({name})",
-            carrier=fixed_carrier([spark], spark),
+            carrier=fixed_physical_type([spark], spark),
             form=OfList(_xor, default_order=True),
             fuzz=((name,),),
         )
@@ -142,7 +142,7 @@ def _intervals() -> Iterator[AggregateEntry]:
     for function in ("sum", "avg"):
         yield AggregateEntry(
             signature=f"{function}(interval)",
-            carrier=fixed_carrier(["string"], "string"),
+            carrier=fixed_physical_type(["string"], "string"),
             form=over_values(f"pg_aggregates_interval_{function}"),
             fuzz=(("interval:small",),),
             takes_distinct=False,
@@ -151,7 +151,7 @@ def _intervals() -> Iterator[AggregateEntry]:
 
 def _any_carrier(args: tuple[Expr, ...]) -> str:
     if args[0].type.spark in ("double", "float"):
-        raise Unfit(f"values of type {args[0].type.pg.display}", hint="use min or max")
+        raise UnsuitableArguments(f"values of type {args[0].type.pg.display}", hint="use min or max")
     return args[0].type.spark
 
 
@@ -174,7 +174,7 @@ def _averages() -> Iterator[AggregateEntry]:
         total = Sum("bigint" if name != "int8" else decimal(MAX_DECIMAL_DIGITS, 0), "{0}")
         yield AggregateEntry(
             signature=f"avg({name})",
-            carrier=fixed_carrier([spark], "string"),
+            carrier=fixed_physical_type([spark], "string"),
             form=Additive(partial(_only, total), _quotient),
             fuzz=((name,),),
         )
@@ -216,7 +216,7 @@ def _spreads() -> Iterator[AggregateEntry]:
         for name, spark in INTEGERS.items():
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier([spark], "string"),
+                carrier=fixed_physical_type([spark], "string"),
                 form=exact,
                 fuzz=((name,),),
             )
@@ -226,7 +226,7 @@ def _spreads() -> Iterator[AggregateEntry]:
         for name, spark in (("float8", "double"), ("float4", "float")):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier([spark], "double"),
+                carrier=fixed_physical_type([spark], "double"),
                 form=_over_doubles("pg_aggregates_float8_variance", which),
                 fuzz=((f"{name}:near",),),
             )
@@ -237,13 +237,13 @@ def _floats() -> Iterator[AggregateEntry]:
     for function, name, spark in (("sum", "float8", "double"), ("avg", "float8", "double"), ("sum", "float4", "float")):
         yield AggregateEntry(
             signature=f"{function}({name})",
-            carrier=fixed_carrier([spark], spark),
+            carrier=fixed_physical_type([spark], spark),
             form=over_values(f"pg_aggregates_{name}_{function}"),
             fuzz=((f"{name}:near",),),
         )
     yield AggregateEntry(
         signature="avg(float4)",
-        carrier=fixed_carrier(["float"], "double"),
+        carrier=fixed_physical_type(["float"], "double"),
         form=_over_doubles("pg_aggregates_float8_avg"),
         fuzz=(("float4:near",),),
     )
@@ -251,13 +251,13 @@ def _floats() -> Iterator[AggregateEntry]:
     for function in (*two, "regr_r2", "regr_slope", "regr_intercept"):
         yield AggregateEntry(
             signature=f"{function}(float8,float8)",
-            carrier=fixed_carrier(["double", "double"], "double"),
+            carrier=fixed_physical_type(["double", "double"], "double"),
             form=OfList(partial(_regression, function), default_order=True),
             fuzz=(("float8:near", "float8:near"),),
         )
     yield AggregateEntry(
         signature="regr_count(float8,float8)",
-        carrier=fixed_carrier(["double", "double"], "bigint"),
+        carrier=fixed_physical_type(["double", "double"], "bigint"),
         form=plain(result="{n}"),
         fuzz=(("float8:near", "float8:near"),),
         never_null=True,
@@ -274,7 +274,7 @@ ONLY_ROW = "only_row(any)"
 
 
 def _only_row(call: AggregateCall) -> str:
-    problem = quote("more than one row returned by a subquery used as an expression")
+    problem = quote_text("more than one row returned by a subquery used as an expression")
     return f"if(size({{list}}) > 1, raise_error({problem}), get({{list}}, 0).a0)"
 
 
@@ -302,7 +302,7 @@ def shown_of(value: Expr) -> AggregateCall:
 
 def _shown() -> Iterator[AggregateEntry]:
     for spark, text in _SHOWN.items():
-        yield AggregateEntry(f"shown_of({spark})", fixed_carrier([spark], spark), OfSet(text), (), internal=True)
+        yield AggregateEntry(f"shown_of({spark})", fixed_physical_type([spark], spark), OfSet(text), (), internal=True)
 
 
 COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
@@ -310,19 +310,19 @@ COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", 
 
 _FAMILIES = (
     _averages,
-    by_scale.entries,
+    by_scale.by_scale_entries,
     _spreads,
     _floats,
     _subqueries,
     _shown,
-    ordered_sets.entries,
+    ordered_sets.ordered_set_entries,
     _counts,
     _sums,
-    min_max.entries,
+    min_max.min_max_entries,
     _truths,
     _bits,
-    lists.entries,
-    ranges.aggregates,
+    lists.list_entries,
+    ranges.range_aggregates,
     _intervals,
     _any_value,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
 from applier.functions.emit import spark_sql
-from applier.functions.literals import quote
-from applier.functions.output_text import read
+from applier.functions.literals import quote_text
+from applier.functions.output_text import parse_output
 from applier.plan.expr import AggregateCall, Call, Col, Expr, Fold, children
 
 _STATE, _ROW = "fold_state", "fold_row"
@@ -23,7 +23,7 @@ _ABELIAN = frozenset(
 """a ∘ b = b ∘ a and (a ∘ b) ∘ c = a ∘ (b ∘ c), NULL if any of them is."""
 
 
-def any_order(step: Expr, *, seeded: bool) -> bool:
+def is_order_free(step: Expr, *, seeded: bool) -> bool:
     """Whether rows may come in any order: the state only meets a value of the row in such a function."""
     match step:
         case Call(signature=signature, args=(first, second)):
@@ -71,7 +71,7 @@ def _folded(call: AggregateCall) -> str:
 def _initial(fold: Fold) -> str:
     if fold.initial is None:
         return f"CAST(NULL AS {fold.state.spark})"
-    return f"CAST({read(fold.state.pg.name, quote(fold.initial))} AS {fold.state.spark})"
+    return f"CAST({parse_output(fold.state.pg.name, quote_text(fold.initial))} AS {fold.state.spark})"
 
 
 def _finished(fold: Fold, state: str) -> str:

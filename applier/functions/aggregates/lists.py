@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
-from applier.functions.entry import Fixed, FuzzArg, Unfit, fixed_carrier, literal_text
-from applier.functions.json.to_json import as_json, as_jsonb, as_key, kind
-from applier.functions.literals import quote
-from applier.functions.output_text import output
+from applier.functions.entry import Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, literal_text
+from applier.functions.json.to_json import as_json, as_jsonb, as_key, json_kind
+from applier.functions.literals import quote_text
+from applier.functions.output_text import output_text
 from applier.plan.expr import AggregateCall, Const, Expr
 
 SAME_KEY = "values of jsonb_object_agg with the same key differ"
@@ -18,19 +18,19 @@ SAME_KEY = "values of jsonb_object_agg with the same key differ"
 
 def _string_carrier(args: tuple[Expr, ...]) -> str:
     literal_text(args[1])
-    return fixed_carrier(["string", "string"], "string")(args)
+    return fixed_physical_type(["string", "string"], "string")(args)
 
 
 def _bytes_between(args: tuple[Expr, ...]) -> str:
     between = args[-1]
     if not isinstance(between, Const) or not isinstance(between.value, bytes):
-        raise Unfit("a separator that is not a literal", hint="write it itself")
+        raise UnsuitableArguments("a separator that is not a literal", hint="write it itself")
     return f"unhex('{between.value.hex()}')"
 
 
 def _bytes_carrier(args: tuple[Expr, ...]) -> str:
     _bytes_between(args)
-    return fixed_carrier(["binary", "binary"], "binary")(args)
+    return fixed_physical_type(["binary", "binary"], "binary")(args)
 
 
 def _bytes(call: AggregateCall) -> str:
@@ -42,7 +42,9 @@ def _strings() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="string_agg(text,text)",
         carrier=_string_carrier,
-        form=OfList(lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote(literal_text(call.args[1]))})"),
+        form=OfList(
+            lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote_text(literal_text(call.args[1]))})"
+        ),
         fuzz=(("text", Fixed("', '")), ("text", Fixed("''"))),
     )
     yield AggregateEntry(
@@ -56,8 +58,8 @@ def _strings() -> Iterator[AggregateEntry]:
 def _printed(arg: Expr) -> None:
     # Rows are netted before they are listed, and -0 is 0 there.
     if arg.type.spark in ("double", "float"):
-        raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to numeric or text")
-    output(arg, "")
+        raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="cast the value to numeric or text")
+    output_text(arg, "")
 
 
 def _array_carrier(args: tuple[Expr, ...]) -> str:
@@ -75,14 +77,14 @@ def _arrays() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="array_agg(anynonarray)",
         carrier=_array_carrier,
-        form=OfList(lambda call: f"pg_arrays_make({_texts(output, call)})"),
+        form=OfList(lambda call: f"pg_arrays_make({_texts(output_text, call)})"),
         fuzz=tuple((t,) for t in types),
         skips_null=False,
     )
     yield AggregateEntry(
         signature="array_agg(anyarray)",
         carrier=_array_carrier,
-        form=OfList(lambda call: f"pg_arrays_stack({_texts(output, call)})"),
+        form=OfList(lambda call: f"pg_arrays_stack({_texts(output_text, call)})"),
         # NULL, empty arrays and arrays of different sizes are errors.
         fuzz=((Fixed("ARRAY[n, n + 1]"),), (Fixed("ARRAY[coalesce(texta, '{'), n::text]"),)),
         skips_null=False,
@@ -92,14 +94,14 @@ def _arrays() -> Iterator[AggregateEntry]:
 
 def _element(args: tuple[Expr, ...]) -> str:
     _printed(args[0])
-    kind(args[0])
+    json_kind(args[0])
     return "string"
 
 
 def _member(args: tuple[Expr, ...]) -> str:
     as_key(args[0], "")
     _printed(args[1])
-    kind(args[1])
+    json_kind(args[1])
     return "string"
 
 
@@ -108,8 +110,8 @@ def _jsonb_array(call: AggregateCall) -> str:
 
 
 def _json_array(call: AggregateCall) -> str:
-    structured = kind(call.args[0])[0] in "ar"
-    return f"pg_jsontext_array({_texts(as_json, call)}, {quote(', ' + chr(10) + ' ' if structured else ', ')})"
+    structured = json_kind(call.args[0])[0] in "ar"
+    return f"pg_jsontext_array({_texts(as_json, call)}, {quote_text(', ' + chr(10) + ' ' if structured else ', ')})"
 
 
 def _json_object(call: AggregateCall) -> str:
@@ -118,7 +120,7 @@ def _json_object(call: AggregateCall) -> str:
 
 def _jsonb_object(call: AggregateCall) -> str:
     decided = "true" if call.order else "false"
-    return f"pg_json_object_agg({_texts(as_key, call)}, {_texts(as_jsonb, call, 1)}, {decided}, {quote(SAME_KEY)})"
+    return f"pg_json_object_agg({_texts(as_key, call)}, {_texts(as_jsonb, call, 1)}, {decided}, {quote_text(SAME_KEY)})"
 
 
 def _given(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
@@ -137,7 +139,7 @@ def _unique(form: Callable[[AggregateCall], str], call: AggregateCall) -> str:
     """The same, where a key that comes twice is an error."""
     keys = _texts(as_key, call)
     twice = f"size(array_distinct({keys})) < size({{list}})"
-    return f"if({twice}, raise_error({quote('duplicate JSON object key value')}), {form(call)})"
+    return f"if({twice}, raise_error({quote_text('duplicate JSON object key value')}), {form(call)})"
 
 
 def _json() -> Iterator[AggregateEntry]:
@@ -169,7 +171,7 @@ def _json() -> Iterator[AggregateEntry]:
             )
 
 
-def entries() -> Iterator[AggregateEntry]:
+def list_entries() -> Iterator[AggregateEntry]:
     """All of them."""
     for family in (_strings, _arrays, _json):
         yield from family()

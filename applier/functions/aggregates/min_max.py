@@ -8,8 +8,8 @@ from functools import partial
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet, over_values
 from applier.functions.arrays.arrays import compared
 from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
-from applier.functions.entry import CollationNeed, decimal, decimal_of, fixed_carrier
-from applier.functions.literals import quote
+from applier.functions.entry import CollationNeed, decimal, decimal_of, fixed_physical_type
+from applier.functions.literals import quote_text
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.physical_types import is_text
 from applier.plan.expr import AggregateCall, Expr
@@ -25,14 +25,14 @@ def _plain() -> Iterator[AggregateEntry]:
         for name, spark in carriers.items():
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier([spark], spark),
+                carrier=fixed_physical_type([spark], spark),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((name,),),
             )
         for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier(["string"], "string"),
+                carrier=fixed_physical_type(["string"], "string"),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((fuzz,),),
                 collation=CollationNeed.ORDER,
@@ -51,19 +51,19 @@ def _by_text() -> Iterator[AggregateEntry]:
         # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
         yield AggregateEntry(
             signature=f"{function}(interval)",
-            carrier=fixed_carrier(["string"], "string"),
+            carrier=fixed_physical_type(["string"], "string"),
             form=OfSet(f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct(pg_intervals_sortable({{0}}), {{0}})))"),
             fuzz=(("interval:unequal",),),
         )
         yield AggregateEntry(
             signature=f"{function}(time)",
-            carrier=fixed_carrier(["string"], "string"),
+            carrier=fixed_physical_type(["string"], "string"),
             form=OfSet(f"{function}({{0}})"),
             fuzz=(("time",),),
         )
         yield AggregateEntry(
             signature=f"{function}(anyenum)",
-            carrier=fixed_carrier(["string", "string"], "string"),
+            carrier=fixed_physical_type(["string", "string"], "string"),
             form=OfSet(f"{function}_by({{0}}, pg_casts_place({{0}}, {{1}}))"),
             fuzz=(("fuzz_mood",),),
             ordered_labels=True,
@@ -77,7 +77,7 @@ def _array_carrier(args: tuple[Expr, ...]) -> str:
 
 def _array(function: str, call: AggregateCall) -> str:
     largest = "true" if function == "max" else "false"
-    return f"pg_arrays_extreme({quote(compared(call.args[0]))}, transform({{list}}, x -> x.a0), {largest})"
+    return f"pg_arrays_extreme({quote_text(compared(call.args[0]))}, transform({{list}}, x -> x.a0), {largest})"
 
 
 def _arrays() -> Iterator[AggregateEntry]:
@@ -92,7 +92,7 @@ def _arrays() -> Iterator[AggregateEntry]:
         )
 
 
-def entries() -> Iterator[AggregateEntry]:
+def min_max_entries() -> Iterator[AggregateEntry]:
     """All of them."""
     for family in (_plain, _by_text, _arrays):
         yield from family()

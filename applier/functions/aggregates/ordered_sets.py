@@ -8,22 +8,22 @@ from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
 from applier.functions.emit import spark_sql
-from applier.functions.entry import Fixed, Unfit, fixed_carrier
-from applier.functions.output_text import output
+from applier.functions.entry import Fixed, UnsuitableArguments, fixed_physical_type
+from applier.functions.output_text import output_text
 from applier.plan.expr import AggregateCall, Call, Const, Expr, columns_read
 
 
 def _fraction(value: object) -> float:
     if isinstance(value, int | float | Decimal) and 0 <= value <= 1:
         return float(value)
-    raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+    raise UnsuitableArguments("a percentile that is not a literal between 0 and 1", hint="write the number itself")
 
 
 def _written(arg: Expr) -> float | None:
     """A fraction that is written out, perhaps as another kind of number; None is NULL."""
     inner = arg.args[0] if isinstance(arg, Call) and arg.signature.startswith("float8(") else arg
     if not isinstance(inner, Const):
-        raise Unfit("a percentile that is not a literal between 0 and 1", hint="write the number itself")
+        raise UnsuitableArguments("a percentile that is not a literal between 0 and 1", hint="write the number itself")
     return None if inner.value is None else _fraction(inner.value)
 
 
@@ -40,7 +40,9 @@ def _percents(args: tuple[Expr, ...]) -> list[float | None]:
             words = text.strip("{}").split(",") if text != "{}" else []
             return [None if word == "NULL" else _fraction(float(word)) for word in words]
         case _:
-            raise Unfit("percentiles that are not an array of literals", hint="write ARRAY[0.25, 0.5, 0.75]")
+            raise UnsuitableArguments(
+                "percentiles that are not an array of literals", hint="write ARRAY[0.25, 0.5, 0.75]"
+            )
 
 
 def _between(percent: float) -> tuple[str, str, str]:
@@ -74,7 +76,7 @@ def _one(form: Callable[[float], str], call: AggregateCall) -> str:
 def _many(form: Callable[[float], str], call: AggregateCall) -> str:
     """An array of what each of the fractions gives."""
     value = call.args[0]
-    parts = ["NULL" if p is None else output(value, form(p)) for p in _percents(call.direct)]
+    parts = ["NULL" if p is None else output_text(value, form(p)) for p in _percents(call.direct)]
     return f"pg_arrays_make(CAST(array({', '.join(parts)}) AS array<string>))"
 
 
@@ -87,12 +89,12 @@ def _checked(
 
 def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
     of(arg)
-    output(arg, "")
+    output_text(arg, "")
     return "string"
 
 
 def _held_as(spark: str, arg: Expr) -> str:
-    return fixed_carrier([spark], spark)((arg,))
+    return fixed_physical_type([spark], spark)((arg,))
 
 
 def _itself(arg: Expr) -> str:
@@ -181,9 +183,9 @@ def _imagined(result: str, args: tuple[Expr, ...]) -> str:
     half = len(args) // 2
     for value, column in zip(args[:half], args[half:], strict=True):
         if next(columns_read(value), None) is not None:
-            raise Unfit("an imagined row that is not written out", hint="write the values themselves")
+            raise UnsuitableArguments("an imagined row that is not written out", hint="write the values themselves")
         if value.type.spark.partition("(")[0] != column.type.spark.partition("(")[0]:
-            raise Unfit(f"values held as {value.type.spark} and {column.type.spark}")
+            raise UnsuitableArguments(f"values held as {value.type.spark} and {column.type.spark}")
     return result
 
 
@@ -213,7 +215,7 @@ def _places() -> Iterator[AggregateEntry]:
         )
 
 
-def entries() -> Iterator[AggregateEntry]:
+def ordered_set_entries() -> Iterator[AggregateEntry]:
     """All of them."""
     yield from _percentiles()
     yield from _places()

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from applier.functions.entry import CollationNeed, Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
-from applier.functions.literals import quote
-from applier.functions.output_text import input_carrier, output, read
+from applier.functions.entry import (
+    CollationNeed,
+    Entry,
+    Fixed,
+    FuzzArg,
+    UnsuitableArguments,
+    fixed_physical_type,
+    io_cast,
+    template,
+)
+from applier.functions.literals import quote_text
+from applier.functions.output_text import input_physical_type, output_text, parse_output
 from applier.plan.expr import Call, Const, Expr
 
 COMPARED = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -39,7 +48,7 @@ def element_type(array: Expr) -> str:
     """The element type's name; Unfit for other than arrays."""
     name = array.type.pg.name
     if not name.startswith("_") or array.type.spark != "string":
-        raise Unfit(f"values of type {array.type.pg.display}")
+        raise UnsuitableArguments(f"values of type {array.type.pg.display}")
     return name[1:]
 
 
@@ -47,7 +56,7 @@ def compared(array: Expr) -> str:
     """The name by which Java knows how to compare the elements; Unfit for types that it does not compare."""
     name = element_type(array)
     if name not in _ELEMENTS:
-        raise Unfit(f"values of type {array.type.pg.display}")
+        raise UnsuitableArguments(f"values of type {array.type.pg.display}")
     return "text" if name == "varchar" else name
 
 
@@ -60,7 +69,7 @@ def _carrier(
                 continue
             (compared if compares else element_type)(args[place])
         for place in elements:
-            output(args[place], "")
+            output_text(args[place], "")
         return result
 
     return check
@@ -70,8 +79,8 @@ def _compare(form: str, array: int, elements: Sequence[int] = ()) -> Callable[[C
     """Java with the element type's name first."""
 
     def write(call: Call, args: Sequence[str]) -> str:
-        texts = [output(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
-        return form.format(quote(compared(call.args[array])), *texts)
+        texts = [output_text(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
+        return form.format(quote_text(compared(call.args[array])), *texts)
 
     return write
 
@@ -126,12 +135,12 @@ def _sizes() -> Iterator[Entry]:
 
 def _element(args: tuple[Expr, ...]) -> str:
     if args[1].type.spark != "int":
-        raise Unfit(f"values held as {args[1].type.spark}")
-    return input_carrier(element_type(args[0]))
+        raise UnsuitableArguments(f"values held as {args[1].type.spark}")
+    return input_physical_type(element_type(args[0]))
 
 
 def _get(call: Call, args: Sequence[str]) -> str:
-    return read(element_type(call.args[0]), f"pg_arrays_get({args[0]}, {args[1]})")
+    return parse_output(element_type(call.args[0]), f"pg_arrays_get({args[0]}, {args[1]})")
 
 
 def _parts() -> Iterator[Entry]:
@@ -152,18 +161,18 @@ def _parts() -> Iterator[Entry]:
 def _array_of(args: tuple[Expr, ...]) -> str:
     for arg in args:
         if arg.type.pg.name.startswith("_"):
-            raise Unfit("an array of arrays")
-        output(arg, "")
+            raise UnsuitableArguments("an array of arrays")
+        output_text(arg, "")
     return "string"
 
 
 def _make(call: Call, args: Sequence[str]) -> str:
-    texts = ", ".join(output(arg, sql) for arg, sql in zip(call.args, args, strict=True))
+    texts = ", ".join(output_text(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_arrays_make(CAST(array({texts}) AS array<string>))"
 
 
 def _extended(function: str, call: Call, args: Sequence[str]) -> str:
-    return f"pg_nullaware_{function}({', '.join(output(a, s) for a, s in zip(call.args, args, strict=True))})"
+    return f"pg_nullaware_{function}({', '.join(output_text(a, s) for a, s in zip(call.args, args, strict=True))})"
 
 
 def _building() -> Iterator[Entry]:
@@ -209,7 +218,7 @@ def _building() -> Iterator[Entry]:
 
 def _texts() -> Iterator[Entry]:
     yield Entry(
-        io_cast("anyarray", "text"), fixed_carrier(["string"], "string"), template("{0}"),
+        io_cast("anyarray", "text"), fixed_physical_type(["string"], "string"), template("{0}"),
         tuple((t,) for t in (*_FUZZ, "float8[]", "bool[]", "date[]")), spelling="({0})::text",
     )  # fmt: skip
     yield Entry(
@@ -223,12 +232,12 @@ def _texts() -> Iterator[Entry]:
     )  # fmt: skip
     split: Fuzz = (("text", "text"), ("text", Fixed("'a'")), ("text", Fixed("NULL")), ("text", Fixed("''")))
     yield Entry(
-        "string_to_array(text,text)", fixed_carrier(["string", "string"], "string"),
+        "string_to_array(text,text)", fixed_physical_type(["string", "string"], "string"),
         template("pg_nullaware_string_to_array({0}, {1}, CAST(NULL AS string))"), split, strict=False,
         collation=CollationNeed.EQUALITY,
     )  # fmt: skip
     yield Entry(
-        "string_to_array(text,text,text)", fixed_carrier(["string", "string", "string"], "string"),
+        "string_to_array(text,text,text)", fixed_physical_type(["string", "string", "string"], "string"),
         template("pg_nullaware_string_to_array({0}, {1}, {2})"),
         (("text", Fixed("'a'"), Fixed("'b'")), ("text", "text", "text")),
         strict=False, collation=CollationNeed.EQUALITY,
@@ -249,7 +258,7 @@ def _casts() -> Iterator[Entry]:
         for target in targets:
             name = "varchar" if source == target else target
             yield Entry(
-                io_cast(f"_{source}", f"_{target}"), fixed_carrier(["string"], "string"), template("{0}"),
+                io_cast(f"_{source}", f"_{target}"), fixed_physical_type(["string"], "string"), template("{0}"),
                 ((f"{source}[]",),), spelling=f"({{0}})::{name}[]",
             )  # fmt: skip
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit
-from applier.functions.output_text import input_carrier, output, read
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments
+from applier.functions.output_text import input_physical_type, output_text, parse_output
 from applier.plan.expr import AggregateCall, Call, Expr
 
 _ELEMENTS = {"int4range": "int4", "int8range": "int8", "daterange": "date"}
@@ -18,18 +18,18 @@ _BOUNDS = ("'[)'", "'[]'", "'()'", "'(]'")
 def _element(arg: Expr) -> str:
     name = arg.type.pg.name
     if name not in _ELEMENTS:
-        raise Unfit(f"values of type {arg.type.pg.display}", hint="use ranges of integers or dates")
+        raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="use ranges of integers or dates")
     return _ELEMENTS[name]
 
 
 def _made_carrier(args: tuple[Expr, ...]) -> str:
     for arg in args[:2]:
-        output(arg, "")
+        output_text(arg, "")
     return "string"
 
 
 def _made(element: str, call: Call, args: Sequence[str]) -> str:
-    low, high = (output(arg, sql) for arg, sql in zip(call.args[:2], args[:2], strict=True))
+    low, high = (output_text(arg, sql) for arg, sql in zip(call.args[:2], args[:2], strict=True))
     return f"pg_nullaware_range('{element}', {low}, {high}, {args[2] if len(args) > 2 else _BOUNDS[0]})"
 
 
@@ -46,17 +46,17 @@ def _constructors() -> Iterator[Entry]:
 
 
 def _bound_carrier(args: tuple[Expr, ...]) -> str:
-    return input_carrier(_element(args[0]))
+    return input_physical_type(_element(args[0]))
 
 
 def _bound(function: str, call: Call, args: Sequence[str]) -> str:
     element = _element(call.args[0])
-    return read(element, f"pg_ranges_{function}('{element}', {args[0]})")
+    return parse_output(element, f"pg_ranges_{function}('{element}', {args[0]})")
 
 
 def _same(args: tuple[Expr, ...]) -> str:
     if _element(args[0]) != _element(args[1]):
-        raise Unfit("ranges of different types")
+        raise UnsuitableArguments("ranges of different types")
     return "boolean"
 
 
@@ -66,12 +66,12 @@ def _overlap(call: Call, args: Sequence[str]) -> str:
 
 def _of_element(range_: int, args: tuple[Expr, ...]) -> str:
     if args[1 - range_].type.pg.name != _element(args[range_]):
-        raise Unfit(f"a value of type {args[1 - range_].type.pg.display}")
+        raise UnsuitableArguments(f"a value of type {args[1 - range_].type.pg.display}")
     return "boolean"
 
 
 def _holds(range_: int, call: Call, args: Sequence[str]) -> str:
-    value = output(call.args[1 - range_], args[1 - range_])
+    value = output_text(call.args[1 - range_], args[1 - range_])
     return f"pg_ranges_contains('{_element(call.args[range_])}', {args[range_]}, {value})"
 
 
@@ -98,7 +98,7 @@ def _listed(args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def aggregates() -> Iterator[AggregateEntry]:
+def range_aggregates() -> Iterator[AggregateEntry]:
     """Of all ranges of a group, in any order."""
     for name, function in (("range_agg", "union"), ("range_intersect_agg", "intersection")):
         yield AggregateEntry(

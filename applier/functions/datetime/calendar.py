@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.datetime.intervals import micros
-from applier.functions.entry import Entry, Fixed, Unfit, decimal, literal_text
-from applier.functions.literals import quote
+from applier.functions.datetime.intervals import interval_micros
+from applier.functions.entry import Entry, Fixed, UnsuitableArguments, decimal, literal_text
+from applier.functions.literals import quote_text
 from applier.plan.expr import Call, Expr
 
 _NAMES = {
@@ -63,7 +63,7 @@ def _field(arg: Expr, allowed: Sequence[str]) -> str:
     written = literal_text(arg).lower()
     field = FIELDS.get(written)
     if field is None or field not in allowed:
-        raise Unfit(f"the field {written!r}", hint=f"use {', '.join(allowed)}")
+        raise UnsuitableArguments(f"the field {written!r}", hint=f"use {', '.join(allowed)}")
     return field
 
 
@@ -74,16 +74,16 @@ def _scale(name: str, field: str) -> int:
 def _whole(name: str, field: str, arg: str) -> str:
     """A BIGINT: the field, in units of its last decimal place; seconds and their parts in microseconds."""
     if name == "interval":
-        return f"pg_intervals_field({quote(field)}, {arg})"
+        return f"pg_intervals_field({quote_text(field)}, {arg})"
     if name == "time":
-        return f"pg_dates_time_field({quote(field)}, {arg})"
-    return f"pg_dates_field({quote(field)}, {micros(0).format(arg)})"
+        return f"pg_dates_time_field({quote_text(field)}, {arg})"
+    return f"pg_dates_field({quote_text(field)}, {interval_micros(0).format(arg)})"
 
 
 def _carrier(name: str, result: str, args: tuple[Expr, ...]) -> str:
     field = _field(args[0], _OF[name])
     if args[1].type.spark != _CARRIERS[name]:
-        raise Unfit(f"values held as {args[1].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[1].type.spark}")
     if result:
         return result
     return "string" if (name, field) == ("interval", "epoch") else decimal(20, _scale(name, field))
@@ -145,15 +145,15 @@ def _extracts() -> Iterator[Entry]:
 def _trunc_carrier(spark: str, args: tuple[Expr, ...]) -> str:
     _field(args[0], _TRUNCATIONS)
     if args[1].type.spark != spark:
-        raise Unfit(f"values held as {args[1].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[1].type.spark}")
     return spark
 
 
 def _trunc(name: str, call: Call, args: Sequence[str]) -> str:
-    field = quote(_field(call.args[0], _TRUNCATIONS))
+    field = quote_text(_field(call.args[0], _TRUNCATIONS))
     if name == "interval":
         return f"pg_dates_trunc_interval({field}, {args[1]})"
-    return f"CAST(timestamp_micros(pg_dates_trunc({field}, {micros(0).format(args[1])})) AS {call.type.spark})"
+    return f"CAST(timestamp_micros(pg_dates_trunc({field}, {interval_micros(0).format(args[1])})) AS {call.type.spark})"
 
 
 def _truncations() -> Iterator[Entry]:

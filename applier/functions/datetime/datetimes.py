@@ -11,9 +11,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from zoneinfo import available_timezones
 
-from applier.functions.datetime.intervals import instant, micros
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, literal_text, template
-from applier.functions.literals import quote
+from applier.functions.datetime.intervals import instant, interval_micros
+from applier.functions.entry import (
+    Entry,
+    Fixed,
+    FuzzArg,
+    UnsuitableArguments,
+    fixed_physical_type,
+    io_cast,
+    literal_text,
+    template,
+)
+from applier.functions.literals import quote_text
 from applier.functions.numeric.integers import COMPARISONS
 from applier.plan.expr import Call, Expr
 
@@ -26,7 +35,7 @@ def _comparisons() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}_{suffix}({name},{name})",
-                carrier=fixed_carrier([spark, spark], "boolean"),
+                carrier=fixed_physical_type([spark, spark], "boolean"),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=((name, name),),
                 hash_equal=suffix == "eq",
@@ -37,7 +46,7 @@ def _comparisons() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{left}_{suffix}_{right}({left},{right})",
-                carrier=fixed_carrier([CARRIERS[left], CARRIERS[right]], "boolean"),
+                carrier=fixed_physical_type([CARRIERS[left], CARRIERS[right]], "boolean"),
                 sql=template(f"(CAST({{0}} AS {meet}) {sign} CAST({{1}} AS {meet}))"),
                 fuzz=((left, right),),
                 session=meet == "timestamp",
@@ -49,21 +58,21 @@ def _zone(arg: Expr) -> str:
     if name.upper() in ("UTC", "GMT", "ETC/UTC"):
         return "UTC"
     if "/" not in name or name not in available_timezones():
-        raise Unfit(f"the time zone {name!r}", hint="name it as in 'Europe/Berlin', or UTC")
+        raise UnsuitableArguments(f"the time zone {name!r}", hint="name it as in 'Europe/Berlin', or UTC")
     return name
 
 
 def _zone_carrier(result: str, args: tuple[Expr, ...]) -> str:
     _zone(args[0])
     source = "timestamp" if result == "timestamp_ntz" else "timestamp_ntz"
-    return fixed_carrier(["string", source], result)(args)
+    return fixed_physical_type(["string", source], result)(args)
 
 
 def _in_zone(java: str, call: Call, args: Sequence[str]) -> str:
     zone = _zone(call.args[0])
     if zone == "UTC":
         return f"CAST({args[1]} AS {call.type.spark})"
-    moved = f"pg_dates_{java}({quote(zone)}, {micros(0).format(args[1])})"
+    moved = f"pg_dates_{java}({quote_text(zone)}, {interval_micros(0).format(args[1])})"
     return instant(moved).format(type=call.type.spark)
 
 
@@ -84,22 +93,25 @@ def _zones() -> Iterator[Entry]:
 def _days() -> Iterator[Entry]:
     yield Entry(
         signature="date_mi(date,date)",
-        carrier=fixed_carrier(["date", "date"], "int"),
+        carrier=fixed_physical_type(["date", "date"], "int"),
         sql=template("datediff({0}, {1})"),
         fuzz=(("date", "date"),),
     )
     moves: tuple[tuple[FuzzArg, ...], ...] = (("date:middle", "int2"), ("date:middle", Fixed("30")))
     for function, java in (("date_pli", "add_days"), ("date_mii", "sub_days")):
         form = _DATE.format(f"pg_dates_{java}(unix_date({{0}}), {{1}})")
-        yield Entry(f"{function}(date,int4)", fixed_carrier(["date", "int"], "date"), template(form), moves)
+        yield Entry(f"{function}(date,int4)", fixed_physical_type(["date", "int"], "date"), template(form), moves)
     form = _DATE.format("pg_dates_add_days(unix_date({1}), {0})")
     yield Entry(
-        "integer_pl_date(int4,date)", fixed_carrier(["int", "date"], "date"), template(form), (("int2", "date:middle"),)
+        "integer_pl_date(int4,date)",
+        fixed_physical_type(["int", "date"], "date"),
+        template(form),
+        (("int2", "date:middle"),),
     )
     for name, spark in CARRIERS.items():
         yield Entry(
             f"isfinite({name})",
-            fixed_carrier([spark], "boolean"),
+            fixed_physical_type([spark], "boolean"),
             template("CASE WHEN {0} IS NOT NULL THEN TRUE END"),
             ((name,),),
         )
@@ -109,7 +121,7 @@ def _making() -> Iterator[Entry]:
     years: tuple[FuzzArg, ...] = ("int2:year", "int2:small", "int2:small")
     yield Entry(
         "make_date(int4,int4,int4)",
-        fixed_carrier(["int"] * 3, "date"),
+        fixed_physical_type(["int"] * 3, "date"),
         template(_DATE.format("pg_dates_make_date({0}, {1}, {2})")),
         (years, ("int2:year", Fixed("2"), Fixed("29"))),
         raises=True,
@@ -117,7 +129,7 @@ def _making() -> Iterator[Entry]:
     for name, session in (("timestamp", False), ("timestamptz", True)):
         yield Entry(
             f"make_{name}(int4,int4,int4,int4,int4,float8)",
-            fixed_carrier(["int"] * 5 + ["double"], CARRIERS[name]),
+            fixed_physical_type(["int"] * 5 + ["double"], CARRIERS[name]),
             template(instant("pg_dates_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})")),
             (("int2:year", Fixed("2"), Fixed("29"), Fixed("24"), Fixed("0"), Fixed("0")),
              ("int2:year", Fixed("12"), "int2:small", Fixed("1"), Fixed("2"), "float8:small")),
@@ -126,7 +138,7 @@ def _making() -> Iterator[Entry]:
         )  # fmt: skip
     yield Entry(
         "to_timestamp(float8)",
-        fixed_carrier(["double"], "timestamp"),
+        fixed_physical_type(["double"], "timestamp"),
         template(instant("pg_dates_of_epoch({0})")),
         (("float8:small",), ("float8:epoch",)),
     )
@@ -138,18 +150,18 @@ def _casts() -> Iterator[Entry]:
     for source, target in pairs:
         yield Entry(
             signature=f"{target}({source})",
-            carrier=fixed_carrier([CARRIERS[source]], CARRIERS[target]),
+            carrier=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
             sql=template("CAST({0} AS {type})"),
             fuzz=((source,),),
             session="timestamptz" in (source, target),
         )
     for name, printed in (
         ("date", "pg_dates_out_date(unix_date({0}))"),
-        ("timestamp", f"pg_dates_out_timestamp({micros(0)})"),
-        ("timestamptz", f"concat(pg_dates_out_timestamp({micros(0)}), '+00')"),
+        ("timestamp", f"pg_dates_out_timestamp({interval_micros(0)})"),
+        ("timestamptz", f"concat(pg_dates_out_timestamp({interval_micros(0)}), '+00')"),
     ):
         yield Entry(
-            io_cast(name, "text"), fixed_carrier([CARRIERS[name]], "string"), template(printed), ((name,),),
+            io_cast(name, "text"), fixed_physical_type([CARRIERS[name]], "string"), template(printed), ((name,),),
             spelling="({0})::text",
         )  # fmt: skip
     for name, read in (
@@ -159,7 +171,7 @@ def _casts() -> Iterator[Entry]:
     ):
         yield Entry(
             io_cast("text", name),
-            fixed_carrier(["string"], CARRIERS[name]),
+            fixed_physical_type(["string"], CARRIERS[name]),
             template(read),
             (("text:moment",),),
             raises=True,

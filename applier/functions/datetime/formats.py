@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.datetime.intervals import instant, micros
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text, template
-from applier.functions.output_text import output
+from applier.functions.datetime.intervals import instant, interval_micros
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text, template
+from applier.functions.output_text import output_text
 from applier.plan.expr import Call, Expr
 
 _FIELD = (
@@ -31,14 +31,16 @@ _NAMED_ORDINAL = re.compile("(?:DAY|Day|day|DY|Dy|dy|AM|PM|am|pm|Mon|MON|mon)(?:
 def _format(arg: Expr, allowed: re.Pattern[str]) -> str:
     written = literal_text(arg)
     if not allowed.fullmatch(written) or (allowed is _DATE and _NAMED_ORDINAL.search(_MONTH.sub("@", written))):
-        raise Unfit(f"the format {written!r}", hint="use plain fields such as YYYY-MM-DD HH24:MI:SS, or 999,990.00")
+        raise UnsuitableArguments(
+            f"the format {written!r}", hint="use plain fields such as YYYY-MM-DD HH24:MI:SS, or 999,990.00"
+        )
     return written
 
 
 def _carrier(allowed: re.Pattern[str], carriers: Sequence[str], result: str, args: tuple[Expr, ...]) -> str:
     _format(args[1], allowed)
     if args[0].type.spark not in carriers:
-        raise Unfit(f"values held as {args[0].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[0].type.spark}")
     return result
 
 
@@ -51,7 +53,7 @@ def _dates() -> Iterator[Entry]:
         yield Entry(
             f"to_char({name},text)",
             partial(_carrier, _DATE, [spark], "string"),
-            template(f"pg_format_timestamp({micros(0)}, {{1}})"),
+            template(f"pg_format_timestamp({interval_micros(0)}, {{1}})"),
             tuple((name, Fixed(f"'{p}'")) for p in patterns),
             session=True,
         )
@@ -76,12 +78,12 @@ def _dates() -> Iterator[Entry]:
 
 def _number_carrier(args: tuple[Expr, ...]) -> str:
     _format(args[1], _NUMBER)
-    output(args[0], "")
+    output_text(args[0], "")
     return "string"
 
 
 def _number(call: Call, args: Sequence[str]) -> str:
-    return f"pg_format_number({output(call.args[0], args[0])}, {args[1]})"
+    return f"pg_format_number({output_text(call.args[0], args[0])}, {args[1]})"
 
 
 def _numbers() -> Iterator[Entry]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, fixed_carrier, io_cast, template
+from applier.functions.entry import Entry, Fixed, FuzzArg, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import COMPARISONS
 
 _TEXT = "string"
@@ -17,7 +17,7 @@ BACK = "CAST(timestamp_micros({0}) AS {{type}})"
 _CARRIERS = {"timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date"}
 
 
-def micros(place: int) -> str:
+def interval_micros(place: int) -> str:
     """The argument at a place as microseconds since 1970."""
     return f"unix_micros(CAST({{{place}}} AS timestamp))"
 
@@ -33,8 +33,8 @@ def _shifts() -> Iterator[Entry]:
         for function, java in ((f"{name}_pl_interval", "add"), (f"{name}_mi_interval", "sub")):
             yield Entry(
                 f"{function}({name},interval)",
-                fixed_carrier([spark, _TEXT], result),
-                template(instant(f"pg_dates_{java}({micros(0)}, {{1}})")),
+                fixed_physical_type([spark, _TEXT], result),
+                template(instant(f"pg_dates_{java}({interval_micros(0)}, {{1}})")),
                 ((f"{name}:middle", "interval:small"),),
                 session=name == "timestamptz",
             )
@@ -42,20 +42,20 @@ def _shifts() -> Iterator[Entry]:
         spark = _CARRIERS[name]
         yield Entry(
             f"{name}_mi({name},{name})",
-            fixed_carrier([spark, spark], _TEXT),
-            template(f"pg_dates_diff({micros(0)}, {micros(1)})"),
+            fixed_physical_type([spark, spark], _TEXT),
+            template(f"pg_dates_diff({interval_micros(0)}, {interval_micros(1)})"),
             ((name, name),),
         )
         yield Entry(
             f"age({name},{name})",
-            fixed_carrier([spark, spark], _TEXT),
-            template(f"pg_dates_age({micros(0)}, {micros(1)})"),
+            fixed_physical_type([spark, spark], _TEXT),
+            template(f"pg_dates_age({interval_micros(0)}, {interval_micros(1)})"),
             ((name, name),),
         )
         yield Entry(
             f"date_bin(interval,{name},{name})",
-            fixed_carrier([_TEXT, spark, spark], spark),
-            template(instant(f"pg_dates_bin({{0}}, {micros(1)}, {micros(2)})")),
+            fixed_physical_type([_TEXT, spark, spark], spark),
+            template(instant(f"pg_dates_bin({{0}}, {interval_micros(1)}, {interval_micros(2)})")),
             (
                 (Fixed("'15 minutes'"), f"{name}:middle", f"{name}:middle"),
                 ("interval:small", f"{name}:middle", f"{name}:middle"),
@@ -64,15 +64,15 @@ def _shifts() -> Iterator[Entry]:
         )
     yield Entry(
         "interval_pl_date(interval,date)",
-        fixed_carrier([_TEXT, "date"], "timestamp_ntz"),
-        template(instant(f"pg_dates_add({micros(1)}, {{0}})")),
+        fixed_physical_type([_TEXT, "date"], "timestamp_ntz"),
+        template(instant(f"pg_dates_add({interval_micros(1)}, {{0}})")),
         (("interval:small", "date:middle"),),
     )
     for name in ("timestamp", "timestamptz"):
         yield Entry(
             f"interval_pl_{name}(interval,{name})",
-            fixed_carrier([_TEXT, _CARRIERS[name]], _CARRIERS[name]),
-            template(instant(f"pg_dates_add({micros(1)}, {{0}})")),
+            fixed_physical_type([_TEXT, _CARRIERS[name]], _CARRIERS[name]),
+            template(instant(f"pg_dates_add({interval_micros(1)}, {{0}})")),
             (("interval:small", f"{name}:middle"),),
             session=name == "timestamptz",
         )
@@ -82,7 +82,7 @@ def _arithmetic() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             f"interval_{suffix}(interval,interval)",
-            fixed_carrier([_TEXT, _TEXT], "boolean"),
+            fixed_physical_type([_TEXT, _TEXT], "boolean"),
             template(f"(pg_intervals_cmp({{0}}, {{1}}) {sign} 0)"),
             (("interval", "interval"),),
             key_equal=suffix == "eq",
@@ -90,7 +90,7 @@ def _arithmetic() -> Iterator[Entry]:
     for function, java in (("interval_pl", "add"), ("interval_mi", "sub")):
         yield Entry(
             f"{function}(interval,interval)",
-            fixed_carrier([_TEXT, _TEXT], _TEXT),
+            fixed_physical_type([_TEXT, _TEXT], _TEXT),
             template(f"pg_intervals_{java}({{0}}, {{1}})"),
             (("interval", "interval"),),
             raises=True,
@@ -100,37 +100,40 @@ def _arithmetic() -> Iterator[Entry]:
     for function, java in (("interval_mul", "mul"), ("interval_div", "div")):
         yield Entry(
             f"{function}(interval,float8)",
-            fixed_carrier([_TEXT, "double"], _TEXT),
+            fixed_physical_type([_TEXT, "double"], _TEXT),
             template(f"pg_intervals_{java}({{0}}, {{1}})"),
             (*(("interval:small", f) for f in factors[1:]), ("interval", factors[1])),
             raises=True,
         )
     yield Entry(
         "mul_d_interval(float8,interval)",
-        fixed_carrier(["double", _TEXT], _TEXT),
+        fixed_physical_type(["double", _TEXT], _TEXT),
         template("pg_intervals_mul({1}, {0})"),
         (("float8:small", "interval:small"), ("float8:small", "interval")),
         raises=True,
     )
     yield Entry(
-        "interval_um(interval)", fixed_carrier([_TEXT], _TEXT), template("pg_intervals_neg({0})"), (("interval",),),
+        "interval_um(interval)",
+        fixed_physical_type([_TEXT], _TEXT),
+        template("pg_intervals_neg({0})"),
+        (("interval",),),
         raises=True,
     )  # fmt: skip
     for function in ("justify_hours", "justify_days", "justify_interval"):
         yield Entry(
             f"{function}(interval)",
-            fixed_carrier([_TEXT], _TEXT),
+            fixed_physical_type([_TEXT], _TEXT),
             template(f"pg_intervals_{function}({{0}})"),
             (("interval:small",), ("interval",)),
             raises=function != "justify_hours",
         )
     yield Entry(
-        io_cast("interval", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("interval",),),
+        io_cast("interval", "text"), fixed_physical_type([_TEXT], _TEXT), template("{0}"), (("interval",),),
         spelling="({0})::text",
     )  # fmt: skip
     yield Entry(
         "make_interval(int4,int4,int4,int4,int4,int4,float8)",
-        fixed_carrier(["int"] * 6 + ["double"], _TEXT),
+        fixed_physical_type(["int"] * 6 + ["double"], _TEXT),
         template("pg_intervals_make({0}, {1}, {2}, {3}, {4}, {5}, {6})"),
         (("int2:small", Fixed("1"), Fixed("2"), Fixed("-3"), "int2:small", Fixed("5"), "float8:small"),),
     )
@@ -141,7 +144,7 @@ def _times() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             f"time_{suffix}(time,time)",
-            fixed_carrier([_TEXT, _TEXT], "boolean"),
+            fixed_physical_type([_TEXT, _TEXT], "boolean"),
             template(f"({{0}} {sign} {{1}})"),
             (("time", "time"),),
             hash_equal=suffix == "eq",
@@ -149,13 +152,13 @@ def _times() -> Iterator[Entry]:
     for function, sign_of_shift in (("time_pl_interval", 1), ("time_mi_interval", -1)):
         yield Entry(
             f"{function}(time,interval)",
-            fixed_carrier([_TEXT, _TEXT], _TEXT),
+            fixed_physical_type([_TEXT, _TEXT], _TEXT),
             template(f"pg_dates_time_add({{0}}, {{1}}, {sign_of_shift})"),
             (("time", "interval"),),
         )
     for signature, carriers, result, form, fuzz in (
         ("time_mi_time(time,time)", [_TEXT, _TEXT], _TEXT, "pg_dates_time_diff({0}, {1})", ("time", "time")),
-        ("time(timestamp)", ["timestamp_ntz"], _TEXT, f"pg_dates_time_of({micros(0)})", ("timestamp",)),
+        ("time(timestamp)", ["timestamp_ntz"], _TEXT, f"pg_dates_time_of({interval_micros(0)})", ("timestamp",)),
         ("time(interval)", [_TEXT], _TEXT, "pg_intervals_to_time({0})", ("interval:small",)),
         ("interval(time)", [_TEXT], _TEXT, "pg_dates_time_interval({0})", ("time",)),
         (
@@ -163,13 +166,17 @@ def _times() -> Iterator[Entry]:
             instant("pg_dates_with_time(unix_date({0}), {1})"), ("date:middle", "time"),
         ),
     ):  # fmt: skip
-        yield Entry(signature, fixed_carrier(carriers, result), template(form), (fuzz,))
+        yield Entry(signature, fixed_physical_type(carriers, result), template(form), (fuzz,))
     yield Entry(
-        io_cast("time", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("time",),), spelling="({0})::text"
+        io_cast("time", "text"),
+        fixed_physical_type([_TEXT], _TEXT),
+        template("{0}"),
+        (("time",),),
+        spelling="({0})::text",
     )
     yield Entry(
         "make_time(int4,int4,float8)",
-        fixed_carrier(["int", "int", "double"], _TEXT),
+        fixed_physical_type(["int", "int", "double"], _TEXT),
         template("pg_dates_make_time({0}, {1}, {2})"),
         (("int2:small", "int2:small", "float8:small"),),
         raises=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from applier.functions.entry import Entry, Fixed, Unfit, fixed_carrier, io_cast, template
-from applier.functions.json.to_json import KINDS_TRIED, as_json, as_key, check_pairs, kind
+from applier.functions.entry import Entry, Fixed, UnsuitableArguments, fixed_physical_type, io_cast, template
+from applier.functions.json.to_json import KINDS_TRIED, as_json, as_key, check_pairs, json_kind
 from applier.plan.expr import Call, Expr
 
 
@@ -21,18 +21,18 @@ def _pairs(args: tuple[Expr, ...]) -> str:
 
 
 def _row(args: tuple[Expr, ...]) -> str:
-    if not kind(args[0]).startswith("r"):
-        raise Unfit("a row that is not written out")
+    if not json_kind(args[0]).startswith("r"):
+        raise UnsuitableArguments("a row that is not written out")
     return "string"
 
 
-def array(call: Call, args: Sequence[str]) -> str:
+def json_array(call: Call, args: Sequence[str]) -> str:
     """An array of these values."""
     values = ", ".join(as_json(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_jsontext_array(CAST(array({values}) AS array<string>), ', ')"
 
 
-def object_(call: Call, args: Sequence[str]) -> str:
+def json_object(call: Call, args: Sequence[str]) -> str:
     """An object of these keys and values in turn."""
     pairs = list(zip(call.args, args, strict=True))
     keys = ", ".join(as_key(arg, sql) for arg, sql in pairs[::2])
@@ -51,14 +51,14 @@ ENTRIES: tuple[Entry, ...] = (
         session=True, variadic=True, spelling="row_to_json(ROW({all}))",
     ),
     Entry(
-        "json_build_array(any)", _jsonable, array, (("int4", "text", "bool"), ("jsonb", "int4[]")),
+        "json_build_array(any)", _jsonable, json_array, (("int4", "text", "bool"), ("jsonb", "int4[]")),
         session=True, strict=False, variadic=True,
     ),
     Entry(
-        "json_build_object(any)", _pairs, object_,
+        "json_build_object(any)", _pairs, json_object,
         ((Fixed("'k'"), "int4", Fixed("'k'"), "text"), (Fixed("1"), "numeric", Fixed("'a\"b'"), "timestamp")),
         session=True, strict=False, variadic=True,
     ),
-    Entry(io_cast("json", "text"), fixed_carrier(["string"], "string"), template("{0}"),
+    Entry(io_cast("json", "text"), fixed_physical_type(["string"], "string"), template("{0}"),
           (("json",),), spelling="({0})::text"),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, fixed_carrier, io_cast, simple, template
+from applier.functions.entry import Entry, Fixed, FuzzArg, fixed_physical_type, io_cast, simple, template
 from applier.functions.json.to_json import KINDS_TRIED, as_jsonb, as_key, check_pairs
 from applier.plan.expr import Call, Expr
 
@@ -29,7 +29,7 @@ def _reading() -> Iterator[Entry]:
     for suffix, java, operator in (("", "path_get", "#>"), ("_text", "path_text", "#>>")):
         yield Entry(
             f"jsonb_extract_path{suffix}(jsonb,_text)",
-            fixed_carrier([_TEXT, _TEXT], _TEXT),
+            fixed_physical_type([_TEXT, _TEXT], _TEXT),
             template(f"pg_json_{java}({{0}}, {{1}})"),
             paths,
             spelling=f"({{0}} {operator} {{1}})",
@@ -71,10 +71,14 @@ def _changing() -> Iterator[Entry]:
     yield simple("jsonb_delete(jsonb,int4)", "string int", _TEXT, "pg_json_delete({0}, {1})",
                  ("jsonb", Fixed("0")), ("jsonb", "int2:small"), raises=True)  # fmt: skip
     yield Entry(
-        io_cast("jsonb", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("jsonb",),), spelling="({0})::text"
+        io_cast("jsonb", "text"),
+        fixed_physical_type([_TEXT], _TEXT),
+        template("{0}"),
+        (("jsonb",),),
+        spelling="({0})::text",
     )
     yield Entry(
-        io_cast("text", "jsonb"), fixed_carrier([_TEXT], _TEXT), template("pg_json_in({0})"),
+        io_cast("text", "jsonb"), fixed_physical_type([_TEXT], _TEXT), template("pg_json_in({0})"),
         (("text:json",), ("text",)), raises=True, spelling="({0})::jsonb",
     )  # fmt: skip
 
@@ -85,7 +89,7 @@ def _jsonable(args: tuple[Expr, ...]) -> str:
     return _TEXT
 
 
-def object_(call: Call, args: Sequence[str]) -> str:
+def jsonb_object(call: Call, args: Sequence[str]) -> str:
     """An object of these keys and values in turn."""
     parts = [
         as_jsonb(arg, sql) if i % 2 else as_key(arg, sql)
@@ -99,7 +103,7 @@ def _pairs(args: tuple[Expr, ...]) -> str:
     return _jsonable(args)
 
 
-def array(call: Call, args: Sequence[str]) -> str:
+def jsonb_array(call: Call, args: Sequence[str]) -> str:
     """An array of these values."""
     parts = ", ".join(as_jsonb(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_json_array(CAST(array({parts}) AS array<string>))"
@@ -110,14 +114,14 @@ def _building() -> Iterator[Entry]:
         "to_jsonb(anyelement)", _jsonable, lambda call, args: as_jsonb(call.args[0], args[0]), KINDS_TRIED, session=True
     )
     yield Entry(
-        "jsonb_build_object(any)", _pairs, object_,
+        "jsonb_build_object(any)", _pairs, jsonb_object,
         ((Fixed("'k'"), "int4", Fixed("'kk'"), "text"), (Fixed("'b'"), "jsonb"),
          (Fixed("'t'"), "timestamp", Fixed("'z'"), "timestamptz"),
          (Fixed("'a'"), "numeric", Fixed("'a'"), "bool")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
     yield Entry(
-        "jsonb_build_array(any)", _jsonable, array, (("int4", "text", "bool"), ("jsonb",)),
+        "jsonb_build_array(any)", _jsonable, jsonb_array, (("int4", "text", "bool"), ("jsonb",)),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
 

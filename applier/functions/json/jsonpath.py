@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text
 from applier.plan.expr import Call, Const, Expr
 
 _PATHS = (
@@ -62,10 +62,10 @@ def _may_fail(item: dict[str, Any], *, suppressed: bool = False) -> bool:
 
 def _carrier(result: str, raises: bool, args: tuple[Expr, ...]) -> str:
     if len(args) == 4 and not (isinstance(args[3], Const) and isinstance(args[3].value, bool)):
-        raise Unfit("an argument silent that is no literal", hint="write true or false")
+        raise UnsuitableArguments("an argument silent that is no literal", hint="write true or false")
     # Quotes inside its own texts are escaped.
     if len(args) == 2 and not raises and _VARIABLE_ITEM in literal_text(args[1]):
-        raise Unfit("a path of which the variables are not given", hint="use the function with variables")
+        raise UnsuitableArguments("a path of which the variables are not given", hint="use the function with variables")
     return result
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text
 from applier.functions.json import json_text, jsonb
 from applier.functions.json.json_members import FIELD_TYPES
 from applier.functions.json.to_json import as_json, as_jsonb, as_key, check_pairs
-from applier.functions.literals import quote
-from applier.functions.output_text import read
+from applier.functions.literals import quote_text
+from applier.functions.output_text import parse_output
 from applier.plan.expr import Call, Const, Expr, ValueType
 from shared_schema.pg_types import PgType
 
@@ -21,12 +21,12 @@ _VALUES = FIELD_TYPES - {"jsonb"} | {"varchar"}
 _NOT_FOUND = "PostgreSQL would report: no SQL/JSON item found, or not one of that kind"
 
 
-def json_answered(word: str, *, raises: bool) -> str:
+def json_query_sql(word: str, *, raises: bool) -> str:
     """The name under which JSON_VALUE and its like stand in the allow-list."""
     return f"json_{word}{'_or_error' if raises else ''}(any)"
 
 
-def json_built(type_: str, what: str, *, skips_null: bool) -> str:
+def json_constructor_sql(type_: str, what: str, *, skips_null: bool) -> str:
     """The name under which JSON_ARRAY and JSON_OBJECT stand in the allow-list."""
     return f"{type_}_{what}{'_given' if skips_null else ''}(any)"
 
@@ -38,12 +38,12 @@ def _answer_carrier(word: str, args: tuple[Expr, ...]) -> str:
     known = {"exists": {"bool"}, "query": {"jsonb", "json", "text"}, "value": _VALUES, "rows": {"jsonb"}}[word]
     sized = pg.typmod >= 0 and not (pg.name == "numeric" and args[-1].type.spark.startswith("decimal("))
     if pg.name not in known or sized or (pg.name == "jsonb" and how.endswith("OMIT")):
-        raise Unfit(f"a result of type {pg.display}", hint="return text or jsonb, and cast it")
+        raise UnsuitableArguments(f"a result of type {pg.display}", hint="return text or jsonb, and cast it")
     return args[-1].type.spark
 
 
 def _raised(spark: str) -> str:
-    return f"CAST(raise_error({quote(_NOT_FOUND)}) AS {spark})"
+    return f"CAST(raise_error({quote_text(_NOT_FOUND)}) AS {spark})"
 
 
 def _answer(word: str, call: Call, args: Sequence[str]) -> str:
@@ -57,9 +57,9 @@ def _answer(word: str, call: Call, args: Sequence[str]) -> str:
         strict = "true" if RAISE in call.args else "false"
         return f"pg_jsonpath_rows({json}, {path}, {variables}, {strict})"
     kind = ":".join(map(str, (pg.name, *(pg.precision_scale or ()))))
-    found = f"pg_jsonpath_{word}({json}, {path}, {variables}, {quote(kind) if word == 'value' else how})"
+    found = f"pg_jsonpath_{word}({json}, {path}, {variables}, {quote_text(kind) if word == 'value' else how})"
     value = f"substr({found}, 2)"
-    shown = f"CAST({value} AS {spark})" if spark.startswith("decimal(") else read(pg.name, value)
+    shown = f"CAST({value} AS {spark})" if spark.startswith("decimal(") else parse_output(pg.name, value)
     on_empty, on_error = in_place
     return (
         f"CASE left({found}, 1) WHEN 'v' THEN {shown} WHEN 'e' THEN {on_empty} WHEN 'x' THEN {on_error} "
@@ -104,7 +104,7 @@ def _answers() -> Iterator[Entry]:
             if word == "value" and not raises:
                 calls.append(("jsonb", Fixed("'$[*] ? (@ == $x || @ == $y)'"), Fixed(clauses[-1]), Fixed("'[]'")))
             yield Entry(
-                json_answered(word, raises=raises), partial(_answer_carrier, word), partial(_answer, word),
+                json_query_sql(word, raises=raises), partial(_answer_carrier, word), partial(_answer, word),
                 tuple(calls), raises=raises, strict=False, variadic=True, internal=word == "rows", since=17,
                 runs_in=f"pg_jsonpath_{word}",
                 spelling=f"JSON_{word.upper()}(coalesce({{0}}, {{3}}), {{1}} {{2}})",
@@ -148,8 +148,8 @@ def _built() -> Iterator[Entry]:
             (Fixed("1"), "jsonb", Fixed("'a'"), "numeric", Fixed("'a'"), "bool"),
         ),
     }
-    plain = {("jsonb", "array"): jsonb.array, ("jsonb", "object"): jsonb.object_}
-    plain |= {("json", "array"): json_text.array, ("json", "object"): json_text.object_}
+    plain = {("jsonb", "array"): jsonb.jsonb_array, ("jsonb", "object"): jsonb.jsonb_object}
+    plain |= {("json", "array"): json_text.json_array, ("json", "object"): json_text.json_object}
     for what, write in (("array", _array), ("object", _object)):
         for type_ in ("json", "jsonb"):
             for skips_null in (False, True):
@@ -157,7 +157,7 @@ def _built() -> Iterator[Entry]:
                 clause = "ABSENT ON NULL" if skips_null else "NULL ON NULL"
                 calls = tried[what] if what == "array" else tried[what][:1]
                 yield Entry(
-                    json_built(type_, what, skips_null=skips_null),
+                    json_constructor_sql(type_, what, skips_null=skips_null),
                     partial(_made_carrier, what == "object"),
                     partial(write, type_) if skips_null else plain[type_, what],
                     calls,
@@ -168,7 +168,7 @@ def _built() -> Iterator[Entry]:
 
 def _is_json_carrier(args: tuple[Expr, ...]) -> str:
     if args[0].type.pg.name not in ("text", "varchar", "json", "jsonb", "unknown"):
-        raise Unfit(f"values of type {args[0].type.pg.display}", hint="cast it to text")
+        raise UnsuitableArguments(f"values of type {args[0].type.pg.display}", hint="cast it to text")
     return "boolean"
 
 

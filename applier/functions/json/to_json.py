@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from applier.functions.arrays.composites import ROW_OF, fields_of
-from applier.functions.entry import FuzzArg, Unfit
-from applier.functions.literals import quote
-from applier.functions.output_text import output
+from applier.functions.entry import FuzzArg, UnsuitableArguments
+from applier.functions.literals import quote_text
+from applier.functions.output_text import output_text
 from applier.plan.expr import Call, Expr
 
 _KINDS = {
@@ -27,29 +27,29 @@ KINDS_TRIED: tuple[tuple[FuzzArg, ...], ...] = (
 """What the fuzz tests make JSON of."""
 
 
-def kind(arg: Expr) -> str:
+def json_kind(arg: Expr) -> str:
     """What the value becomes, in the words of JsonText; Unfit for a type that is not known."""
     name = arg.type.pg.name
     if isinstance(arg, Call) and arg.signature == ROW_OF:
         names, values = fields_of(arg)
-        return "\x00".join(["r", *(part for pair in zip(names, map(kind, values), strict=True) for part in pair)])
+        return "\x00".join(["r", *(part for pair in zip(names, map(json_kind, values), strict=True) for part in pair)])
     element = name.removeprefix("_")
     if element not in _KINDS:
-        raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to text")
+        raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="cast the value to text")
     return _KINDS[name] if name == element else f"a{_KINDS[element]}"
 
 
 def as_key(arg: Expr, sql: str) -> str:
     """The value as the key of an object: as it is printed; Unfit for what JSON spells in its own way."""
-    if kind(arg) not in ("n", "t"):
-        raise Unfit(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
-    return output(arg, sql)
+    if json_kind(arg) not in ("n", "t"):
+        raise UnsuitableArguments(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
+    return output_text(arg, sql)
 
 
 def check_pairs(args: Sequence[Expr]) -> None:
     """Unfit unless they are keys and values in turn."""
     if len(args) % 2:
-        raise Unfit("an odd number of arguments")
+        raise UnsuitableArguments("an odd number of arguments")
     for key in args[::2]:
         as_key(key, "")
 
@@ -58,11 +58,11 @@ def as_jsonb(arg: Expr, sql: str) -> str:
     """to_jsonb() of a value."""
     if arg.type.pg.name == "jsonb":
         return sql
-    return f"pg_json_of({quote(kind(arg))}, {output(arg, sql)})"
+    return f"pg_json_of({quote_text(json_kind(arg))}, {output_text(arg, sql)})"
 
 
 def as_json(arg: Expr, sql: str) -> str:
     """to_json() of a value."""
     if arg.type.pg.name in ("json", "jsonb"):
         return sql
-    return f"pg_jsontext_of({quote(kind(arg))}, {output(arg, sql)})"
+    return f"pg_jsontext_of({quote_text(json_kind(arg))}, {output_text(arg, sql)})"

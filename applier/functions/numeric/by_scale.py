@@ -13,7 +13,7 @@ BY_SCALE = {"sum(numeric)": "sum(numeric,scale)", "avg(numeric)": "avg(numeric,s
 """No functions of PostgreSQL: the same over value, scale and the list of all scales there may be."""
 
 
-def listed(scales: Iterable[int]) -> Const:
+def scale_aggregates(scales: Iterable[int]) -> Const:
     """The last argument: the numbers of decimals that rows may have, the most first."""
     return Const(",".join(map(str, sorted(scales, reverse=True))), TEXT)
 
@@ -36,7 +36,7 @@ def _with_scale(call: AggregateCall) -> str:
     return f"CASE {' '.join(whens)} END"
 
 
-def entries() -> Iterator[AggregateEntry]:
+def by_scale_entries() -> Iterator[AggregateEntry]:
     """What the allow-list says of them."""
     forms = (
         Additive(_by_scale, _with_scale),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.integers import COMPARISONS
 from applier.plan.expr import Call, Const, Expr
@@ -31,7 +31,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, java in _ARITHMETIC.items():
             yield Entry(
                 signature=f"{name}{suffix}({left},{right})",
-                carrier=fixed_carrier(arguments, "float" if single else "double"),
+                carrier=fixed_physical_type(arguments, "float" if single else "double"),
                 sql=template(f"pg_floats_{java}{'4' if single else ''}({first}, {second})"),
                 fuzz=((left, right),),
                 # No float4 is large enough to push a float8 over the edge.
@@ -40,7 +40,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}{suffix}({left},{right})",
-                carrier=fixed_carrier(arguments, "boolean"),
+                carrier=fixed_physical_type(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
                 # Zero has two forms.
@@ -56,7 +56,7 @@ def _functions() -> Iterator[Entry]:
             (f"{name}abs", "abs({0})"),
             ("abs", "abs({0})"),
         ):
-            yield Entry(f"{function}({name})", fixed_carrier([spark], spark), template(form), ((name,),))
+            yield Entry(f"{function}({name})", fixed_physical_type([spark], spark), template(form), ((name,),))
     for functions, form, raises in (
         (("round", "dround"), "rint({0})", False),
         (("ceil", "ceiling"), "pg_floats_ceil({0})", False),
@@ -70,7 +70,7 @@ def _functions() -> Iterator[Entry]:
         for function in functions:
             yield Entry(
                 f"{function}(float8)",
-                fixed_carrier(["double"], "double"),
+                fixed_physical_type(["double"], "double"),
                 template(form),
                 (("float8",),),
                 raises=raises,
@@ -95,8 +95,8 @@ def _is_whole(arg: Expr) -> bool:
 def _power(args: tuple[Expr, ...]) -> str:
     exponent = _literal(args[1])
     if exponent is None or not 0 <= exponent <= _LARGEST_POWER or not _is_whole(args[0]):
-        raise Unfit("double precision", hint=_POWER_HINT)
-    return fixed_carrier(["double", "double"], "double")(args)
+        raise UnsuitableArguments("double precision", hint=_POWER_HINT)
+    return fixed_physical_type(["double", "double"], "double")(args)
 
 
 def _powers() -> Iterator[Entry]:
@@ -115,14 +115,14 @@ def _casts() -> Iterator[Entry]:
         for integer, held in INTEGERS.items():
             yield Entry(
                 f"{name}({integer})",
-                fixed_carrier([held], spark),
+                fixed_physical_type([held], spark),
                 template("CAST({0} AS {type})"),
                 ((integer,),),
             )
             bound = f"{1 << _BITS[integer]}.0D"
             yield Entry(
                 f"{integer}({name})",
-                fixed_carrier([spark], held),
+                fixed_physical_type([spark], held),
                 template(f"CAST(pg_floats_to_int(CAST({{0}} AS double), -{bound}, {bound}) AS {{type}})"),
                 ((name,),),
                 raises=True,
@@ -130,22 +130,27 @@ def _casts() -> Iterator[Entry]:
         digit = name[-1]
         yield Entry(
             io_cast(name, "text"),
-            fixed_carrier([spark], "string"),
+            fixed_physical_type([spark], "string"),
             template(f"pg_floats_out{digit}({{0}})"),
             ((name,),),
             spelling="({0})::text",
         )
         yield Entry(
             io_cast("text", name),
-            fixed_carrier(["string"], spark),
+            fixed_physical_type(["string"], spark),
             template(f"pg_floats_in{digit}({{0}})"),
             (("text",), ("text:number",)),
             raises=True,
             spelling=f"({{0}})::{name}",
         )
-    yield Entry("float8(float4)", fixed_carrier(["float"], "double"), template("CAST({0} AS double)"), (("float4",),))
     yield Entry(
-        "float4(float8)", fixed_carrier(["double"], "float"), template("pg_floats_to_float4({0})"), (("float8",),),
+        "float8(float4)", fixed_physical_type(["float"], "double"), template("CAST({0} AS double)"), (("float4",),)
+    )
+    yield Entry(
+        "float4(float8)",
+        fixed_physical_type(["double"], "float"),
+        template("pg_floats_to_float4({0})"),
+        (("float8",),),
         raises=True,
     )  # fmt: skip
 

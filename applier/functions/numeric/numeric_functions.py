@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, fixed_carrier, io_cast, template
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.physical_types import as_text, check_numeric, of_numerics
 from applier.plan.expr import Call, Expr
@@ -63,7 +63,7 @@ def _functions() -> Iterator[Entry]:
     for function in ("scale", "min_scale"):
         yield Entry(f"{function}(numeric)", of_numerics("int"), _java(f"pg_numeric_{function}({{0}})"), _ONE)
     yield Entry(
-        "factorial(int8)", fixed_carrier(["bigint"], "string"), template("pg_numeric_factorial({0})"),
+        "factorial(int8)", fixed_physical_type(["bigint"], "string"), template("pg_numeric_factorial({0})"),
         (("int8",),), raises=True,
     )  # fmt: skip
     yield Entry(
@@ -78,7 +78,7 @@ def _functions() -> Iterator[Entry]:
 def _bucket(args: tuple[Expr, ...]) -> str:
     check_numeric(args[:3])
     if args[3].type.spark != "int":
-        raise Unfit(f"values held as {args[3].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[3].type.spark}")
     return "int"
 
 
@@ -96,7 +96,7 @@ def _integers() -> Iterator[Entry]:
             found = f"pg_numeric_{function}(CAST({{0}} AS string), CAST({{1}} AS string))"
             yield Entry(
                 f"{function}({name},{name})",
-                fixed_carrier([spark, spark], spark),
+                fixed_physical_type([spark, spark], spark),
                 template(f"CAST(pg_numeric_to_int({found}, {bounds}) AS {{type}})"),
                 ((name, name),),
                 raises=True,
@@ -113,7 +113,7 @@ def _texts() -> Iterator[Entry]:
     )
     yield Entry(
         io_cast("text", "numeric"),
-        fixed_carrier(["string"], "string"),
+        fixed_physical_type(["string"], "string"),
         template("pg_numeric_in({0})"),
         (("text",), ("text:number",)),
         raises=True,

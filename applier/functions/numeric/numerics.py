@@ -19,11 +19,11 @@ from applier.functions.entry import (
     Entry,
     Fixed,
     FuzzArg,
-    Unfit,
+    UnsuitableArguments,
     common_decimal,
     decimal,
     decimal_of,
-    fixed_carrier,
+    fixed_physical_type,
     literal_int,
     template,
 )
@@ -58,7 +58,7 @@ def _sized(precision: int, scale: int, operands: Sequence[Expr]) -> str:
     # 38 digits that nobody declared are those of a sum; a sum that needs them all is an error, not a reason for text.
     open_ended = any(decimal_of(a)[0] == MAX_DECIMAL_DIGITS and a.type.pg.precision_scale is None for a in operands)
     if scale > MAX_DECIMAL_DIGITS or (precision > MAX_DECIMAL_DIGITS and not open_ended):
-        raise Unfit(f"a numeric result of up to {precision} digits", hint=BOUNDED_HINT)
+        raise UnsuitableArguments(f"a numeric result of up to {precision} digits", hint=BOUNDED_HINT)
     return decimal(min(precision, MAX_DECIMAL_DIGITS), scale)
 
 
@@ -96,7 +96,7 @@ def _sign_size(args: tuple[Expr, ...]) -> str:
 def _rounded_size(args: tuple[Expr, ...]) -> str:
     (precision, scale), places = decimal_of(args[0]), literal_int(args[1])
     if not 0 <= places <= MAX_DECIMAL_DIGITS:
-        raise Unfit(f"rounding to {places} places")
+        raise UnsuitableArguments(f"rounding to {places} places")
     return _sized(precision - scale + 1 + places, places, args[:1])
 
 
@@ -108,7 +108,7 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
         check_numeric(args)
         try:
             return size(args)
-        except Unfit:
+        except UnsuitableArguments:
             return "string"
 
     def sql(call: Call, args: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
 def _compare(sign: str, call: Call, args: Sequence[str]) -> str:
     try:
         common = common_decimal([decimal_of(arg) for arg in call.args])
-    except Unfit:
+    except UnsuitableArguments:
         first, second = map(as_text, call.args, args)
         return f"(pg_numeric_cmp({first}, {second}) {sign} 0)"
     sides = [
@@ -229,11 +229,11 @@ def _roundings() -> Iterator[Entry]:
 def _places_carrier(size: Size | None, args: tuple[Expr, ...]) -> str:
     check_numeric(args[:1])
     if args[1].type.spark != "int":
-        raise Unfit(f"values held as {args[1].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[1].type.spark}")
     try:
         if size is not None:
             return size(args)
-    except Unfit:
+    except UnsuitableArguments:
         pass
     return "string"
 
@@ -247,7 +247,7 @@ def _places(decimal_form: str, text_form: str, call: Call, args: Sequence[str]) 
 def _size_of(args: tuple[Expr, ...]) -> tuple[int, int]:
     size = PgType(1700, literal_int(args[1]), "numeric", "").precision_scale
     if size is None:
-        raise Unfit("a numeric without a size")
+        raise UnsuitableArguments("a numeric without a size")
     return size
 
 
@@ -281,7 +281,7 @@ def _casts() -> Iterator[Entry]:
     for name, spark in INTEGERS.items():
         yield Entry(
             signature=f"numeric({name})",
-            carrier=fixed_carrier([spark], decimal(_INTEGER_DIGITS[name], 0)),
+            carrier=fixed_physical_type([spark], decimal(_INTEGER_DIGITS[name], 0)),
             sql=template("CAST({0} AS {type})"),
             fuzz=((name,),),
         )
@@ -302,7 +302,7 @@ def _casts() -> Iterator[Entry]:
         )
         yield Entry(
             signature=f"numeric({name})",
-            carrier=fixed_carrier([spark], "string"),
+            carrier=fixed_physical_type([spark], "string"),
             sql=template(f"pg_numeric_of_{name}({{0}})"),
             fuzz=((name,),),
         )

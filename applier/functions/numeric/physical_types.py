@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from applier.functions.entry import Unfit, decimal_of
+from applier.functions.entry import UnsuitableArguments, decimal_of
 from applier.plan.expr import Call, Expr, Widen
 
 PRODUCTS = frozenset({"numeric_mul(numeric,numeric)"})
@@ -22,7 +22,7 @@ def check_numeric(args: Sequence[Expr]) -> None:
     """Unfit unless each is a numeric in one of its two carriers."""
     for arg in args:
         if arg.type.pg.name != "numeric":
-            raise Unfit(f"values of type {arg.type.pg.display}")
+            raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
         if not is_text(arg):
             decimal_of(arg)
 

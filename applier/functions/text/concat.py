@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from applier.functions.entry import Entry, Fixed, fixed_carrier, io_cast, template
+from applier.functions.entry import Entry, Fixed, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import COMPARISONS
-from applier.functions.output_text import as_cast, output
+from applier.functions.output_text import as_cast, output_text
 from applier.plan.expr import Call, Expr
 
 _TEXT = "string"
@@ -15,12 +15,12 @@ _EMPTY = "''"
 
 def _printable(args: tuple[Expr, ...]) -> str:
     for arg in args:
-        output(arg, "")
+        output_text(arg, "")
     return _TEXT
 
 
 def _outputs(call: Call, args: Sequence[str]) -> list[str]:
-    return [output(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
+    return [output_text(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
 
 
 def _concat(call: Call, args: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ def _texts() -> Iterator[Entry]:
 
 
 def _labels(args: tuple[Expr, ...]) -> str:
-    return fixed_carrier([_TEXT, _TEXT], "boolean")(args[:2])
+    return fixed_physical_type([_TEXT, _TEXT], "boolean")(args[:2])
 
 
 def _enums() -> Iterator[Entry]:
@@ -71,7 +71,7 @@ def _enums() -> Iterator[Entry]:
             ordered_labels=ordered,
         )
     yield Entry(
-        io_cast("anyenum", "text"), fixed_carrier([_TEXT], _TEXT), template("{0}"), (("fuzz_mood",),),
+        io_cast("anyenum", "text"), fixed_physical_type([_TEXT], _TEXT), template("{0}"), (("fuzz_mood",),),
         spelling="({0})::text",
     )  # fmt: skip
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from applier.functions.entry import Entry, Fixed, FuzzArg, Unfit, literal_text, simple
-from applier.functions.literals import quote
-from applier.functions.output_text import output
+from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text, simple
+from applier.functions.literals import quote_text
+from applier.functions.output_text import output_text
 from applier.plan.expr import Call, Expr
 
 _PLACE = re.compile(r"%(?:%|(?:(\d+)\$)?(-*)(\d*)([sLI]))")
@@ -37,21 +37,21 @@ def _parts(text: str) -> Iterator[str | _Shown]:
         place = int(found[1]) if found[1] else following
         width = int(found[3] or "0")
         if found[4] == "I" or not place or width > _MOST:
-            raise Unfit(f"the format {found[0]}", hint=_HINT)
+            raise UnsuitableArguments(f"the format {found[0]}", hint=_HINT)
         following = place + 1
         yield _Shown(place, found[4] == "L", width, "-" in found[2])
     yield text[at:]
     if "%" in _PLACE.sub("", text):
-        raise Unfit("this format", hint=_HINT)
+        raise UnsuitableArguments("this format", hint=_HINT)
 
 
 def _carrier(args: tuple[Expr, ...]) -> str:
     parts = list(_parts(literal_text(args[0])))
     for part in parts:
         if isinstance(part, _Shown) and part.place >= len(args):
-            raise Unfit("a format of more values than are given")
+            raise UnsuitableArguments("a format of more values than are given")
     for arg in args[1:]:
-        output(arg, "")
+        output_text(arg, "")
     return "string"
 
 
@@ -59,9 +59,9 @@ def _written(call: Call, args: Sequence[str]) -> str:
     found = []
     for part in _parts(literal_text(call.args[0])):
         if isinstance(part, str):
-            found += [quote(part)] if part else []
+            found += [quote_text(part)] if part else []
             continue
-        value = output(call.args[part.place], args[part.place])
+        value = output_text(call.args[part.place], args[part.place])
         shown = f"coalesce(pg_text_quote_literal({value}), 'NULL')" if part.as_literal else f"coalesce({value}, '')"
         found.append(f"pg_text_wide({shown}, {part.width}, {str(part.left).lower()})" if part.width else shown)
     return f"concat({', '.join(found)})" if found else "''"

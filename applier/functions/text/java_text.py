@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from applier.functions.entry import CollationNeed, Entry, Fixed, FuzzArg, Unfit, fixed_carrier, literal_text, simple
-from applier.functions.literals import quote
+from applier.functions.entry import (
+    CollationNeed,
+    Entry,
+    Fixed,
+    FuzzArg,
+    UnsuitableArguments,
+    fixed_physical_type,
+    literal_text,
+    simple,
+)
+from applier.functions.literals import quote_text
 from applier.functions.text.regex import Regex, translate
 from applier.plan.expr import Call, Expr
 
@@ -77,19 +86,19 @@ def _pattern(arg: Expr, flags: Expr | None = None, ignore_case: bool = False) ->
     """The pattern in Java's dialect, and whether the flags say that all matches are meant."""
     written = "" if flags is None else literal_text(flags)
     if set(written) - set("gi"):
-        raise Unfit(f"the flags {written!r}", hint="use g and i only")
+        raise UnsuitableArguments(f"the flags {written!r}", hint="use g and i only")
     return translate(literal_text(arg), c_collation=True, ignore_case=ignore_case or "i" in written), "g" in written
 
 
 def _tested(ignore_case: bool, args: tuple[Expr, ...]) -> str:
     _pattern(args[1], ignore_case=ignore_case)
-    return fixed_carrier([_TEXT, _TEXT], "boolean")(args)
+    return fixed_physical_type([_TEXT, _TEXT], "boolean")(args)
 
 
 def _extent(regex: Regex) -> Regex:
     if not regex.plain:
         hint = "leave out *?, groups that repeat, and | beside groups"
-        raise Unfit("a regular expression whose match has an uncertain extent", hint=hint)
+        raise UnsuitableArguments("a regular expression whose match has an uncertain extent", hint=hint)
     return regex
 
 
@@ -99,13 +108,13 @@ def _with_pattern(
     def parts(args: Sequence[Expr]) -> tuple[Regex, bool]:
         regex, every = _pattern(args[1], None if flags_at is None else args[flags_at])
         if every and flags_at == 2 and not takes_every:
-            raise Unfit("the flag g", hint="leave it out")
+            raise UnsuitableArguments("the flag g", hint="leave it out")
         return _extent(regex), every
 
     def carrier(args: tuple[Expr, ...]) -> str:
         parts(args)
         if any(arg.type.spark != _TEXT for arg in args):
-            raise Unfit("values that are not text")
+            raise UnsuitableArguments("values that are not text")
         return result
 
     def sql(call: Call, args: Sequence[str]) -> str:
@@ -145,7 +154,7 @@ def _tests() -> Iterator[Entry]:
 
         def write(call: Call, args: Sequence[str], negation: str = negation, ignore_case: bool = ignore_case) -> str:
             regex, _ = _pattern(call.args[1], ignore_case=ignore_case)
-            return f"({negation}pg_regex_matches({args[0]}, {quote(regex.java)}))"
+            return f"({negation}pg_regex_matches({args[0]}, {quote_text(regex.java)}))"
 
         def carrier(args: tuple[Expr, ...], ignore_case: bool = ignore_case) -> str:
             return _tested(ignore_case, args)
@@ -163,37 +172,37 @@ def _tests() -> Iterator[Entry]:
 def _extents() -> Iterator[Entry]:
     one: Fuzz = tuple(("text", Fixed(p)) for p in _EXTENTS)
     for signature, flags_at, write, fuzz in (
-        ("substring(text,text)", None, lambda r, _, a: f"pg_regex_substring({a[0]}, {quote(r.java)})", one),
-        ("regexp_match(text,text)", None, lambda r, _, a: f"pg_regex_match({a[0]}, {quote(r.java)})", one),
+        ("substring(text,text)", None, lambda r, _, a: f"pg_regex_substring({a[0]}, {quote_text(r.java)})", one),
+        ("regexp_match(text,text)", None, lambda r, _, a: f"pg_regex_match({a[0]}, {quote_text(r.java)})", one),
         (
             "regexp_split_to_array(text,text,text)", 2,
-            lambda r, _, a: f"pg_regex_split({a[0]}, {quote(r.java)})",
+            lambda r, _, a: f"pg_regex_split({a[0]}, {quote_text(r.java)})",
             (("text", Fixed("'A'"), Fixed("'i'")), ("text", Fixed("'b+'"), Fixed("''"))),
         ),
         (
             "regexp_match(text,text,text)", 2,
-            lambda r, _, a: f"pg_regex_match({a[0]}, {quote(r.java)})",
+            lambda r, _, a: f"pg_regex_match({a[0]}, {quote_text(r.java)})",
             (("text", Fixed("'A(.)'"), Fixed("'i'")), ("text", Fixed("'b+'"), Fixed("''"))),
         ),
         (
-            MATCHES, None, lambda r, _, a: f"pg_regex_match_list({a[0]}, {quote(r.java)}, FALSE)", (),
+            MATCHES, None, lambda r, _, a: f"pg_regex_match_list({a[0]}, {quote_text(r.java)}, FALSE)", (),
         ),
         (
             MATCHES_BY_FLAGS, 2,
-            lambda r, every, a: f"pg_regex_match_list({a[0]}, {quote(r.java)}, {str(every).upper()})", (),
+            lambda r, every, a: f"pg_regex_match_list({a[0]}, {quote_text(r.java)}, {str(every).upper()})", (),
         ),
         (
             "regexp_split_to_array(text,text)", None,
-            lambda r, _, a: f"pg_regex_split({a[0]}, {quote(r.java)})", one,
+            lambda r, _, a: f"pg_regex_split({a[0]}, {quote_text(r.java)})", one,
         ),
         (
             "regexp_replace(text,text,text)", None,
-            lambda r, _, a: f"pg_regex_replace({a[0]}, {quote(r.java)}, {a[2]}, FALSE)",
+            lambda r, _, a: f"pg_regex_replace({a[0]}, {quote_text(r.java)}, {a[2]}, FALSE)",
             tuple(("text", Fixed(p), Fixed(w)) for p in _EXTENTS for w in ("'<\\1\\&>'",)),
         ),
         (
             "regexp_replace(text,text,text,text)", 3,
-            lambda r, every, a: f"pg_regex_replace({a[0]}, {quote(r.java)}, {a[2]}, {str(every).upper()})",
+            lambda r, every, a: f"pg_regex_replace({a[0]}, {quote_text(r.java)}, {a[2]}, {str(every).upper()})",
             (*(("text", Fixed(p), Fixed("'-\\1\\\\'"), Fixed("'g'")) for p in _EXTENTS),
              ("text", Fixed("'A'"), Fixed("'x'"), Fixed("'gi'"))),
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from applier.functions.entry import Unfit
+from applier.functions.entry import UnsuitableArguments
 
 _HINT = "use LIKE, or a simpler pattern: characters, ., brackets, groups, |, * + ? {m,n}, ^ and $ at the ends"
 _SPECIAL = frozenset("\\^$.[]|()?*+{}")
@@ -44,9 +44,11 @@ def translate(pattern: str, *, c_collation: bool, ignore_case: bool = False, new
     reader = _Reader(pattern, c_collation, newline_apart)
     java = reader.alternatives()
     if reader.at < len(pattern):
-        raise Unfit("this regular expression", hint=_HINT)
+        raise UnsuitableArguments("this regular expression", hint=_HINT)
     if ignore_case and not pattern.isascii():
-        raise Unfit("a pattern with letters beyond ASCII that ignores case", hint="use ~ with both cases in brackets")
+        raise UnsuitableArguments(
+            "a pattern with letters beyond ASCII that ignores case", hint="use ~ with both cases in brackets"
+        )
     return Regex(f"(?i){java}" if ignore_case else java, reader.groups, reader.plain)
 
 
@@ -61,8 +63,8 @@ class _Reader:
         if pattern.startswith("***") or (pattern.startswith("(?") and not pattern.startswith("(?:")):
             raise self._unfit()
 
-    def _unfit(self) -> Unfit:
-        return Unfit(f"the regular expression {self.pattern!r}", hint=_HINT)
+    def _unfit(self) -> UnsuitableArguments:
+        return UnsuitableArguments(f"the regular expression {self.pattern!r}", hint=_HINT)
 
     def _next(self) -> str:
         return self.pattern[self.at] if self.at < len(self.pattern) else ""
@@ -242,7 +244,7 @@ def from_similar(pattern: str, escape: str = "\\") -> str:
         if character == escape:
             escaped = next(characters, None)
             if escaped is None or escaped == '"':
-                raise Unfit(f"the pattern {pattern!r}", hint=_HINT)
+                raise UnsuitableArguments(f"the pattern {pattern!r}", hint=_HINT)
             out += f"\\{escaped}" if not escaped.isalnum() else escaped
         elif character == "%":
             out += ".*"
@@ -252,7 +254,7 @@ def from_similar(pattern: str, escape: str = "\\") -> str:
             out += "(?:" if character == "(" else character
         elif character in _SPECIAL:
             if character in "[]{}":
-                raise Unfit(f"the pattern {pattern!r}", hint=_HINT)
+                raise UnsuitableArguments(f"the pattern {pattern!r}", hint=_HINT)
             out += f"\\{character}"
         else:
             out += character

@@ -13,8 +13,8 @@ from applier.functions.entry import (
     Entry,
     Fixed,
     FuzzArg,
-    Unfit,
-    fixed_carrier,
+    UnsuitableArguments,
+    fixed_physical_type,
     literal_int,
     simple,
     template,
@@ -64,8 +64,8 @@ def _cutting() -> Iterator[Entry]:
 def _part(args: tuple[Expr, ...]) -> str:
     # Spark's own split_part breaks at the smallest integer, so that only sensible literals are taken.
     if not 0 < abs(literal_int(args[2])) < 1 << 20:
-        raise Unfit("this number of a part", hint="number the parts from 1, or from -1 at the end")
-    return fixed_carrier([_TEXT, _TEXT, "int"], _TEXT)(args)
+        raise UnsuitableArguments("this number of a part", hint="number the parts from 1, or from -1 at the end")
+    return fixed_physical_type([_TEXT, _TEXT, "int"], _TEXT)(args)
 
 
 def _searching() -> Iterator[Entry]:

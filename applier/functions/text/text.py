@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.entry import CollationNeed, Entry, Fixed, FuzzArg, Unfit, fixed_carrier, literal_int, template
-from applier.functions.literals import quote
+from applier.functions.entry import (
+    CollationNeed,
+    Entry,
+    Fixed,
+    FuzzArg,
+    UnsuitableArguments,
+    fixed_physical_type,
+    literal_int,
+    template,
+)
+from applier.functions.literals import quote_text
 from applier.plan.expr import Call, Const, Expr
 from shared_schema.pg_types import VARHDRSZ
 
@@ -30,7 +39,7 @@ def _comparisons() -> Iterator[Entry]:
         for function, name, fuzz in zip(functions, ("text", "bpchar"), ("text", "char(6)"), strict=True):
             yield Entry(
                 signature=f"{function}({name},{name})",
-                carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+                carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=((fuzz, fuzz),),
                 collation=CollationNeed.EQUALITY if sign in ("=", "<>") else CollationNeed.ORDER,
@@ -41,7 +50,7 @@ def _comparisons() -> Iterator[Entry]:
 def _functions() -> Iterator[Entry]:
     yield Entry(
         signature="textcat(text,text)",
-        carrier=fixed_carrier([_TEXT, _TEXT], _TEXT),
+        carrier=fixed_physical_type([_TEXT, _TEXT], _TEXT),
         sql=template("concat({0}, {1})"),
         fuzz=(("text", "text"),),
     )
@@ -49,26 +58,26 @@ def _functions() -> Iterator[Entry]:
         for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
             yield Entry(
                 signature=f"{function}({name})",
-                carrier=fixed_carrier([_TEXT], "int"),
+                carrier=fixed_physical_type([_TEXT], "int"),
                 sql=template("char_length({0})"),
                 fuzz=((fuzz,),),
             )
     yield Entry(
         signature="octet_length(text)",
-        carrier=fixed_carrier([_TEXT], "int"),
+        carrier=fixed_physical_type([_TEXT], "int"),
         sql=template("octet_length({0})"),
         fuzz=(("text",),),
     )
     yield Entry(
         signature="starts_with(text,text)",
-        carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+        carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
         sql=template("startswith({0}, {1})"),
         fuzz=(("text", "text"),),
         collation=CollationNeed.EQUALITY,
     )
     yield Entry(
         signature="text(bpchar)",
-        carrier=fixed_carrier([_TEXT], _TEXT),
+        carrier=fixed_physical_type([_TEXT], _TEXT),
         sql=template("{0}"),
         fuzz=(("char(6)",),),
     )
@@ -76,10 +85,10 @@ def _functions() -> Iterator[Entry]:
 
 def _shortened(args: tuple[Expr, ...]) -> str:
     if args[0].type.spark != _TEXT:
-        raise Unfit(f"values held as {args[0].type.spark}")
+        raise UnsuitableArguments(f"values held as {args[0].type.spark}")
     explicit = args[2]
     if not isinstance(explicit, Const) or explicit.value is not True or literal_int(args[1]) <= VARHDRSZ:
-        raise Unfit("a length that is assigned, not cast", hint="write an explicit cast")
+        raise UnsuitableArguments("a length that is assigned, not cast", hint="write an explicit cast")
     return _TEXT
 
 
@@ -120,7 +129,7 @@ def _simple_pattern(pattern: Expr) -> str | None:
 def _like(negation: str, call: Call, args: Sequence[str]) -> str:
     pattern = _simple_pattern(call.args[1])
     if pattern is not None:
-        return f"({args[0]} {negation}LIKE {quote(pattern)})"
+        return f"({args[0]} {negation}LIKE {quote_text(pattern)})"
     return f"({negation}pg_text_like({args[0]}, {args[1]}))"
 
 
@@ -143,7 +152,7 @@ def _likes() -> Iterator[Entry]:
         for function in functions:
             yield Entry(
                 signature=f"{function}(text,text)",
-                carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+                carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
                 sql=partial(_like, negation),
                 fuzz=fuzz,
                 raises=True,
@@ -152,7 +161,7 @@ def _likes() -> Iterator[Entry]:
     for function, negation in (("texticlike", ""), ("texticnlike", "NOT ")):
         yield Entry(
             signature=f"{function}(text,text)",
-            carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+            carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
             sql=partial(_ilike, negation),
             fuzz=fuzz,
             raises=True,
@@ -160,7 +169,7 @@ def _likes() -> Iterator[Entry]:
         )
     yield Entry(
         signature="like_escape(text,text)",
-        carrier=fixed_carrier([_TEXT, _TEXT], _TEXT),
+        carrier=fixed_physical_type([_TEXT, _TEXT], _TEXT),
         sql=template("pg_text_like_escape({0}, {1})"),
         fuzz=(("text", Fixed("'a'")), ("text", Fixed("''")), ("text", Fixed("'\\'")), ("text", "text")),
         raises=True,
@@ -180,21 +189,21 @@ def padded(arg: Expr, sql: str) -> str:
     """char(n) with its blanks; Unfit where n is not known."""
     length = arg.type.pg.typmod - VARHDRSZ
     if length < 1:
-        raise Unfit("a char(n) of unknown length", hint="cast it to char(n) or to text")
+        raise UnsuitableArguments("a char(n) of unknown length", hint="cast it to char(n) or to text")
     return f"rpad({sql}, {length}, ' ')"
 
 
 def _padded_carrier(args: tuple[Expr, ...]) -> str:
     padded(args[0], "")
     if _simple_pattern(args[1]) is None:
-        raise Unfit(
+        raise UnsuitableArguments(
             "a pattern that is not a literal, or ends with its escape character", hint="write the pattern itself"
         )
-    return fixed_carrier([_TEXT, _TEXT], "boolean")(args)
+    return fixed_physical_type([_TEXT, _TEXT], "boolean")(args)
 
 
 def _padded_like(negation: str, call: Call, args: Sequence[str]) -> str:
-    return f"({padded(call.args[0], args[0])} {negation}LIKE {quote(_simple_pattern(call.args[1]) or '')})"
+    return f"({padded(call.args[0], args[0])} {negation}LIKE {quote_text(_simple_pattern(call.args[1]) or '')})"
 
 
 def _identifiers() -> Iterator[Entry]:
@@ -202,7 +211,7 @@ def _identifiers() -> Iterator[Entry]:
     for suffix, sign in (("eq", "="), ("ne", "<>"), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         yield Entry(
             signature=f"uuid_{suffix}(uuid,uuid)",
-            carrier=fixed_carrier([_TEXT, _TEXT], "boolean"),
+            carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("uuid", "uuid"),),
             hash_equal=suffix == "eq",

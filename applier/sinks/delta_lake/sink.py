@@ -25,9 +25,9 @@ from deltalake.exceptions import DeltaError
 from applier import metrics
 from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta
+from applier.sinks.delta import DeltaRows
 from applier.sinks.net_delta import row_tuples
-from applier.sinks.postgres.target_snapshot import NotNow, held_alone
+from applier.sinks.postgres.target_snapshot import PartialTarget, read_target_snapshot
 from applier.spark.delta_files import optimize_and_vacuum
 from applier.zset import WEIGHT, Row, column_name, column_names, copies_of, identity, net
 from shared_schema.lsn import ORIGIN, Lsn
@@ -57,7 +57,7 @@ class DeltaSink:
         self._root = root.rstrip("/")
         self._url = url
         self._merge_rows = merge_rows
-        self._pending: dict[int, list[tuple[StreamTable, Delta]]] = defaultdict(list)
+        self._pending: dict[int, list[tuple[StreamTable, DeltaRows]]] = defaultdict(list)
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         """Held while one stream table is written, from taking its deltas to forgetting them."""
@@ -80,7 +80,7 @@ class DeltaSink:
         version = DeltaTable(self.path(table)).transaction_version(_application(table))
         return ORIGIN if version is None else Lsn(version)
 
-    def add(self, table: StreamTable, delta: Delta) -> None:
+    def add(self, table: StreamTable, delta: DeltaRows) -> None:
         """Queue a delta; it must begin where the last one queued ended."""
         with self._lock:
             self._pending[table.id].append((table, delta))
@@ -90,7 +90,7 @@ class DeltaSink:
         with self._lock:
             return not self._pending.get(table_id)
 
-    def waiting(self, table_id: int) -> list[Delta]:
+    def waiting(self, table_id: int) -> list[DeltaRows]:
         """What is queued, oldest first."""
         with self._lock:
             return [delta for _, delta in self._pending.get(table_id, ())]
@@ -137,7 +137,7 @@ class DeltaSink:
             log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
             metrics.DELTA_FAILURES.inc()
             return False
-        except NotNow:
+        except PartialTarget:
             return False
         except TargetDiverged as error:
             metrics.DELTA_DIVERGED.inc()
@@ -170,7 +170,7 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
-    def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+    def _write(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
         """One commit that covers the first of the deltas at least; return the frontier it stands at."""
         until = deltas[-1].window.new
         if sum(delta.count for delta in deltas) <= self._merge_rows:
@@ -187,7 +187,7 @@ class DeltaSink:
         log.debug("delta written", extra={"table": str(table), "frontier": str(until), "deltas": len(deltas)})
         return until
 
-    def _in_memory(self, table: StreamTable, deltas: list[Delta]) -> bool:
+    def _in_memory(self, table: StreamTable, deltas: list[DeltaRows]) -> bool:
         """Whether there was anything to commit: what came may have gone again."""
         rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
         until = deltas[-1].window.new
@@ -197,11 +197,11 @@ class DeltaSink:
             self._merge(table, rows, until)
         return deltas[0].is_fill or bool(rows.num_rows)
 
-    def _begin_anew(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+    def _begin_anew(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
         """The table as PostgreSQL holds it now: at the end of these deltas or later."""
         until = deltas[-1].window.new
         if self._url is not None:
-            with held_alone(self._url, table, deltas[-1].schema, STREAMED_ROWS) as held:
+            with read_target_snapshot(self._url, table, deltas[-1].schema, STREAMED_ROWS) as held:
                 if held is not None and held.frontier >= until:
                     properties = _commit(table, held.frontier)
                     write_deltalake(self.path(table), held.rows, mode="overwrite", commit_properties=properties)
@@ -277,7 +277,7 @@ def _range(table: StreamTable, leaving: pa.Table) -> str:
     return f" AND {name} >= {low} AND {name} <= {high}"
 
 
-def _streamed(table: StreamTable, deltas: list[Delta]) -> pa.RecordBatchReader:
+def _streamed(table: StreamTable, deltas: list[DeltaRows]) -> pa.RecordBatchReader:
     """What comes by the deltas, some rows at a time."""
     width = len(table.columns)
     batches = (

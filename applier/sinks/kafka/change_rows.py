@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta, TableDelta
+from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.net_delta import row_tuples
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.lsn import Lsn
@@ -23,7 +23,7 @@ BATCH_ROWS = 4_096
 """Of a delta that is not in memory, at a time."""
 
 
-def last_position(delta: Delta) -> Lsn:
+def last_position(delta: DeltaRows) -> Lsn:
     """The last position the window covers: its frontier is exclusive."""
     return Lsn(delta.window.new.value - 1)
 
@@ -34,7 +34,7 @@ def topic_schema(table: StreamTable) -> TableSchema:
     return TableSchema(table.table, table.relid, table.columns, key, ReplicaIdentity.FULL)
 
 
-def wire_value(pg: PgType, value: Any) -> Value:
+def avro_value(pg: PgType, value: Any) -> Value:
     """A computed value in the carrier of its column: what PostgreSQL would print where that is text."""
     if value is None:
         return None
@@ -46,7 +46,7 @@ def wire_value(pg: PgType, value: Any) -> Value:
     return result
 
 
-def change_rows(table: StreamTable, delta: Delta, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
+def change_rows(table: StreamTable, delta: DeltaRows, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
     """The delta as change rows: D before I, both halves of a keyed change adjacent; stamped inside the window.
 
     `number` is the window's, in place of a transaction's: each has the number after the one before it.
@@ -59,7 +59,7 @@ def change_rows(table: StreamTable, delta: Delta, *, number: int, empty_first: b
     stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
     waiting: ChangeRow | None = None
     for *values, weight in _ordered(table, delta):
-        wire = tuple(wire_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
+        wire = tuple(avro_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
         op = Op.INSERT if weight > 0 else Op.DELETE
         for _ in range(abs(weight)):
             row = ChangeRow(op, next(stamps), number, now_us, wire, snapshot=delta.is_fill)
@@ -71,8 +71,8 @@ def change_rows(table: StreamTable, delta: Delta, *, number: int, empty_first: b
         yield waiting
 
 
-def _ordered(table: StreamTable, delta: Delta) -> Iterator[tuple[Any, ...]]:
-    if isinstance(delta, TableDelta):
+def _ordered(table: StreamTable, delta: DeltaRows) -> Iterator[tuple[Any, ...]]:
+    if isinstance(delta, MemoryDelta):
         yield from _by_key(table, delta.rows)
     else:
         for batch in delta.batches(BATCH_ROWS):

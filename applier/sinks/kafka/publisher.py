@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import Infrastructure
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta
+from applier.sinks.delta import DeltaRows
 from applier.sinks.kafka.change_rows import change_rows, last_position, topic_schema
 from shared_schema import avro, progress
 from shared_schema.lsn import ORIGIN, Lsn
@@ -34,12 +34,12 @@ WAIT_S = 60.0
 SLOT_PREFIX = "st-"
 
 
-def is_published(capture: Capture) -> bool:
+def has_topic(capture: Capture) -> bool:
     """Whether a capture record is a stream table's rather than a source's."""
     return capture.slot.startswith(SLOT_PREFIX)
 
 
-class Publisher:
+class TopicPublisher:
     """Publishes deltas; knows how far each stream table's topic is."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Publisher:
             case Capture():
                 self._captured[record.table] = record.relid
 
-    def publish(self, deltas: list[tuple[StreamTable, Delta]]) -> None:
+    def publish(self, deltas: list[tuple[StreamTable, DeltaRows]]) -> None:
         """Publish the deltas of one tick in one Kafka transaction; each must begin where its topic ends."""
         if not deltas:
             return
@@ -170,7 +170,7 @@ class Publisher:
         except KafkaException as error:
             raise Infrastructure(f"the publication could not be rolled back: {error.args[0].str()}") from error
 
-    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> int:
+    def _produce(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> int:
         """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many.
 
         A window that has rows is counted in `windows`.
@@ -215,12 +215,12 @@ class Publisher:
         finally:
             consumer.close()
 
-    def _progress(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> Progress:
+    def _progress(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> Progress:
         topic, slot = table_topic(self._prefix, table.table), self._slot(table)
         offsets = {topic: self._ends[topic] | ends[topic]}
         return Progress(slot, "", 0, ORIGIN, delta.window.new, offsets, windows=windows[slot])
 
-    def _capture(self, table: StreamTable, delta: Delta, rows: int) -> Capture:
+    def _capture(self, table: StreamTable, delta: DeltaRows, rows: int) -> Capture:
         schema_id = avro.codec(topic_schema(table)).id.hex()
         return Capture(self._slot(table), table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
 

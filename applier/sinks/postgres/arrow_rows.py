@@ -19,7 +19,7 @@ def zset_schema(table: StreamTable) -> pa.Schema:
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
 
 
-def shown(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
+def comparable_columns(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
     """The columns as they are compared and read: what rests as text is the text PostgreSQL prints."""
     return [
         sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
@@ -29,7 +29,7 @@ def shown(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> l
     ]
 
 
-def read(
+def read_arrow(
     connection: psycopg.Connection[tuple[object, ...]], query: sql.Composed, schema: pa.Schema, size: int
 ) -> Iterator[pa.RecordBatch]:
     """What a query returns, `size` rows at a time, in the caller's transaction."""

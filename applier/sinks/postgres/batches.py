@@ -17,7 +17,7 @@ from psycopg import sql
 
 from applier.errors import TargetDiverged
 from applier.plan.stream_table import StreamTable
-from applier.sinks.net_delta import ACT, DELETE, INSERT, actions
+from applier.sinks.net_delta import ACT, DELETE, INSERT, row_actions
 from applier.sinks.postgres import copy_text, merge_sql
 from applier.zset import WEIGHT, copies_of
 
@@ -34,7 +34,7 @@ class Batch:
     """Of its transaction: no batch lies in the session's table yet."""
 
 
-class Way(Protocol):
+class ApplyMethod(Protocol):
     """One way into the table."""
 
     def arrange(self, rows: pa.Table) -> pa.Table:
@@ -47,11 +47,11 @@ class Way(Protocol):
         """One batch; return how many rows came and how many left."""
 
 
-def cut(rows: pa.Table, size: int) -> Iterator[Batch]:
+def cut_batches(rows: pa.Table, size: int) -> Iterator[Batch]:
     """Batches of at most `size` rows."""
     for start in range(0, rows.num_rows, size):
         some = rows.slice(start, size)
-        yield Batch(some, copy_text.encode(some), first=not start)
+        yield Batch(some, copy_text.encode_csv(some), first=not start)
 
 
 def _copy(cursor: Cursor, statement: sql.Composed, text: bytes) -> None:
@@ -88,7 +88,7 @@ class ByKey:
 
     def arrange(self, rows: pa.Table) -> pa.Table:
         """With their actions."""
-        acts = actions(rows, self.key)
+        acts = row_actions(rows, self.key)
         return acts.append_column("n", pa.nulls(acts.num_rows, pa.int64()))
 
     def prepare(self, cursor: Cursor) -> None:
@@ -141,10 +141,10 @@ def _merge(cursor: Cursor, table: StreamTable, batch: Batch, statements: list[sq
         cursor.execute(statement)
         affected += cursor.rowcount
     if affected != expected:
-        raise diverged(table, expected, affected)
+        raise target_diverged(table, expected, affected)
 
 
-def diverged(table: StreamTable, expected: int, found: int) -> TargetDiverged:
+def target_diverged(table: StreamTable, expected: int, found: int) -> TargetDiverged:
     """What is said of a table that does not hold the rows it should."""
     return TargetDiverged(
         f"{table} did not hold the rows that should change: {expected} expected, {found} found",

@@ -17,17 +17,17 @@ PIECE_ROWS = 65_536
 _WRITE = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
-def encode(rows: pa.Table) -> bytes:
+def encode_csv(rows: pa.Table) -> bytes:
     """All rows as one piece of text."""
     sink = io.BytesIO()
     csv.write_csv(_printable(rows), sink, _WRITE)
     return sink.getvalue()
 
 
-def pieces(rows: pa.Table) -> Iterator[bytes]:
+def csv_pieces(rows: pa.Table) -> Iterator[bytes]:
     """The same in pieces."""
     for start in range(0, rows.num_rows, PIECE_ROWS):
-        yield encode(rows.slice(start, PIECE_ROWS))
+        yield encode_csv(rows.slice(start, PIECE_ROWS))
 
 
 def _printable(rows: pa.Table) -> pa.Table:

@@ -16,9 +16,9 @@ from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
 from applier.sinks.postgres import copy_text, merge_sql
-from applier.sinks.postgres.arrow_rows import shown, zset_schema
-from applier.sinks.postgres.gather import Found, find
-from applier.sinks.staging.staged_delta import NUMBERS, Difference, StagedDelta
+from applier.sinks.postgres.arrow_rows import comparable_columns, zset_schema
+from applier.sinks.postgres.gather import NetRows, evaluate_net_rows
+from applier.sinks.staging.staged_delta import NUMBERS, Delta, StagedDelta
 from applier.zset import WEIGHT, column_name, column_names, copies_of
 from shared_schema.lsn import Window
 
@@ -26,13 +26,13 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
 @dataclass(frozen=True)
-class TableContents:
+class FullResult:
     """Everything a stream table should hold at the window's end."""
 
     window: Window
     rows: pa.Table | StagedDelta | sql.Composable
     """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
-    change: Difference | None = None
+    change: Delta | None = None
     """Over the window, where it is known: PostgreSQL holds the rows of no frontier, the other sinks those of its
     beginning."""
 
@@ -41,7 +41,7 @@ class TableContents:
         """Whether any of it is not on the driver, and may not be there yet."""
         return isinstance(self.rows, StagedDelta) or isinstance(self.change, StagedDelta)
 
-    def awaited(self) -> TableContents:
+    def awaited(self) -> FullResult:
         """Itself, once all of it is there."""
         for part in (self.rows, self.change):
             if isinstance(part, StagedDelta):
@@ -56,7 +56,7 @@ class TableContents:
             self.change.release(all_holders=True)
 
 
-def difference(cursor: Cursor, table: StreamTable, contents: TableContents) -> Found:
+def diff_with_target(cursor: Cursor, table: StreamTable, contents: FullResult) -> NetRows:
     """The net rows that make the stream table hold `contents`, in the caller's transaction."""
     rows = contents.rows
     schema = _schema(table, rows)
@@ -68,17 +68,17 @@ def difference(cursor: Cursor, table: StreamTable, contents: TableContents) -> F
     query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) both_sides GROUP BY {} HAVING sum(w) <> 0").format(
         names, sql.SQL(" UNION ALL ").join([*should, _counted(table, schema, merge_sql.target(table), -1)]), names
     )
-    return find(cursor, query, schema)
+    return evaluate_net_rows(cursor, query, schema)
 
 
-def held(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> Found:
+def target_rows(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> NetRows:
     """What the stream table holds, each row once with its count, in the types of the schema if there is one."""
     schema = schema or zset_schema(table)
     names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
     query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) held GROUP BY {}").format(
         names, _counted(table, schema, merge_sql.target(table), 1), names
     )
-    return find(cursor, query, schema)
+    return evaluate_net_rows(cursor, query, schema)
 
 
 def _schema(table: StreamTable, rows: pa.Table | StagedDelta | sql.Composable) -> pa.Schema:
@@ -95,7 +95,7 @@ def _copied(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable)
         cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, rows))
         return whole
     with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(whole)) as copy:
-        for piece in copy_text.pieces(copies_of(rows, len(table.columns))):
+        for piece in copy_text.csv_pieces(copies_of(rows, len(table.columns))):
             copy.write(piece)
     return whole
 
@@ -112,5 +112,5 @@ def _weighted(table: StreamTable, schema: pa.Schema, part: sql.Identifier) -> sq
 def _placed(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> sql.Composed:
     return sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(expression, sql.Identifier(column_name(i)))
-        for i, expression in enumerate(shown(table, schema, by_place=by_place))
+        for i, expression in enumerate(comparable_columns(table, schema, by_place=by_place))
     )

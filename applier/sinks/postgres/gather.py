@@ -9,10 +9,10 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
+from applier.sinks.delta import MemoryDelta
 from applier.sinks.net_delta import DELETE, INSERT, UPDATE
-from applier.sinks.postgres.arrow_rows import read
-from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Difference, Part, StagedDelta
+from applier.sinks.postgres.arrow_rows import read_arrow
+from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Delta, StagedDelta, StagedPart
 from applier.zset import column_name
 from shared_schema.lsn import Window
 
@@ -22,7 +22,7 @@ FETCH_ROWS = 4_096
 
 
 @dataclass(frozen=True)
-class Room:
+class DriverLimit:
     """How many rows the driver takes, and the database that keeps what is more."""
 
     rows: int
@@ -30,7 +30,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Found:
+class NetRows:
     """Net rows in a table of the session, gone with the transaction."""
 
     table: sql.Identifier
@@ -38,25 +38,25 @@ class Found:
     count: int
 
 
-def find(cursor: Cursor, query: sql.Composed, schema: pa.Schema) -> Found:
+def evaluate_net_rows(cursor: Cursor, query: sql.Composed, schema: pa.Schema) -> NetRows:
     """Evaluate the query: columns c0.., text where the schema has text, then the weight w."""
     table = sql.Identifier(f"pgt_found_{next(NUMBERS)}")
     cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS {}").format(table, query))
     count = cursor.rowcount
     # The query may be evaluated as somebody else than whoever reads the rows.
     cursor.execute(sql.SQL("GRANT SELECT ON {} TO SESSION_USER").format(table))
-    return Found(table, schema, count)
+    return NetRows(table, schema, count)
 
 
-def gather(cursor: Cursor, table: StreamTable, found: Found, window: Window, room: Room) -> Difference:
+def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, window: Window, room: DriverLimit) -> Delta:
     """In Arrow what the driver has room for; more is kept in PostgreSQL, seen by others after the caller's commit."""
     if found.count > room.rows:
         return _stage(cursor, table, found, window, room.url)
-    rows = read(cursor.connection, sql.SQL("TABLE {}").format(found.table), found.schema, FETCH_ROWS)
-    return TableDelta(window, pa.Table.from_batches(rows, found.schema))
+    rows = read_arrow(cursor.connection, sql.SQL("TABLE {}").format(found.table), found.schema, FETCH_ROWS)
+    return MemoryDelta(window, pa.Table.from_batches(rows, found.schema))
 
 
-def _stage(cursor: Cursor, table: StreamTable, found: Found, window: Window, url: str) -> StagedDelta:
+def _stage(cursor: Cursor, table: StreamTable, found: NetRows, window: Window, url: str) -> StagedDelta:
     """One part, its columns of exactly the stream table's types."""
     cursor.execute(
         "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a"
@@ -68,7 +68,7 @@ def _stage(cursor: Cursor, table: StreamTable, found: Found, window: Window, url
         sql.SQL("CAST({0} AS {1}) AS {0}").format(sql.Identifier(column_name(i)), sql.SQL(types[column.name]))
         for i, column in enumerate(table.columns)
     )
-    part = Part(f"{PREFIX}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
+    part = StagedPart(f"{PREFIX}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {}, w AS n, {} AS act FROM {} f").format(
             part.table, columns, _act(table), found.table
@@ -79,7 +79,7 @@ def _stage(cursor: Cursor, table: StreamTable, found: Found, window: Window, url
     cursor.execute(sql.SQL(counted).format(part.table))
     counts = cursor.fetchall()[0]
     staged = StagedDelta(window, table, url, found.schema, 1)
-    staged.arrived.add(Part(part.name, *(int(str(n)) for n in counts)))
+    staged.arrived.add(StagedPart(part.name, *(int(str(n)) for n in counts)))
     staged.arrived.end()
     return staged
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import psycopg
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.postgres.batches import diverged
+from applier.sinks.postgres.batches import target_diverged
 from applier.sinks.postgres.merge_sql import Phases
-from applier.sinks.postgres.write_progress import Progress
-from applier.sinks.staging.staged_delta import Part, StagedDelta
+from applier.sinks.postgres.write_progress import WriteProgress
+from applier.sinks.staging.staged_delta import StagedDelta, StagedPart
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -23,7 +23,7 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_index i
 """
 
 
-def any_order(cursor: Cursor, table: StreamTable, delta: StagedDelta) -> bool:
+def can_merge_in_any_order(cursor: Cursor, table: StreamTable, delta: StagedDelta) -> bool:
     """Whether the rows of one part cannot be in the way of another's: all rows of a key are in one part, so it is
     enough that nothing but the key makes rows unique."""
     if delta.is_fill:
@@ -33,8 +33,8 @@ def any_order(cursor: Cursor, table: StreamTable, delta: StagedDelta) -> bool:
     return cursor.fetchone() == (False,)
 
 
-def write_parts(
-    cursor: Cursor, table: StreamTable, delta: StagedDelta, url: str, phases: Callable[[Part], Phases]
+def merge_parts(
+    cursor: Cursor, table: StreamTable, delta: StagedDelta, url: str, phases: Callable[[StagedPart], Phases]
 ) -> tuple[int, int]:
     """Each part while the executors still make the next, or, where the order matters, when all of them are there: then
     what leaves any of them before what is updated, and that before what comes. Returns how many rows came and left.
@@ -42,15 +42,15 @@ def write_parts(
     Outside of a transaction each statement is one of its own.
     """
     done = [0, 0, 0]
-    parts: list[Part] = []
-    at_once = any_order(cursor, table, delta)
+    parts: list[StagedPart] = []
+    at_once = can_merge_in_any_order(cursor, table, delta)
 
-    def run(phase: int, part: Part) -> None:
+    def run(phase: int, part: StagedPart) -> None:
         for statement in phases(part)[phase]:
             cursor.execute(statement)
             done[phase] += cursor.rowcount
 
-    with Progress(url, table) as progress:
+    with WriteProgress(url, table) as progress:
         for part in delta.parts():
             parts.append(part)
             if at_once:
@@ -65,5 +65,5 @@ def write_parts(
                 progress.tell(total * (phase * len(parts) + number) // (3 * len(parts)), total)
     came, left = sum(part.came for part in parts), sum(part.left for part in parts)
     if (done[1] + done[2], done[0] + done[1]) != (came, left):
-        raise diverged(table, came + left, sum(done) + done[1])
+        raise target_diverged(table, came + left, sum(done) + done[1])
     return came, left

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from applier.errors import Infrastructure, TargetError, TargetFull, TargetLocked
 from applier.plan.stream_table import StreamTable
-from applier.sinks.postgres.copy_text import encode
+from applier.sinks.postgres.copy_text import encode_csv
 from applier.zset import column_name
 from shared_schema.errors import TrickleError
 
@@ -47,15 +47,15 @@ def is_about_rows(error: psycopg.Error) -> bool:
     return (error.sqlstate or "")[:2] in ("22", "23", "P0")
 
 
-def passes(error: psycopg.Error) -> bool:
+def is_transient(error: psycopg.Error) -> bool:
     """Whether it says nothing about the rows: the same may succeed in a moment."""
     state = error.sqlstate or ""
     return not state or state[:2] in _PASSING or state in _PASSING_CODES
 
 
-def explained(error: psycopg.Error, table: StreamTable, row: str | None) -> TrickleError:
+def to_refresh_error(error: psycopg.Error, table: StreamTable, row: str | None) -> TrickleError:
     """One of ours: Infrastructure for what passes, TargetError for what somebody has to mend."""
-    if passes(error):
+    if is_transient(error):
         message = error.diag.message_primary or str(error)
         return Infrastructure(f"writing {table} failed: {message.splitlines()[0]}")
     for kind, (problem, hint) in _WORDS.items():
@@ -91,7 +91,7 @@ def _without_values(error: psycopg.Error) -> str:
     return said
 
 
-def narrowed(rows: pa.Table, taken: Callable[[pa.Table], bool]) -> pa.Table:
+def bisect_rejected(rows: pa.Table, taken: Callable[[pa.Table], bool]) -> pa.Table:
     """Rows that are not taken -> the one among them that is to blame."""
     while rows.num_rows > 1:
         half = rows.slice(0, rows.num_rows // 2)
@@ -99,25 +99,25 @@ def narrowed(rows: pa.Table, taken: Callable[[pa.Table], bool]) -> pa.Table:
     return rows
 
 
-def identity_text(table: StreamTable, row: pa.Table) -> str:
+def row_identity(table: StreamTable, row: pa.Table) -> str:
     """Its key; a row without one is told apart by a digest, which gives nothing away."""
     if table.key:
         return ", ".join(f"{table.columns[i].name} = {row[column_name(i)][0].as_py()}" for i in table.key)
     values = row.select([column_name(i) for i in range(len(table.columns))])
-    return f"digest {hashlib.sha256(encode(values)).hexdigest()[:16]}"
+    return f"digest {hashlib.sha256(encode_csv(values)).hexdigest()[:16]}"
 
 
 _HOME = re.compile(r"\[pgt:([0-9a-f]*):(\w+):([0-9a-f]*)\]")
 _TOLD: tuple[type[TrickleError], ...] = (Infrastructure, TargetError, TargetFull, TargetLocked)
 
 
-def sent_home(error: TrickleError) -> RuntimeError:
+def encode_for_driver(error: TrickleError) -> RuntimeError:
     """An error that an executor found the words for, as something whose text gets through Spark."""
     problem, hint = (text.encode().hex() for text in (error.problem, error.hint))
     return RuntimeError(f"[pgt:{problem}:{type(error).__name__}:{hint}]")
 
 
-def brought_home(text: str) -> TrickleError | None:
+def decode_from_executor(text: str) -> TrickleError | None:
     """The error again, from what Spark says; None where it is another one."""
     found = _HOME.search(text)
     if found is None:

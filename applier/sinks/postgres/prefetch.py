@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def ahead(things: Iterator[T]) -> Iterator[T]:
+def prefetch(things: Iterator[T]) -> Iterator[T]:
     """The same things in the same order; at most one is waiting. An error is raised where its thing was due."""
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as worker:
         following = worker.submit(next, things, None)

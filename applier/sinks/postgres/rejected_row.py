@@ -12,14 +12,14 @@ from psycopg import sql
 from applier.errors import TargetDiverged
 from applier.plan.stream_table import StreamTable
 from applier.sinks.net_delta import ACT, DELETE, INSERT, UPDATE
-from applier.sinks.postgres.arrow_rows import read, shown
-from applier.sinks.postgres.batches import Batch, Cursor, Fill, Way, cut
-from applier.sinks.postgres.copy_text import encode
-from applier.sinks.postgres.pg_errors import identity_text, narrowed
-from applier.sinks.staging.staged_delta import Difference, StagedDelta
+from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
+from applier.sinks.postgres.batches import ApplyMethod, Batch, Cursor, Fill, cut_batches
+from applier.sinks.postgres.copy_text import encode_csv
+from applier.sinks.postgres.pg_errors import bisect_rejected, row_identity
+from applier.sinks.staging.staged_delta import Delta, StagedDelta
 
 
-def first_refused(cursor: Cursor, table: StreamTable, way: Way, delta: Difference, size: int) -> str | None:
+def find_rejected_row(cursor: Cursor, table: StreamTable, way: ApplyMethod, delta: Delta, size: int) -> str | None:
     """Write the delta, batch by batch, then by halves, until one row is left that cannot be written; None when all can.
 
     The caller takes back what is written.
@@ -27,17 +27,17 @@ def first_refused(cursor: Cursor, table: StreamTable, way: Way, delta: Differenc
     way.prepare(cursor)
     first = True
     for rows in _arranged(cursor, table, way, delta, size):
-        for batch in cut(rows, size):
+        for batch in cut_batches(rows, size):
             if not _taken(cursor, way, batch.rows, first=first):
-                return identity_text(table, narrowed(batch.rows, partial(_taken, cursor, way)))
+                return row_identity(table, bisect_rejected(batch.rows, partial(_taken, cursor, way)))
             first = False
     return None
 
 
-def _taken(cursor: Cursor, way: Way, rows: pa.Table, *, first: bool = False) -> bool:
+def _taken(cursor: Cursor, way: ApplyMethod, rows: pa.Table, *, first: bool = False) -> bool:
     try:
         with cursor.connection.transaction():
-            way.write(cursor, Batch(rows, encode(rows), first))
+            way.write(cursor, Batch(rows, encode_csv(rows), first))
     except TargetDiverged:
         # A progressive window wrote these before it met the row that is looked for.
         return True
@@ -46,7 +46,7 @@ def _taken(cursor: Cursor, way: Way, rows: pa.Table, *, first: bool = False) -> 
     return True
 
 
-def _arranged(cursor: Cursor, table: StreamTable, way: Way, delta: Difference, size: int) -> Iterator[pa.Table]:
+def _arranged(cursor: Cursor, table: StreamTable, way: ApplyMethod, delta: Delta, size: int) -> Iterator[pa.Table]:
     """As they are written: what leaves, what changes, what comes."""
     if not isinstance(delta, StagedDelta):
         yield way.arrange(delta.rows)
@@ -56,7 +56,7 @@ def _arranged(cursor: Cursor, table: StreamTable, way: Way, delta: Difference, s
         for which in _phases(table):
             for part in delta.parts():
                 query = _acting(table, delta, part.table, which)
-                for batch in read(cursor.connection, query, _schema(table, delta), size):
+                for batch in read_arrow(cursor.connection, query, _schema(table, delta), size):
                     yield pa.Table.from_batches([batch])
 
 
@@ -69,7 +69,7 @@ def _phases(table: StreamTable) -> list[str]:
 def _acting(table: StreamTable, delta: StagedDelta, part: sql.Identifier, which: str) -> sql.Composed:
     """Rows with `act` and `n`, as `way.arrange` gives them."""
     acts = sql.SQL("NULL::text, n" if table.key is None else "act, NULL::int8")
-    columns = sql.SQL(", ").join(shown(table, delta.schema, by_place=True))
+    columns = sql.SQL(", ").join(comparable_columns(table, delta.schema, by_place=True))
     return sql.SQL("SELECT {}, {} FROM {} WHERE {}").format(columns, acts, part, sql.SQL(which))
 
 

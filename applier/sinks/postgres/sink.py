@@ -20,19 +20,19 @@ from psycopg import errors, sql
 from applier.catalog.alterations import PendingAlterations
 from applier.catalog.database import Connection, Database
 from applier.catalog.frontiers import Frontiers, move_frontier
-from applier.catalog.history import Executed, HistoryRow, record_refresh
-from applier.errors import Infrastructure, NotTogether, TargetDiverged, TargetLocked
+from applier.catalog.history import HistoryRow, RefreshExecution, record_refresh
+from applier.errors import GroupCommitRefused, Infrastructure, TargetDiverged, TargetLocked
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta, TableDelta
-from applier.sinks.outbox import OwedDelta, owe, owed, settle
+from applier.sinks.delta import DeltaRows, MemoryDelta
+from applier.sinks.outbox import OutboxDelta, acknowledge, enqueue, pending_deltas
 from applier.sinks.postgres import merge_sql, pg_errors
-from applier.sinks.postgres.batches import ByCount, ByKey, Fill, Way, cut
-from applier.sinks.postgres.full_diff import TableContents, difference, held
-from applier.sinks.postgres.gather import Room, gather
-from applier.sinks.postgres.merge_parts import write_parts
-from applier.sinks.postgres.prefetch import ahead as encoded_ahead
-from applier.sinks.postgres.rejected_row import first_refused
-from applier.sinks.staging.staged_delta import Difference, Part, StagedDelta
+from applier.sinks.postgres.batches import ApplyMethod, ByCount, ByKey, Fill, cut_batches
+from applier.sinks.postgres.full_diff import FullResult, diff_with_target, target_rows
+from applier.sinks.postgres.gather import DriverLimit, collect_delta
+from applier.sinks.postgres.merge_parts import merge_parts
+from applier.sinks.postgres.prefetch import prefetch as encoded_ahead
+from applier.sinks.postgres.rejected_row import find_rejected_row
+from applier.sinks.staging.staged_delta import Delta, StagedDelta, StagedPart
 from shared_schema.lsn import Lsn, Window
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ DRIVER_ROWS = 200_000
 """Most rows of a difference that come to the driver."""
 
 
-def writes_stream_tables(lock_timeout_ms: int) -> Callable[[Connection], None]:
+def prepare_write_session(lock_timeout_ms: int) -> Callable[[Connection], None]:
     """What a connection that writes stream tables is told first: whose it is, and how long to wait for a lock."""
 
     def prepare(connection: Connection) -> None:
@@ -75,7 +75,7 @@ class PostgresSink:
     ) -> None:
         self._database = database
         self.batch_size = pipeline_batch_size
-        self._room = Room(driver_rows, database.url)
+        self._room = DriverLimit(driver_rows, database.url)
         self._server_version = server_version
         self._in_company = False
         self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
@@ -88,7 +88,7 @@ class PostgresSink:
     def _server(self) -> int:
         return self._server_version or self._connection.info.server_version
 
-    def apply(self, table: StreamTable, delta: Difference, as_of: datetime, executed: Executed) -> None:
+    def apply(self, table: StreamTable, delta: Delta, as_of: datetime, executed: RefreshExecution) -> None:
         """Apply the delta once: the frontier must stand at its window's beginning and then stands at its end."""
         started = time.monotonic()
         with self._told(table, lambda _: delta):
@@ -111,9 +111,9 @@ class PostgresSink:
         """Leave the server."""
         self._database.close()
 
-    def fits_together(self, table: StreamTable, rows: Difference | TableContents) -> bool:
+    def fits_together(self, table: StreamTable, rows: Delta | FullResult) -> bool:
         """Whether it may be one of several in a transaction: short, and nobody asked to see parts of it."""
-        if isinstance(rows, TableContents):
+        if isinstance(rows, FullResult):
             return rows.change is None and isinstance(rows.rows, pa.Table) and rows.rows.num_rows <= TOGETHER_ROWS
         if isinstance(rows, StagedDelta) or rows.is_fill or rows.count > TOGETHER_ROWS:
             return False
@@ -133,11 +133,11 @@ class PostgresSink:
                 connection.execute("SET LOCAL lock_timeout = '300ms'")
                 yield
         except psycopg.Error as error:
-            if pg_errors.passes(error):
+            if pg_errors.is_transient(error):
                 raise Infrastructure(f"writing stream tables failed: {str(error).splitlines()[0]}") from error
-            raise NotTogether(str(error).splitlines()[0]) from error
+            raise GroupCommitRefused(str(error).splitlines()[0]) from error
         except TargetLocked as error:
-            raise NotTogether(error.problem) from error
+            raise GroupCommitRefused(error.problem) from error
         finally:
             self._in_company = False
 
@@ -148,13 +148,13 @@ class PostgresSink:
     def replace(
         self,
         table: StreamTable,
-        rows: TableContents | Difference,
+        rows: FullResult | Delta,
         as_of: datetime,
-        executed: Executed,
+        executed: RefreshExecution,
         *,
-        also_owed: Sequence[Delta] = (),
+        also_owed: Sequence[DeltaRows] = (),
         settled: Lsn | None = None,
-    ) -> Difference:
+    ) -> Delta:
         """Make the table hold the contents as of the window's end, touching only rows that differ; return the
         difference, or write it where somebody else has found it.
 
@@ -163,18 +163,18 @@ class PostgresSink:
         """
         started = time.monotonic()
 
-        def found(cursor: Cursor) -> Difference:
-            if not isinstance(rows, TableContents):
+        def found(cursor: Cursor) -> Delta:
+            if not isinstance(rows, FullResult):
                 return rows
-            return gather(cursor, table, difference(cursor, table, rows), rows.window, self._room)
+            return collect_delta(cursor, table, diff_with_target(cursor, table, rows), rows.window, self._room)
 
         with self._told(table, found), self._connection.transaction(), self._connection.cursor() as cursor:
             delta = found(cursor)
             counts = self._write(cursor, table, self._by_difference(cursor, table), delta)
             if settled is not None:
-                settle(cursor, table.id, settled)
+                acknowledge(cursor, table.id, settled)
                 for one in (*also_owed, delta):
-                    owe(cursor, table, one)
+                    enqueue(cursor, table, one)
             refresh = HistoryRow(table.id, executed, *counts, _since(started), rows.window)
             self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
         return delta
@@ -195,21 +195,21 @@ class PostgresSink:
             if new.key:
                 self._index(cursor, new, new.key)
 
-    def owed(self, table: StreamTable, since: Lsn) -> list[TableDelta | OwedDelta]:
+    def owed(self, table: StreamTable, since: Lsn) -> list[MemoryDelta | OutboxDelta]:
         """Differences kept for sinks that stand at `since`, oldest first."""
         with self._connection.cursor() as cursor:
-            return owed(cursor, table.id, since, self._database.url)
+            return pending_deltas(cursor, table.id, since, self._database.url)
 
-    def held(self, table: StreamTable, window: Window, schema: pa.Schema | None = None) -> Difference:
+    def held(self, table: StreamTable, window: Window, schema: pa.Schema | None = None) -> Delta:
         """What the stream table holds, each row once with its count, as the change over the window."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            return gather(cursor, table, held(cursor, table, schema), window, self._room)
+            return collect_delta(cursor, table, target_rows(cursor, table, schema), window, self._room)
 
     def _finish(
         self,
         cursor: Cursor,
         table: StreamTable,
-        delta: Delta,
+        delta: DeltaRows,
         as_of: datetime,
         refresh: HistoryRow,
         *,
@@ -229,7 +229,7 @@ class PostgresSink:
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
             record_refresh(cursor, refresh)
 
-    def _write(self, cursor: Cursor, table: StreamTable, way: Way, delta: Difference) -> tuple[int, int]:
+    def _write(self, cursor: Cursor, table: StreamTable, way: ApplyMethod, delta: Delta) -> tuple[int, int]:
         if isinstance(delta, StagedDelta):
             return self._staged(cursor, table, delta)
         if delta.is_fill and isinstance(way, Fill):
@@ -237,14 +237,14 @@ class PostgresSink:
         rows = way.arrange(delta.rows)
         if rows.num_rows:
             way.prepare(cursor)
-        batches = cut(rows, self.batch_size)
+        batches = cut_batches(rows, self.batch_size)
         came = left = 0
         for batch in encoded_ahead(batches) if rows.num_rows > self.batch_size else batches:
             more, less = way.write(cursor, batch)
             came, left = came + more, left + less
         return came, left
 
-    def _progressively(self, table: StreamTable, delta: Difference) -> tuple[int, int]:
+    def _progressively(self, table: StreamTable, delta: Delta) -> tuple[int, int]:
         """Each batch by itself; the catalog says meanwhile that the table is at no frontier."""
         came = left = 0
         with self._connection.cursor() as cursor:
@@ -258,7 +258,7 @@ class PostgresSink:
             if isinstance(delta, StagedDelta):
                 return self._staged(cursor, table, delta)
             way.prepare(cursor)
-            for batch in encoded_ahead(cut(way.arrange(delta.rows), self.batch_size)):
+            for batch in encoded_ahead(cut_batches(way.arrange(delta.rows), self.batch_size)):
                 with self._connection.transaction():
                     more, less = way.write(cursor, batch)
                 log.debug("batch committed", extra={"table": str(table), "rows": batch.rows.num_rows})
@@ -268,11 +268,11 @@ class PostgresSink:
     def _staged(self, cursor: Cursor, table: StreamTable, delta: StagedDelta) -> tuple[int, int]:
         if delta.is_fill:
             self._must_be_empty(cursor, table)
-        return write_parts(
+        return merge_parts(
             cursor, table, delta, self._database.url, lambda part: self._phases(cursor, table, delta, part)
         )
 
-    def _phases(self, cursor: Cursor, table: StreamTable, delta: StagedDelta, part: Part) -> merge_sql.Phases:
+    def _phases(self, cursor: Cursor, table: StreamTable, delta: StagedDelta, part: StagedPart) -> merge_sql.Phases:
         if delta.is_fill:
             return merge_sql.fill_part(table, part.table)
         if table.key is None:
@@ -285,11 +285,11 @@ class PostgresSink:
         ).fetchone()
         return found == (True,)
 
-    def _way(self, cursor: Cursor, table: StreamTable, delta: Difference) -> Way:
-        straight = delta.is_fill or (isinstance(delta, TableDelta) and delta.appended)
+    def _way(self, cursor: Cursor, table: StreamTable, delta: Delta) -> ApplyMethod:
+        straight = delta.is_fill or (isinstance(delta, MemoryDelta) and delta.appended)
         return Fill(table) if straight else self._by_difference(cursor, table)
 
-    def _by_difference(self, cursor: Cursor, table: StreamTable) -> Way:
+    def _by_difference(self, cursor: Cursor, table: StreamTable) -> ApplyMethod:
         if table.key is None:
             return ByCount(table, merge_sql.keyless_statements(table, *self._comparable(cursor, table)))
         statements = merge_sql.keyed_statements(table, table.key, table.not_null, self._server)
@@ -321,7 +321,7 @@ class PostgresSink:
         return self._types[table.id]
 
     @contextmanager
-    def _told(self, table: StreamTable, delta: Callable[[Cursor], Difference]) -> Iterator[None]:
+    def _told(self, table: StreamTable, delta: Callable[[Cursor], Delta]) -> Iterator[None]:
         """PostgreSQL's errors in our words: which can be tried again, and for the others which row it was.
 
         `delta` gives what was to be written, once more, to whoever looks for the row.
@@ -331,19 +331,19 @@ class PostgresSink:
         except psycopg.Error as error:
             if pg_errors.is_about_rows(error):
                 row = self._first_refused(table, delta)
-                raise pg_errors.explained(error, table, row) from error
+                raise pg_errors.to_refresh_error(error, table, row) from error
             if pg_errors.breaks_session(error):
                 self._database.close()
                 if self._in_company:
-                    raise NotTogether(str(error).splitlines()[0]) from error
-            raise pg_errors.explained(error, table, None) from error
+                    raise GroupCommitRefused(str(error).splitlines()[0]) from error
+            raise pg_errors.to_refresh_error(error, table, None) from error
 
-    def _first_refused(self, table: StreamTable, delta: Callable[[Cursor], Difference]) -> str | None:
+    def _first_refused(self, table: StreamTable, delta: Callable[[Cursor], Delta]) -> str | None:
         """Write it once more, to take it back, until the row is found that PostgreSQL does not take."""
         try:
             with self._connection.transaction(force_rollback=True), self._connection.cursor() as cursor:
                 again = delta(cursor)
-                return first_refused(cursor, table, self._way(cursor, table, again), again, self.batch_size)
+                return find_rejected_row(cursor, table, self._way(cursor, table, again), again, self.batch_size)
         except psycopg.Error:
             return None
 

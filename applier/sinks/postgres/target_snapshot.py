@@ -15,7 +15,7 @@ from psycopg import sql
 from applier.catalog.database import connect
 from applier.plan.stream_table import StreamTable
 from applier.sinks.postgres import merge_sql
-from applier.sinks.postgres.arrow_rows import read, shown
+from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from shared_schema.lsn import Lsn
 
 _FRONTIER = """
@@ -29,12 +29,12 @@ WHERE s.pgt_id = %s AND s.pgt_relid::int8 = %s
 """
 
 
-class NotNow(Exception):
+class PartialTarget(Exception):
     """It holds the rows of no frontier: a progressive window is being written."""
 
 
 @dataclass(frozen=True)
-class Held:
+class TargetSnapshot:
     """Rows, each as often as it is there, under the stream table's own column names."""
 
     frontier: Lsn
@@ -42,18 +42,20 @@ class Held:
 
 
 @contextmanager
-def held_alone(url: str, table: StreamTable, schema: pa.Schema, size: int) -> Iterator[Held | None]:
+def read_target_snapshot(url: str, table: StreamTable, schema: pa.Schema, size: int) -> Iterator[TargetSnapshot | None]:
     """The rows and their frontier by one snapshot; None where they need not be the query's."""
     names = [column.name for column in table.columns]
     typed = pa.schema([pa.field(name, schema.field(i).type) for i, name in enumerate(names)])
-    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown(table, schema)), merge_sql.target(table))
+    query = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(comparable_columns(table, schema)), merge_sql.target(table)
+    )
     with connect(url) as connection, connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         found = connection.execute(_FRONTIER, (table.id, table.relid)).fetchone()
         if found is None:
             yield None
         elif found[1]:
-            raise NotNow
+            raise PartialTarget
         else:
-            rows = pa.RecordBatchReader.from_batches(typed, read(connection, query, typed, size))
-            yield Held(Lsn.parse(str(found[0])), rows)
+            rows = pa.RecordBatchReader.from_batches(typed, read_arrow(connection, query, typed, size))
+            yield TargetSnapshot(Lsn.parse(str(found[0])), rows)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 TELL_EVERY_S = 1.0
 
 
-class Progress:
+class WriteProgress:
     """Tells at most once a second; a write that is over sooner is never heard of."""
 
     def __init__(self, url: str, table: StreamTable) -> None:

@@ -21,8 +21,8 @@ from psycopg import sql
 from applier.catalog.database import Connection, connect
 from applier.errors import Infrastructure
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
-from applier.sinks.postgres.arrow_rows import read, shown
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from applier.sinks.postgres.copy_text import PIECE_ROWS
 from applier.zset import column_name
 from shared_schema.lsn import Window
@@ -39,7 +39,7 @@ OLD_IMAGE = "O"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StagedPart:
     """One filled table: how many rows it has, and how many rows of the stream table come and leave by it."""
 
     name: str
@@ -53,22 +53,22 @@ class Part:
         return sql.Identifier(SCHEMA, self.name)
 
 
-class Arrivals:
+class PartQueue:
     """The parts that are there, in their order, for any number of readers on any threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._parts: list[Part] = []
+        self._parts: list[StagedPart] = []
         self._ended = False
         self._error: BaseException | None = None
 
     @property
-    def so_far(self) -> list[Part]:
+    def so_far(self) -> list[StagedPart]:
         """Without waiting."""
         with self._changed:
             return list(self._parts)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: StagedPart) -> None:
         """One more."""
         with self._changed:
             self._parts.append(part)
@@ -80,14 +80,14 @@ class Arrivals:
             self._ended, self._error = True, error
             self._changed.notify_all()
 
-    def each(self) -> Iterator[Part]:
+    def each(self) -> Iterator[StagedPart]:
         """All of them, each once it is there; then the error, if there was one."""
         number = 0
         while (part := self._wait_for(number)) is not None:
             number += 1
             yield part
 
-    def _wait_for(self, number: int) -> Part | None:
+    def _wait_for(self, number: int) -> StagedPart | None:
         with self._changed:
             self._changed.wait_for(lambda: len(self._parts) > number or self._ended)
             if number < len(self._parts):
@@ -110,7 +110,7 @@ class StagedDelta:
     schema: pa.Schema
     expected: int
     """How many parts there will be."""
-    arrived: Arrivals = field(default_factory=Arrivals)
+    arrived: PartQueue = field(default_factory=PartQueue)
     applied: tuple[int, int] | None = None
     """How many rows came and left, once they are in the stream table ahead of its frontier."""
     _holders: int = 1
@@ -137,14 +137,14 @@ class StagedDelta:
             pass
         return self
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[StagedPart]:
         """Each part once it is there; raises what its maker failed with."""
         return self.arrived.each()
 
     def batches(self, size: int, connection: Connection | None = None) -> Iterator[pa.Table]:
         """The net rows; with a key, the two rows of an update one after the other. In the caller's transaction where
         its connection is given: nobody else may see the parts yet."""
-        columns = shown(self.table, self.schema, by_place=True)
+        columns = comparable_columns(self.table, self.schema, by_place=True)
         order = [sql.Identifier(column_name(i)) for i in self.table.key or ()]
         with nullcontext(connection) if connection is not None else connect(self.url) as reader:
             for part in self.parts():
@@ -152,7 +152,7 @@ class StagedDelta:
                     sql.SQL(", ").join(columns), part.table, sql.SQL(", ").join([*order, sql.Identifier("n")])
                 )
                 with reader.transaction():
-                    for batch in read(reader, query, self.schema, size):
+                    for batch in read_arrow(reader, query, self.schema, size):
                         yield pa.Table.from_batches([batch])
 
     @property
@@ -179,11 +179,11 @@ class StagedDelta:
             log.warning("staged rows are left behind", extra={"table": str(self.table), "error": str(error)[:300]})
 
 
-Difference = TableDelta | StagedDelta
+Delta = MemoryDelta | StagedDelta
 """Of one stream table over one window, on the driver or in PostgreSQL."""
 
 
-def clear(url: str) -> None:
+def drop_leftovers(url: str) -> None:
     """Drop what a crash left behind."""
     with connect(url) as connection:
         left = connection.execute(
@@ -195,7 +195,7 @@ def clear(url: str) -> None:
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(SCHEMA, str(name))))
 
 
-def template(connection: Connection, table: StreamTable) -> str:
+def create_part_template(connection: Connection, table: StreamTable) -> str:
     """What follows the name in CREATE TABLE: positional names with exactly the stream table's types."""
     columns = sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(sql.Identifier(column.name), sql.Identifier(column_name(i)))

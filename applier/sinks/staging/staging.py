@@ -24,8 +24,23 @@ from applier.catalog.database import connect
 from applier.plan.stream_table import StreamTable
 from applier.sinks.net_delta import ACT, DELETE, INSERT, UPDATE
 from applier.sinks.postgres import copy_text
-from applier.sinks.postgres.pg_errors import explained, identity_text, is_about_rows, narrowed, sent_home
-from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, SCHEMA, Arrivals, Part, StagedDelta, template
+from applier.sinks.postgres.pg_errors import (
+    bisect_rejected,
+    encode_for_driver,
+    is_about_rows,
+    row_identity,
+    to_refresh_error,
+)
+from applier.sinks.staging.staged_delta import (
+    NUMBERS,
+    OLD_IMAGE,
+    PREFIX,
+    SCHEMA,
+    PartQueue,
+    StagedDelta,
+    StagedPart,
+    create_part_template,
+)
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.connections import conninfo
 from shared_schema.lsn import Window
@@ -58,7 +73,7 @@ class Staging:
         staged = StagedDelta(window, table, self.url, schema, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
         with connect(self.url) as connection:
-            copier = _Copier(self.url, table, next(NUMBERS), template(connection, table))
+            copier = _Copier(self.url, table, next(NUMBERS), create_part_template(connection, table))
             connection.execute(
                 copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
             )
@@ -111,7 +126,7 @@ class _Copier:
         rows: pa.Table | None = None
         try:
             with psycopg.connect(conninfo(self.url)) as connection, connection.cursor() as cursor:
-                part = Part(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
+                part = StagedPart(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
                 cursor.execute("SET LOCAL timezone = 'UTC'")
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
@@ -123,17 +138,17 @@ class _Copier:
                 cursor.execute(self.lines("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)"), line)
         except psycopg.Error as error:
             row = self._refused(rows) if rows is not None and is_about_rows(error) else None
-            raise sent_home(explained(error, self.table, row)) from None
+            raise encode_for_driver(to_refresh_error(error, self.table, row)) from None
         yield pa.RecordBatch.from_arrays([pa.array([context.partitionId()], pa.int32())], names=["part"])
 
     @staticmethod
-    def _copy(cursor: psycopg.Cursor[tuple[object, ...]], part: Part, rows: pa.Table) -> None:
+    def _copy(cursor: psycopg.Cursor[tuple[object, ...]], part: StagedPart, rows: pa.Table) -> None:
         with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT csv, FREEZE)").format(part.table)) as copy:
-            copy.write(copy_text.encode(rows))
+            copy.write(copy_text.encode_csv(rows))
 
     def _refused(self, rows: pa.Table) -> str | None:
         """Which of the rows it is that PostgreSQL does not take."""
-        trial = Part(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
+        trial = StagedPart(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
         with psycopg.connect(conninfo(self.url)) as connection:
 
             def taken(some: pa.Table) -> bool:
@@ -147,7 +162,7 @@ class _Copier:
                     return False
                 return True
 
-            return None if taken(rows) else identity_text(self.table, narrowed(rows, taken))
+            return None if taken(rows) else row_identity(self.table, bisect_rejected(rows, taken))
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -156,7 +171,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch.slice(start, COPY_ROWS)])
 
 
-def _counted(part: Part, rows: pa.Table) -> Part:
+def _counted(part: StagedPart, rows: pa.Table) -> StagedPart:
     weights = rows["n"].to_pylist()
     came = sum(n for n in weights if n > 0)
     left = -sum(n for n in weights if n < 0)
@@ -166,7 +181,7 @@ def _counted(part: Part, rows: pa.Table) -> Part:
 def _run(
     net: DataFrame,
     copier: _Copier,
-    arrived: Arrivals,
+    arrived: PartQueue,
     told: Callable[[BaseException], BaseException],
 ) -> None:
     """Hand on each part when its line is there; Spark would tell of them all when the last one is done."""
@@ -181,7 +196,7 @@ def _run(
                 for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
                     if number not in seen:
                         seen.add(int(str(number)))
-                        arrived.add(Part(str(line[0]), *(int(str(n)) for n in line[1:])))
+                        arrived.add(StagedPart(str(line[0]), *(int(str(n)) for n in line[1:])))
             connection.execute(copier.lines("DROP TABLE {}"))
             job.result()
         arrived.end()

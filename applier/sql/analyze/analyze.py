@@ -15,7 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 
-from applier.sql.analyze.system_catalog import Catalog, catalog_of
+from applier.sql.analyze.system_catalog import SystemCatalog, system_catalog_of
 from applier.sql.refusal import DefinitionError, Place, Reason, Refused
 from shared_schema.pg_types import PgType
 
@@ -50,7 +50,7 @@ class ResultColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysed:
+class AnalyzedQuery:
     """What PostgreSQL made of the query text."""
 
     query: str
@@ -74,9 +74,9 @@ def place_of_byte(query: str, offset: int) -> Place | None:
 
 
 @contextmanager
-def rolled_back(connection: psycopg.Connection[Any], search_path: str) -> Iterator[Catalog]:
+def rolled_back(connection: psycopg.Connection[Any], search_path: str) -> Iterator[SystemCatalog]:
     """A transaction with pinned settings that leaves no trace; yields the catalog to look things up in."""
-    catalog = catalog_of(connection)
+    catalog = system_catalog_of(connection)
     with connection.transaction(force_rollback=True):
         _pin(connection, search_path)
         yield catalog
@@ -91,7 +91,7 @@ def _pin(connection: psycopg.Connection[Any], search_path: str) -> None:
         ) from error
 
 
-def analyse(connection: psycopg.Connection[Any], catalog: Catalog, query: str) -> Analysed:
+def analyze(connection: psycopg.Connection[Any], catalog: SystemCatalog, query: str) -> AnalyzedQuery:
     """Let PostgreSQL resolve one query inside an open `rolled_back` transaction."""
     _create(connection, query)
     with connection.cursor(row_factory=tuple_row) as cursor:
@@ -103,7 +103,7 @@ def analyse(connection: psycopg.Connection[Any], catalog: Catalog, query: str) -
             raise Refused(Reason.NOT_A_QUERY, "WITH CHECK OPTION", hint="leave it out", full_in_postgres=False)
         rows = cursor.execute(_RESULT, [view]).fetchall()
     columns = tuple(_result_column(catalog, row) for row in rows)
-    return Analysed(query, catalog.major, text, columns, rows[0][5] if rows else "", now)
+    return AnalyzedQuery(query, catalog.major, text, columns, rows[0][5] if rows else "", now)
 
 
 def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_path: str) -> str | None:
@@ -138,7 +138,7 @@ def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_
     return f"({found[0]})" if found else None
 
 
-def _result_column(catalog: Catalog, row: tuple[Any, ...]) -> ResultColumn:
+def _result_column(catalog: SystemCatalog, row: tuple[Any, ...]) -> ResultColumn:
     name, oid, typmod, display, collation, _ = row
     info = catalog.type(oid)
     modifier = typmod if typmod >= 0 else info.base_typmod

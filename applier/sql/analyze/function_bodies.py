@@ -17,7 +17,7 @@ from psycopg.rows import tuple_row
 from applier.catalog.sources import DIGEST
 from applier.sql.analyze.lexical import has_moving_words
 from applier.sql.pg_tree import tree
-from applier.sql.pg_tree.node_text import Node, Token, parse
+from applier.sql.pg_tree.node_text import TextNode, Token, parse_node_text
 from applier.sql.pg_tree.read_expr import read_expression
 
 _FIND: LiteralString = (
@@ -37,7 +37,7 @@ _NOTHING = (None, Token("false"), Token("0"), Token("-1"))
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class FunctionBody:
     """What a function computes; its arguments are columns of entry -1. `strict`: NULL for a NULL argument."""
 
     expression: tree.Expression
@@ -46,7 +46,7 @@ class Body:
     digest: str
 
 
-def declared(query: str) -> dict[int, str] | None:
+def declared_digests(query: str) -> dict[int, str] | None:
     """The digests a stored query was created with, by function; None for a query that is being created."""
     found = _DECLARED.match(query)
     if found is None:
@@ -54,7 +54,7 @@ def declared(query: str) -> dict[int, str] | None:
     return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
 
 
-def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Body | None:
+def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> FunctionBody | None:
     """The body of a simple immutable SQL function: one expression over its arguments; None for any other function."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_FIND, [oid]).fetchone()
@@ -63,7 +63,7 @@ def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Body
         _, strict, result, source, stored, arguments, returns, digest = found
         text = stored or _analysed(connection, source, arguments, returns)
     expression = None if text is None else _single_expression(text, major)
-    return None if expression is None else Body(expression, result, strict, digest)
+    return None if expression is None else FunctionBody(expression, result, strict, digest)
 
 
 def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, returns: str) -> str | None:
@@ -87,18 +87,18 @@ def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, 
 
 def _single_expression(text: str, major: int) -> tree.Expression | None:
     """The one column of a SELECT without FROM; whatever else the query holds makes it no expression."""
-    found = parse(text)
+    found = parse_node_text(text)
     while isinstance(found, tuple) and len(found) == 1:
         (found,) = found
-    if not isinstance(found, Node) or found.kind != "QUERY" or found.fields.get("commandType") != Token("1"):
+    if not isinstance(found, TextNode) or found.kind != "QUERY" or found.fields.get("commandType") != Token("1"):
         return None
     for name, value in found.fields.items():
         if name not in _READ and name not in _ANY_VALUE and value not in _NOTHING:
             return None
     source, targets = found.fields.get("jointree"), found.fields.get("targetList")
-    if not isinstance(source, Node) or any(source.fields.get(name) is not None for name in ("fromlist", "quals")):
+    if not isinstance(source, TextNode) or any(source.fields.get(name) is not None for name in ("fromlist", "quals")):
         return None
-    if not isinstance(targets, tuple) or len(targets) != 1 or not isinstance(targets[0], Node):
+    if not isinstance(targets, tuple) or len(targets) != 1 or not isinstance(targets[0], TextNode):
         return None
     expression = targets[0].fields.get("expr")
-    return read_expression(expression, major) if isinstance(expression, Node) else None
+    return read_expression(expression, major) if isinstance(expression, TextNode) else None

@@ -13,7 +13,7 @@ from enum import Enum
 
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Place, Reason, Refused
-from applier.sql.typing.constants import decode
+from applier.sql.typing.constants import decode_constant
 
 _LEXEME = re.compile(
     r"""(?P<comment>--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/)
@@ -122,7 +122,7 @@ def refuse_special_times(query: str, analysed: query_tree.Query, now: datetime.d
 def _is_near(constant: tree.Constant, now: datetime.datetime) -> bool:
     if constant.datum is None or constant.type not in _TIMES:
         return False
-    value = decode(_TIMES[constant.type], constant.datum, constant.at)
+    value = decode_constant(_TIMES[constant.type], constant.datum, constant.at)
     if isinstance(value, datetime.datetime):
         moment = value.replace(tzinfo=datetime.UTC)
     elif isinstance(value, datetime.date):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from applier.sql.analyze.system_catalog import Catalog, RelationInfo
+from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
 from applier.sql.pg_tree import query_tree
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Reason, Refused
@@ -27,7 +27,7 @@ class Sources:
     views: dict[int, query_tree.Query]
 
 
-def gather(query: query_tree.Query, catalog: Catalog) -> Sources:
+def gather_sources(query: query_tree.Query, catalog: SystemCatalog) -> Sources:
     """Read the relations of a query, then those of the views among them, and so on."""
     relations: dict[int, RelationInfo] = {}
     views: dict[int, query_tree.Query] = {}
@@ -65,19 +65,19 @@ class inside_view:
             ) from error
 
 
-def members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
+def with_members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
     """The range-table entries in FROM, in the order of the text."""
     for item in items:
         match item:
-            case query_tree.EntryRef():
+            case query_tree.RangeTblRef():
                 yield item.entry
-            case query_tree.InnerJoin() | query_tree.OuterJoin():
-                yield from members((item.left, item.right))
+            case query_tree.InnerJoinExpr() | query_tree.OuterJoinExpr():
+                yield from with_members((item.left, item.right))
 
 
 def entries_read(query: query_tree.Query) -> Iterator[int]:
     """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
-    yield from members(query.items)
+    yield from with_members(query.items)
     if query.union is not None:
         yield from query.union.entries()
 
@@ -93,7 +93,7 @@ def _relations(query: query_tree.Query) -> Iterator[int]:
         yield from _relations(inner)
 
 
-def check(relation: RelationInfo, with_children: bool) -> None:
+def check_source(relation: RelationInfo, with_children: bool) -> None:
     """Refuse a relation whose changes do not reach us, or reach us under another name."""
     if relation.table.schema in _SYSTEM_SCHEMAS:
         raise _refused(f"the system catalog {relation.table}", "read a table of your own")

@@ -111,7 +111,7 @@ class RelationInfo:
         return next((c for c in self.columns if c.number == number), None)
 
 
-class Catalog:
+class SystemCatalog:
     """Lookups by object id over one connection; an unknown object id is a KeyError."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -268,14 +268,14 @@ class Catalog:
             self._functions[oid] = FunctionInfo(oid, name, signature, Volatility(volatility), strict)
 
 
-_CATALOGS: WeakKeyDictionary[psycopg.Connection[Any], Catalog] = WeakKeyDictionary()
+_CATALOGS: WeakKeyDictionary[psycopg.Connection[Any], SystemCatalog] = WeakKeyDictionary()
 
 
-def catalog_of(connection: psycopg.Connection[Any]) -> Catalog:
+def system_catalog_of(connection: psycopg.Connection[Any]) -> SystemCatalog:
     """The catalog of a connection, read on first use."""
     found = _CATALOGS.get(connection)
     if found is None:
-        found = _CATALOGS[connection] = Catalog(connection)
+        found = _CATALOGS[connection] = SystemCatalog(connection)
     return found
 
 

@@ -10,20 +10,20 @@ from applier.functions.aggregates.aggregates import AGGREGATES
 from applier.functions.aggregates.folds import entry_of_fold
 from applier.functions.allow_list import ENTRIES
 from applier.functions.arrays.composites import ROW_OF, fields_of
-from applier.functions.comparison_keys import PLACE_OF, joined_labels, key_of
-from applier.functions.entry import CollationNeed, Entry, Unfit
+from applier.functions.comparison_keys import PLACE_OF, comparison_key, joined_labels
+from applier.functions.entry import CollationNeed, Entry, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
 from applier.plan.nodes import Node, identifies_rows
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.bind.group_key import default_equality
-from applier.sql.bind.joins import total
+from applier.sql.bind.joins import total_width
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
-from applier.sql.typing.compile import Compiler
-from applier.sql.typing.numeric_scales import by_scale
-from applier.sql.typing.user_aggregates import as_texts, fold_of
+from applier.sql.typing.compile import ExpressionCompiler
+from applier.sql.typing.numeric_scales import split_by_scale
+from applier.sql.typing.user_aggregates import argument_texts, fold_of
 
 _OTHER_HINTS = {
     "xmlagg": "it keeps declarations and what follows them, which the log does not have; use string_agg of their texts",
@@ -33,7 +33,7 @@ _ORDER_HINT = "order by columns that tell all rows apart (add the primary key), 
 
 
 def plan_aggregate(
-    call: tree.AggregateOf, below: Compiler, catalog: Catalog, node: Node | None, within: Sequence[Expr] = ()
+    call: tree.Aggref, below: ExpressionCompiler, catalog: SystemCatalog, node: Node | None, within: Sequence[Expr] = ()
 ) -> AggregateCall:
     """The call over the node below, which `below` compiles for; None over a window, whose order is not its own.
 
@@ -49,8 +49,8 @@ def plan_aggregate(
     fold: Fold | None = None
     if entry is None:
         try:
-            args = as_texts(args)
-        except Unfit as error:
+            args = argument_texts(args)
+        except UnsuitableArguments as error:
             construct = f"the user-defined aggregate {info.signature} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
         fold = fold_of(call, args, catalog, window=node is None)
@@ -61,7 +61,7 @@ def plan_aggregate(
     form = entry.form_of(args)
     try:
         carrier = entry.carrier((*direct, *args))
-    except Unfit as error:
+    except UnsuitableArguments as error:
         construct = f"the aggregate {info.signature} on {error.problem}"
         raise Refused(
             Reason.CARRIER, construct, hint=error.hint or "cast or store the values in another type", token=call.at
@@ -100,17 +100,17 @@ def plan_aggregate(
         distinct_by=distinct_by,
         fold=fold,
     )
-    return by_scale(planned)
+    return split_by_scale(planned)
 
 
 def _guarded(arg: Expr, condition: Expr | None) -> Expr:
     """An argument that may raise is not evaluated where FILTER leaves the row out."""
-    if condition is None or total(arg):
+    if condition is None or total_width(arg):
         return arg
     return Case(((condition, arg),), Const(None, arg.type), arg.type)
 
 
-def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.AggregateOf, catalog: Catalog) -> None:
+def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.Aggref, catalog: SystemCatalog) -> None:
     if entry.collation is not CollationNeed.ORDER or not collation_id:
         return
     collation = catalog.collation(collation_id)
@@ -118,13 +118,13 @@ def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.Aggreg
         raise _text_order(collation.name, call)
 
 
-def _text_order(collation: str, call: tree.AggregateOf) -> Refused:
+def _text_order(collation: str, call: tree.Aggref) -> Refused:
     hint = 'declare the column COLLATE "C"'
     return Refused(Reason.COLLATION, f"text order under the collation {collation}", hint=hint, token=call.at)
 
 
 def _distinct_by(
-    entry: AggregateEntry, call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog
+    entry: AggregateEntry, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog
 ) -> tuple[Expr, ...]:
     """What tells the arguments apart, one per argument; nothing where the arguments themselves do."""
     if not entry.takes_distinct:
@@ -143,18 +143,18 @@ def _distinct_by(
     return () if all(by == arg for by, arg in zip(found, args, strict=False)) else tuple(found)
 
 
-def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.AggregateOf) -> Expr:
+def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.Aggref) -> Expr:
     """The argument itself, or a key that equal values share."""
     try:
         if isinstance(arg, Call) and arg.signature == ROW_OF:
             return _row_key(arg)
         if equality is None:
-            raise Unfit(f"values of type {arg.type.pg.display}")
+            raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
         equality.carrier((arg, arg))
         # Of what is held as text, equal values may have different texts; rows are netted by the others' values.
         plain = arg.type.spark != "string" or equality.hashes((arg,))
         return arg if plain else _key(arg)
-    except Unfit as error:
+    except UnsuitableArguments as error:
         construct = f"DISTINCT in an aggregate on {error.problem}"
         raise Refused(Reason.GROUPING, construct, hint=_DISTINCT_HINT, token=call.at) from error
 
@@ -167,9 +167,9 @@ def _row_key(row: Call) -> Expr:
 
 
 def _key(value: Expr) -> Expr:
-    key = key_of(value)
+    key = comparison_key(value)
     if key is None:
-        raise Unfit(f"values of type {value.type.pg.display}")
+        raise UnsuitableArguments(f"values of type {value.type.pg.display}")
     return key
 
 

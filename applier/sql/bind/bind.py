@@ -13,42 +13,68 @@ from typing import Protocol
 
 from applier.plan.expr import Col, Expr
 from applier.plan.nodes import Filter, Node, fields, row_key
-from applier.sql.analyze.sources import Sources, members
-from applier.sql.analyze.system_catalog import Catalog
-from applier.sql.bind.bound import Built, projected
-from applier.sql.bind.from_items import Members
-from applier.sql.bind.grouping import Grouped, GroupedByGiven, GroupedBySets, aggregates, by_sets, distinct, group
-from applier.sql.bind.joins import Frame, Leaning, Member, Unjoined, conditions, conjuncts, join, outer_join, spread
-from applier.sql.bind.ordering import asked_for, first_rows
-from applier.sql.bind.recursion import Recursions
-from applier.sql.bind.set_operations import combine, meet
-from applier.sql.bind.table_functions import rows_made
-from applier.sql.bind.values import leans
-from applier.sql.bind.windows import over_windows, window_inputs
-from applier.sql.decorrelate.domain import Around
-from applier.sql.decorrelate.lateral import Laterals
-from applier.sql.decorrelate.over_domain import connected_by_where, reads_outside
-from applier.sql.decorrelate.semi_joins import Asked, as_expression, correlated, inward, keep, outer_part, own_columns
-from applier.sql.decorrelate.subqueries import Answering
+from applier.sql.analyze.sources import Sources, with_members
+from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.bind.bound import BoundQuery, project_columns
+from applier.sql.bind.from_items import FromItems
+from applier.sql.bind.grouping import (
+    GroupedByDomain,
+    GroupedBySets,
+    GroupedQuery,
+    aggregates_in,
+    bind_distinct,
+    bind_group_by,
+    bind_grouping_sets,
+)
+from applier.sql.bind.joins import (
+    JoinMember,
+    JoinScope,
+    Leaning,
+    Unjoined,
+    bind_join,
+    bind_outer_join,
+    conditions,
+    conjuncts,
+    place_members,
+)
+from applier.sql.bind.ordering import bind_limit, limit_of
+from applier.sql.bind.recursion import RecursionBinder
+from applier.sql.bind.set_operations import bind_set_operation, common_type
+from applier.sql.bind.table_functions import makes_rows
+from applier.sql.bind.values import is_dependent
+from applier.sql.bind.windows import bind_windows, window_inputs
+from applier.sql.decorrelate.domain import OuterQuery
+from applier.sql.decorrelate.lateral import LateralJoins
+from applier.sql.decorrelate.over_domain import correlation_of_where, is_correlated
+from applier.sql.decorrelate.semi_joins import (
+    SubqueryTest,
+    as_expression,
+    bind_semi_join,
+    correlated,
+    into_subquery,
+    outer_part,
+    own_columns,
+)
+from applier.sql.decorrelate.subqueries import SubqueryJoins
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.pg_tree.flatten import Flattener, whole_row
-from applier.sql.pg_tree.query_tree import leans_on
+from applier.sql.pg_tree.query_tree import depends_on
 from applier.sql.refusal import Place, Reason, Refused
-from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 Levels = tuple[query_tree.Query, ...]
 """A query and those around it, the outermost first."""
 
 
-def build(query: query_tree.Query, catalog: Catalog, sources: Sources) -> Node:
+def bind(query: query_tree.Query, catalog: SystemCatalog, sources: Sources) -> Node:
     """The plan of a whole query; its output columns are the visible targets."""
     visible = [t for t in query.targets if not t.hidden]
     if not visible:
         hint, place = "select at least one column", Place.start()
         raise Refused(Reason.CONSTRUCT, "a query without columns", hint=hint, place=place, full_in_postgres=False)
     built = _Builder(catalog, sources).query(query, range(len(visible)), ())
-    return projected(built.node, built.exprs)
+    return project_columns(built.node, built.exprs)
 
 
 class _Lean(Protocol):
@@ -61,25 +87,25 @@ class _Lean(Protocol):
 class _Making:
     """How the members of one FROM are made: those that stand by themselves, and those that look at others."""
 
-    upright: Callable[[int], Member]
+    upright: Callable[[int], JoinMember]
     leaning: _Lean
 
 
 class _Builder:
-    def __init__(self, catalog: Catalog, sources: Sources) -> None:
+    def __init__(self, catalog: SystemCatalog, sources: Sources) -> None:
         self._catalog = catalog
-        self._answering = Answering(catalog, self._rows, self.query)
-        laterals = Laterals(catalog, self._rows, self.query)
-        self._members = Members(catalog, sources, self.query, laterals, Recursions(catalog, self._combined))
+        self._answering = SubqueryJoins(catalog, self._rows, self.query)
+        laterals = LateralJoins(catalog, self._rows, self.query)
+        self._members = FromItems(catalog, sources, self.query, laterals, RecursionBinder(catalog, self._combined))
 
-    def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> Built:
+    def query(self, query: query_tree.Query, needed: Sequence[int], outer: Levels) -> BoundQuery:
         """One query level; `needed` are the visible targets somebody reads, `outer` the queries around it."""
         levels = (*outer, query)
         if query.limit is None and not query.distinct_on:
             return self._unordered(query, needed, levels)
-        return first_rows(query, needed, lambda places: self._unordered(query, places, levels), self._catalog)
+        return bind_limit(query, needed, lambda places: self._unordered(query, places, levels), self._catalog)
 
-    def _unordered(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
+    def _unordered(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> BoundQuery:
         """Everything but LIMIT and DISTINCT ON; hidden targets may be needed too."""
         if query.union is not None:
             return self._union(query, query.union, needed, levels)
@@ -87,20 +113,20 @@ class _Builder:
             return self._select(query, needed, levels)
         visible = [t for t in query.targets if not t.hidden]
         everything = self._select(query, range(len(visible)), levels)
-        node = projected(everything.node, everything.exprs)
+        node = project_columns(everything.node, everything.exprs)
         if row_key(node) is None:
             flat = Flattener(query.entries)
             equalities = {item.reference: item for item in query.distinct}
             keys = [
                 (flat(t.expression), equalities[t.group_reference]) for t in visible if t.group_reference in equalities
             ]
-            node = distinct(everything.node, everything.exprs, keys, self._catalog)
+            node = bind_distinct(everything.node, everything.exprs, keys, self._catalog)
         output = fields(node)
-        return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
+        return BoundQuery(node, tuple(Col(i, output[i].type, output[i].nullable) for i in needed))
 
     def _union(
         self, query: query_tree.Query, union: query_tree.SetOperation, needed: Sequence[int], levels: Levels
-    ) -> Built:
+    ) -> BoundQuery:
         targets = [t.expression for t in query.targets if not t.hidden]
         first = next(union.entries())
         numbers = [t.number for t in targets if isinstance(t, tree.Var) and t.entry == first]
@@ -108,22 +134,22 @@ class _Builder:
             raise unknown("a set operation that does more than to combine its branches")
         return self._combined(union, needed, levels)
 
-    def _combined(self, branch: int | query_tree.SetOperation, needed: Sequence[int], levels: Levels) -> Built:
+    def _combined(self, branch: int | query_tree.SetOperation, needed: Sequence[int], levels: Levels) -> BoundQuery:
         if isinstance(branch, int):
             return self._branch(levels, branch, needed)
-        plain = branch.kind is query_tree.SetKind.UNION and branch.keeps_duplicates
+        plain = branch.kind is query_tree.SetOperationType.UNION and branch.keeps_duplicates
         # Where rows are compared all their columns count.
         read = needed if plain else range(len(branch.columns))
         parts = [self._combined(part, read, levels) for part in branch.branches]
         types = [self._catalog.pg_type(branch.columns[i].type, branch.columns[i].typmod) for i in read]
-        met = meet([part.exprs for part in parts], types)
-        nodes = [projected(part.node, exprs) for part, exprs in zip(parts, met, strict=True)]
-        node = combine(branch, nodes, self._catalog)
+        met = common_type([part.exprs for part in parts], types)
+        nodes = [project_columns(part.node, exprs) for part, exprs in zip(parts, met, strict=True)]
+        node = bind_set_operation(branch, nodes, self._catalog)
         output = fields(node)
         places = range(len(needed)) if plain else needed
-        return Built(node, tuple(Col(i, output[i].type, output[i].nullable) for i in places))
+        return BoundQuery(node, tuple(Col(i, output[i].type, output[i].nullable) for i in places))
 
-    def _branch(self, levels: Levels, number: int, needed: Sequence[int]) -> Built:
+    def _branch(self, levels: Levels, number: int, needed: Sequence[int]) -> BoundQuery:
         self._members.count()
         match levels[-1].entries[number - 1]:
             case query_tree.SubqueryEntry(query=query):
@@ -131,7 +157,7 @@ class _Builder:
             case _:
                 raise unknown("a branch of UNION that is not a query")
 
-    def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> Built:
+    def _select(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> BoundQuery:
         flat = Flattener(query.entries)
         targets = [flat(query.targets[i].expression) for i in needed]
         keys = [(flat(_group_target(query, item.reference)), item) for item in _grouped_by(query)]
@@ -151,9 +177,9 @@ class _Builder:
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=making[0].at)
         if query.aggregates:
             above = [*targets, *windowed]
-            calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates(e)]
+            calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates_in(e)]
             frame = self._answered(frame, [*(key for key, _ in keys), *calls], levels)
-            grouped = group(
+            grouped = bind_group_by(
                 keys,
                 above,
                 having,
@@ -163,20 +189,20 @@ class _Builder:
                 by_all_keys=not query.grouping_sets,
             )
             parts = [*above, *(() if having is None else (having,))]
-            sets = by_sets(grouped, query, parts) if query.grouping_sets else _per_given(grouped, query)
+            sets = bind_grouping_sets(grouped, query, parts) if query.grouping_sets else _per_given(grouped, query)
             below = self._above(frame, sets, above, having, levels=levels)
         else:
             frame = self._answered(frame, [*targets, *windowed], levels)
             below = frame.node, frame.scope
-        return over_windows(query, targets, rows_made(below, making, self._catalog), flat, self._catalog)
+        return bind_windows(query, targets, makes_rows(below, making, self._catalog), flat, self._catalog)
 
-    def _made(self, frame: Frame, making: Sequence[tree.SetOf]) -> Frame:
+    def _made(self, frame: JoinScope, making: Sequence[tree.SetReturningExpr]) -> JoinScope:
         """The frame, gone through all members of these sets, side by side."""
-        node, scope = rows_made((frame.node, frame.scope), making, self._catalog)
+        node, scope = makes_rows((frame.node, frame.scope), making, self._catalog)
         made = {each: value for each in making if (value := scope(each)) is not None}
         return replace(frame, node=node, made=made)
 
-    def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
+    def _rows(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> JoinScope:
         """FROM and WHERE of the innermost query."""
         query = levels[-1]
         flat = Flattener(query.entries)
@@ -185,51 +211,53 @@ class _Builder:
         asked = [self._asked(partners, levels) for partners in simple]
         others = [flat(as_expression(p)) for p in query.partners if p not in simple]
         # The condition of an inner join is one of WHERE, also where it asks a subquery.
-        where = [*where, *(flat(c) for c in spread(query.items)[1] if any(walk.subqueries(c))), *others]
+        where = [*where, *(flat(c) for c in place_members(query.items)[1] if any(walk.subqueries(c))), *others]
         plain = [c for c in where if not any(walk.subqueries(c))]
         asking = [c for c in where if any(walk.subqueries(c))]
         frame = self._from(levels, [*wanted, *on, *where, *(c for a in asked for c in a.outer_columns())], plain)
         for subquery in asked:
-            frame = keep(frame, subquery, lambda c, scope: Compiler(self._catalog, scope).compile(c))
+            frame = bind_semi_join(
+                frame, subquery, lambda c, scope: ExpressionCompiler(self._catalog, scope).compile(c)
+            )
         for condition in list(asking):
-            around = Around(frame.node, frame.node, frame.scope, levels)
+            around = OuterQuery(frame.node, frame.node, frame.scope, levels)
             if (kept := self._answering.kept(around, condition)) is not None:
                 frame = replace(frame, node=kept)
                 asking.remove(condition)
         frame = self._answered(frame, asking, levels)
         return frame.filtered([self._compiler(frame).compile(c) for c in asking])
 
-    def _is_simple(self, partners: query_tree.Partners, levels: Levels) -> bool:
+    def _is_simple(self, partners: query_tree.MatchCondition, levels: Levels) -> bool:
         """Whether all that connects the subquery to this query is its own WHERE."""
-        query, outer = asked_for(partners, self._catalog), Flattener(levels[-1].entries)
-        if not reads_outside(query):
+        query, outer = limit_of(partners, self._catalog), Flattener(levels[-1].entries)
+        if not is_correlated(query):
             return True
         where = [Flattener(query.entries)(outer_part(c, outer)) for c in conjuncts(query.where)]
-        return not query.whole and connected_by_where(query, [c for c in where if correlated(c)])
+        return not query.whole and correlation_of_where(query, [c for c in where if correlated(c)])
 
-    def _asked(self, partners: query_tree.Partners, levels: Levels) -> Asked:
+    def _asked(self, partners: query_tree.MatchCondition, levels: Levels) -> SubqueryTest:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
-        query, outer = asked_for(partners, self._catalog), Flattener(levels[-1].entries)
+        query, outer = limit_of(partners, self._catalog), Flattener(levels[-1].entries)
         own = Flattener(query.entries)
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
         if connecting:
-            test = [inward(c, lambda var: visible[var.number - 1]) for c in conjuncts(partners.test)]
+            test = [into_subquery(c, lambda var: visible[var.number - 1]) for c in conjuncts(partners.test)]
             test = [own(outer_part(c, outer)) for c in test]
             inside = [c for c in where if not correlated(c)]
             rows = self._rows((*levels, query), own_columns([*connecting, *test]), inside)
-            return Asked(rows, tuple(connecting), tuple(test), partners.negated, partners.at)
+            return SubqueryTest(rows, tuple(connecting), tuple(test), partners.negated, partners.at)
         built = self.query(query, range(len(visible)) if partners.test is not None else (), levels)
         places = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
-        rows = Frame(projected(built.node, built.exprs), places, frozenset({tree.RESULT}))
-        test = [outer_part(inward(c, lambda var: var), outer) for c in conjuncts(partners.test)]
-        return Asked(rows, (), tuple(test), partners.negated, partners.at)
+        rows = JoinScope(project_columns(built.node, built.exprs), places, frozenset({tree.RESULT}))
+        test = [outer_part(into_subquery(c, lambda var: var), outer) for c in conjuncts(partners.test)]
+        return SubqueryTest(rows, (), tuple(test), partners.negated, partners.at)
 
     def _above(
         self,
-        frame: Frame,
-        grouped: Grouped | GroupedBySets | GroupedByGiven,
+        frame: JoinScope,
+        grouped: GroupedQuery | GroupedBySets | GroupedByDomain,
         targets: Sequence[tree.Expression],
         having: tree.Expression | None,
         *,
@@ -242,39 +270,39 @@ class _Builder:
 
         def scope(expression: tree.Expression) -> Expr | None:
             found = known(expression)
-            return answers.get(expression.number) if found is None and isinstance(expression, tree.Subquery) else found
+            return answers.get(expression.number) if found is None and isinstance(expression, tree.SubLink) else found
 
         for expression in (*(() if having is None else (having,)), *targets):
             for subquery in walk.subqueries(expression):
                 if subquery.number not in answers and known(expression) is None:
-                    around = Around(node, base, known, levels)
+                    around = OuterQuery(node, base, known, levels)
                     node, answers[subquery.number] = self._answering.answer(around, subquery)
             if having is not None and expression is having:
-                node = base = Filter(node, Compiler(self._catalog, scope).compile(having))
+                node = base = Filter(node, ExpressionCompiler(self._catalog, scope).compile(having))
         return node, scope
 
-    def _answered(self, frame: Frame, expressions: Sequence[tree.Expression], levels: Levels) -> Frame:
+    def _answered(self, frame: JoinScope, expressions: Sequence[tree.Expression], levels: Levels) -> JoinScope:
         """The frame with a column for the answer of each subquery in the expressions."""
         base = frame.node
         for subquery in (s for e in expressions for s in walk.subqueries(e)):
             if subquery.number not in frame.answers:
-                around = Around(frame.node, base, frame.scope, levels)
+                around = OuterQuery(frame.node, base, frame.scope, levels)
                 node, answer = self._answering.answer(around, subquery)
                 frame = replace(frame, node=node, answers=frame.answers | {subquery.number: answer})
         return frame
 
-    def _compiler(self, frame: Frame) -> Compiler:
-        return Compiler(self._catalog, frame.scope)
+    def _compiler(self, frame: JoinScope) -> ExpressionCompiler:
+        return ExpressionCompiler(self._catalog, frame.scope)
 
-    def _from(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> Frame:
+    def _from(self, levels: Levels, wanted: Sequence[tree.Expression], where: Sequence[tree.Expression]) -> JoinScope:
         query = levels[-1]
         reads: dict[int, set[int]] = {}
         for expression in wanted:
             for var in walk.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
-        for number in members(query.items):
-            for var in leans_on(query.entries[number - 1]):
+        for number in with_members(query.items):
+            for var in depends_on(query.entries[number - 1]):
                 for base in walk.variables(Flattener(query.entries)(var)):
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
@@ -291,36 +319,36 @@ class _Builder:
         where: Sequence[tree.Expression],
         of: _Making,
         levels: Levels,
-    ) -> Frame:
+    ) -> JoinScope:
         """Inner joins of members, some of which are outer joins, whose sides are such joins again."""
         query = levels[-1]
         flat = Flattener(query.entries)
 
-        def compile_in(condition: tree.Expression, frame: Frame) -> Expr:
+        def compile_in(condition: tree.Expression, frame: JoinScope) -> Expr:
             return self._compiler(frame).compile(condition)
 
-        def part(item: Unjoined) -> Frame:
-            if isinstance(item, query_tree.EntryRef):
-                return Frame.of(of.upright(item.entry))
+        def part(item: Unjoined) -> JoinScope:
+            if isinstance(item, query_tree.RangeTblRef):
+                return JoinScope.of(of.upright(item.entry))
             on = [flat(c) for c in conjuncts(item.condition)]
-            if isinstance(item.right, query_tree.EntryRef) and leans(item.right, query):
+            if isinstance(item.right, query_tree.RangeTblRef) and is_dependent(item.right, query):
                 return of.leaning(item.right.entry, on=on)(self._joined((item.left,), (), of, levels))
             left, right = (self._joined((side,), (), of, levels) for side in (item.left, item.right))
             for condition in on:
                 left, right = self._answered_beside(condition, left, right, levels)
-            return outer_join(item.kind, left, right, on, compile_in)
+            return bind_outer_join(item.kind, left, right, on, compile_in)
 
-        parts, on = spread(items)
-        upright = [part(p) for p in parts if not leans(p, query)]
-        entries = [p.entry for p in parts if isinstance(p, query_tree.EntryRef) and leans(p, query)]
+        parts, on = place_members(items)
+        upright = [part(p) for p in parts if not is_dependent(p, query)]
+        entries = [p.entry for p in parts if isinstance(p, query_tree.RangeTblRef) and is_dependent(p, query)]
         leaning = [of.leaning(entry, on=None) for entry in entries]
         # Conditions that ask a subquery come with those of WHERE.
         plain = [flat(c) for c in on if not any(walk.subqueries(c))]
-        return join(upright, [*plain, *where], compile_in, leaning)
+        return bind_join(upright, [*plain, *where], compile_in, leaning)
 
     def _answered_beside(
-        self, condition: tree.Expression, left: Frame, right: Frame, levels: Levels
-    ) -> tuple[Frame, Frame]:
+        self, condition: tree.Expression, left: JoinScope, right: JoinScope, levels: Levels
+    ) -> tuple[JoinScope, JoinScope]:
         """The sides of an outer join, with the answers its condition asks for on the side that asks."""
         for subquery in walk.subqueries(condition):
             read = {var.entry for var in walk.variables(subquery)}
@@ -342,12 +370,12 @@ def _grouped_by(query: query_tree.Query) -> Sequence[query_tree.GroupItem]:
     return [query_tree.GroupItem(query.targets[i].group_reference, query_tree.SAME) for i in query.given]
 
 
-def _per_given(grouped: Grouped, query: query_tree.Query) -> Grouped | GroupedByGiven:
+def _per_given(grouped: GroupedQuery, query: query_tree.Query) -> GroupedQuery | GroupedByDomain:
     """A group of all rows is there also where there are no rows."""
     if query.groups or not query.given:
         return grouped
-    (given,) = (entry.node for entry in query.entries if isinstance(entry, query_tree.GivenEntry))
-    return GroupedByGiven(grouped, given)
+    (given,) = (entry.node for entry in query.entries if isinstance(entry, query_tree.DomainEntry))
+    return GroupedByDomain(grouped, given)
 
 
 def _group_target(query: query_tree.Query, reference: int) -> tree.Expression:

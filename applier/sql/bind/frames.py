@@ -5,14 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TypeVar
 
-from applier.functions.entry import Unfit, common_decimal, decimal, decimal_of
+from applier.functions.entry import UnsuitableArguments, common_decimal, decimal, decimal_of
 from applier.plan.expr import INT8, Call, Const, Expr, SortKey, ValueType
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import Compiler
+from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.interval_literals import literal_micros
 from shared_schema.change_row import Value
 
@@ -37,7 +37,7 @@ _INTEGERS = ("smallint", "int", "bigint")
 _MOMENTS = ("date", "timestamp_ntz", "timestamp")
 
 
-def frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: Catalog) -> Frame:
+def bind_frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: SystemCatalog) -> Frame:
     """The frame of a window clause over an order."""
     mode = _one(_MODES, clause.options)
     ends = _one(_STARTS, clause.options), _one(_ENDS, clause.options)
@@ -59,10 +59,10 @@ def _one(of: dict[int, _Option], options: int) -> _Option:
     return found[0]
 
 
-def _offset(expression: tree.Expression | None, catalog: Catalog) -> Const | None:
+def _offset(expression: tree.Expression | None, catalog: SystemCatalog) -> Const | None:
     if expression is None:
         return None
-    compiled: Expr = Compiler(catalog, lambda _: None).compile(expression)
+    compiled: Expr = ExpressionCompiler(catalog, lambda _: None).compile(expression)
     if isinstance(compiled, Call) and len(compiled.args) == 1:
         (compiled,) = compiled.args
     if isinstance(compiled, Const) and compiled.value is not None:
@@ -88,7 +88,7 @@ def _sized(mode: FrameMode, offsets: list[Const | None], order: tuple[SortKey, .
         return _spans(offsets)
     try:
         carrier = _measure(key, given)
-    except Unfit as error:
+    except UnsuitableArguments as error:
         hint = "use an offset over integers, numeric(p,s), floats, dates or timestamps, or ROWS"
         raise Refused(Reason.FRAME, f"a RANGE of {error.problem}", hint=error.hint or hint) from error
     return [None if o is None else Const(_number(o, carrier), ValueType(o.type.pg, carrier)) for o in offsets]
@@ -128,4 +128,4 @@ def _measure(key: Expr, offsets: list[Const]) -> str:
         digits = max(p - s for p, s in sizes) + 1
         scale = max(s for _, s in sizes)
         return common_decimal([(digits + scale, scale)])
-    raise Unfit(f"values of type {key.type.pg.display}")
+    raise UnsuitableArguments(f"values of type {key.type.pg.display}")

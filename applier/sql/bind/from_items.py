@@ -7,29 +7,34 @@ from dataclasses import replace
 
 from applier.plan.expr import Col, ValueType
 from applier.plan.nodes import Field, Project, Scan, Unnest, fields
-from applier.sql.analyze.sources import Sources, check, inside_view
-from applier.sql.analyze.system_catalog import Catalog, RelationInfo
-from applier.sql.bind.joins import Frame, Member, nothing
-from applier.sql.bind.recursion import Recursions
-from applier.sql.bind.table_functions import RowSets
-from applier.sql.bind.values import alone, beside_each, is_true, written
+from applier.sql.analyze.sources import Sources, check_source, inside_view
+from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
+from applier.sql.bind.joins import JoinMember, JoinScope, no_rows
+from applier.sql.bind.recursion import RecursionBinder
+from applier.sql.bind.table_functions import TableFunctions
+from applier.sql.bind.values import always_true, bind_per_row, bind_standalone, bind_values
 from applier.sql.decorrelate.domain import BuildQuery, Levels
-from applier.sql.decorrelate.lateral import Beside, Laterals
+from applier.sql.decorrelate.lateral import LateralJoins, LateralMember
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.pg_tree.flatten import Flattener
 from applier.sql.refusal import Place, Reason, Refused
-from applier.sql.typing.compile import Compiler
+from applier.sql.typing.compile import ExpressionCompiler
 
 MOST_MEMBERS = 200
 """A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
 
 
-class Members:
+class FromItems:
     """Plans the members of FROM; `query` builds a query."""
 
     def __init__(
-        self, catalog: Catalog, sources: Sources, query: BuildQuery, laterals: Laterals, recursions: Recursions
+        self,
+        catalog: SystemCatalog,
+        sources: Sources,
+        query: BuildQuery,
+        laterals: LateralJoins,
+        recursions: RecursionBinder,
     ) -> None:
         self._catalog = catalog
         self._sources = sources
@@ -40,20 +45,20 @@ class Members:
 
     def leaning(
         self,
-        frame: Frame,
+        frame: JoinScope,
         number: int,
         reads: Sequence[int],
         levels: Levels,
         *,
         on: Sequence[tree.Expression] | None,
-    ) -> Frame:
+    ) -> JoinScope:
         """A member of FROM that looks at those before it, beside them."""
         self.count()
         entry = levels[-1].entries[number - 1]
-        conditions = () if on is None else [c for c in on if not is_true(c)]
+        conditions = () if on is None else [c for c in on if not always_true(c)]
         match entry:
             case query_tree.SubqueryEntry(query=query):
-                beside = Beside(number, query, reads, on is not None, tuple(conditions))
+                beside = LateralMember(number, query, reads, on is not None, tuple(conditions))
                 return self._laterals.put(frame, beside, levels)
             case query_tree.FunctionEntry() if not conditions:
                 return self._unfolded(frame, number, levels[-1], outer=on is not None)
@@ -62,34 +67,34 @@ class Members:
             case query_tree.FunctionEntry() | query_tree.ValuesEntry():
                 # As a subquery it may have a condition.
                 width = max(reads, default=1)
-                beside = Beside(number, alone(entry, width), reads, True, tuple(conditions))
+                beside = LateralMember(number, bind_standalone(entry, width), reads, True, tuple(conditions))
                 return self._laterals.put(frame, beside, levels)
             case _:
                 raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
 
     def _written_beside(
-        self, frame: Frame, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
-    ) -> Frame:
-        flat, compiler = Flattener(levels[-1].entries), Compiler(self._catalog, frame.scope)
+        self, frame: JoinScope, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
+    ) -> JoinScope:
+        flat, compiler = Flattener(levels[-1].entries), ExpressionCompiler(self._catalog, frame.scope)
         rows = [[compiler.compile(flat(row[r - 1])) for r in reads] for row in entry.rows]
         width = len(fields(frame.node))
-        node = beside_each(frame.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
+        node = bind_per_row(frame.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
         places = frame.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
         return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
 
-    def _unfolded(self, frame: Frame, number: int, query: query_tree.Query, *, outer: bool) -> Frame:
+    def _unfolded(self, frame: JoinScope, number: int, query: query_tree.Query, *, outer: bool) -> JoinScope:
         entry = query.entries[number - 1]
         if not isinstance(entry, query_tree.FunctionEntry):
             raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
         flat = Flattener(query.entries)
         calls = replace(entry, calls=tuple(map(flat, entry.calls)))
-        sets = RowSets(self._catalog, Compiler(self._catalog, frame.scope)).of_entry(calls)
+        sets = TableFunctions(self._catalog, ExpressionCompiler(self._catalog, frame.scope)).of_entry(calls)
         node = Unnest(frame.node, sets, entry.ordinality, outer)
         width, count = len(fields(frame.node)), len(sets) + entry.ordinality
         places = frame.ordinals | {(number, i + 1): width + i for i in range(count)}
         return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
 
-    def upright(self, number: int, reads: Sequence[int], levels: Levels) -> Member:
+    def upright(self, number: int, reads: Sequence[int], levels: Levels) -> JoinMember:
         """A member of FROM that stands by itself, with the columns that are read."""
         self.count()
         match levels[-1].entries[number - 1]:
@@ -98,13 +103,13 @@ class Members:
             case query_tree.SubqueryEntry(query=query):
                 return self._subquery(number, query, reads, levels)
             case query_tree.ValuesEntry() as entry:
-                return Member(number, written(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
-            case query_tree.GivenEntry(node=node):
-                return Member(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
+                return JoinMember(number, bind_values(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
+            case query_tree.DomainEntry(node=node):
+                return JoinMember(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
             case query_tree.FunctionEntry():
-                frame = self._unfolded(nothing(), number, levels[-1], outer=False)
-                return Member(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
-            case query_tree.WithEntry(name=name, levels_up=up):
+                frame = self._unfolded(no_rows(), number, levels[-1], outer=False)
+                return JoinMember(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
+            case query_tree.CteEntry(name=name, levels_up=up):
                 holders = levels[: len(levels) - up]
                 if not holders or name not in holders[-1].members:
                     raise unknown("a name of no WITH")
@@ -122,25 +127,25 @@ class Members:
             construct = f"a query with more than {MOST_MEMBERS} members of FROM"
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, place=Place.start())
 
-    def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> Member:
+    def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> JoinMember:
         relation = self._sources.relations.get(entry.relation)
         if relation is None:
             raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
-        check(relation, entry.with_children)
+        check_source(relation, entry.with_children)
         if relation.kind != "v":
             return _scan(number, relation, reads)
         with inside_view(relation):
             return self._subquery(number, self._sources.views[relation.oid], reads, ())
 
-    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> Member:
+    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> JoinMember:
         built = self._query(query, [r - 1 for r in reads], outer)
         if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
             places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
-            return Member(number, built.node, places)
-        return Member(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+            return JoinMember(number, built.node, places)
+        return JoinMember(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
 
 
-def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> Member:
+def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinMember:
     columns = [relation.column(n) for n in reads]
     found = [c for c in columns if c is not None]
     if len(found) != len(columns):
@@ -158,4 +163,4 @@ def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> Member:
         fields=tuple(Field(ValueType.of_column(c.type), not c.not_null) for c in found),
         key=tuple(place[n] for n in relation.key) if has_key else None,
     )
-    return Member(number, scan, place)
+    return JoinMember(number, scan, place)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from applier.functions.aggregates.aggregates import shown_of
 from applier.functions.allow_list import ENTRIES
-from applier.functions.comparison_keys import key_of
-from applier.functions.entry import CollationNeed, Unfit
+from applier.functions.comparison_keys import comparison_key
+from applier.functions.entry import CollationNeed, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Expr
 from applier.plan.nodes import Aggregate, Node, Project
-from applier.sql.analyze.system_catalog import Catalog
-from applier.sql.bind.bound import columns
+from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.bind.bound import bound_columns
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
@@ -55,7 +55,7 @@ class GroupKey:
     by: Expr
 
 
-def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog) -> GroupKey:
+def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog) -> GroupKey:
     """The key of GROUP BY, DISTINCT or PARTITION BY, with the equality PostgreSQL chose for it."""
     if item.equality == query_tree.SAME:
         return GroupKey(value, value)
@@ -63,17 +63,19 @@ def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem,
     return _key(value, written, equality, catalog)
 
 
-def own_key(value: Expr, written: tree.Expression, catalog: Catalog) -> GroupKey:
+def primary_key_of(value: Expr, written: tree.Expression, catalog: SystemCatalog) -> GroupKey:
     """A column that PostgreSQL does not group by because a primary key decides it."""
     return _key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
 
 
-def check_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: Catalog, clause: str) -> None:
+def check_key(
+    value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog, clause: str
+) -> None:
     """Refuse a key whose equality Spark does not share for the values as they are."""
     key = group_key(value, written, item, catalog)
     if key.by != key.value:
         construct = f"{clause} on values of type {value.type.pg.display}"
-        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=walk.at(written))
+        raise Refused(Reason.GROUPING, construct, hint=_HINT, token=walk.place_of(written))
 
 
 def default_equality(value: Expr) -> str | None:
@@ -89,29 +91,31 @@ def grouped_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[AggregateC
     node = Aggregate(below, tuple(key.by for key in keys), (*calls, *more))
     if not more:
         return node
-    output, first = columns(node), len(keys) + len(calls)
+    output, first = bound_columns(node), len(keys) + len(calls)
     values = (output[i] if call is None else output[first + more.index(call)] for i, call in enumerate(shown))
     return Project(node, (*values, *output[len(keys) : first]))
 
 
-def _key(value: Expr, written: tree.Expression, equality: str, catalog: Catalog) -> GroupKey:
+def _key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCatalog) -> GroupKey:
     entry = ENTRIES.get(equality)
     try:
         if entry is None:
-            raise Unfit(f"values of type {value.type.pg.display}")
+            raise UnsuitableArguments(f"values of type {value.type.pg.display}")
         entry.carrier((value, value))
-    except Unfit as error:
+    except UnsuitableArguments as error:
         raise _unproven(error.problem, written) from error
-    by = value if entry.hashes((value,)) else key_of(value) if entry.hash_equal or entry.key_equal else None
+    by = value if entry.hashes((value,)) else comparison_key(value) if entry.hash_equal or entry.key_equal else None
     if by is None:
         raise _unproven(f"values of type {value.type.pg.display}", written)
     if entry.collation is not CollationNeed.NONE:
         collation = collation_of(written, value, catalog)
         if collation is not None and not collation.deterministic:
             construct = f"GROUP BY or DISTINCT under the nondeterministic collation {collation.name}"
-            raise Refused(Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=walk.at(written))
+            raise Refused(
+                Reason.COLLATION, construct, hint='declare the column COLLATE "C"', token=walk.place_of(written)
+            )
     return GroupKey(value, by)
 
 
 def _unproven(problem: str, written: tree.Expression) -> Refused:
-    return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=walk.at(written))
+    return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=walk.place_of(written))

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from applier.functions.aggregates.aggregates import on_empty
 from applier.plan.expr import INT4, AggregateCall, Coalesce, Col, Const, Expr, shift
 from applier.plan.nodes import Field, Node, OuterJoin, Project, UnionAll, fields
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.aggregates import plan_aggregate
-from applier.sql.bind.bound import columns
-from applier.sql.bind.group_key import GroupKey, group_key, grouped_by, own_key
-from applier.sql.decorrelate.null_safe import same
+from applier.sql.bind.bound import bound_columns
+from applier.sql.bind.group_key import GroupKey, group_key, grouped_by, primary_key_of
+from applier.sql.decorrelate.null_safe import null_safe_pairs
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupedQuery:
     """The keys and aggregates of one query level, as written and as planned, in the order of the node's output."""
 
     keys: tuple[tree.Expression, ...]
     planned_keys: tuple[GroupKey, ...]
-    calls: tuple[tree.AggregateOf, ...]
+    calls: tuple[tree.Aggref, ...]
     planned_calls: tuple[AggregateCall, ...]
 
     def node(self, below: Node) -> Node:
@@ -50,17 +50,17 @@ class Grouped:
         return find
 
 
-def group(
+def bind_group_by(
     keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]],
     targets: Sequence[tree.Expression],
     having: tree.Expression | None,
-    below: Compiler,
+    below: ExpressionCompiler,
     node: Node,
     *,
-    catalog: Catalog,
+    catalog: SystemCatalog,
     within: Sequence[Expr] = (),
     by_all_keys: bool = True,
-) -> Grouped:
+) -> GroupedQuery:
     """Plan the keys and every aggregate in the targets and HAVING over the node below, which `below` compiles for.
 
     All rows of a group have the same values of `within`, and of the keys unless there are other sets of them.
@@ -72,10 +72,10 @@ def group(
     # split no group.
     for var in dict.fromkeys(v for e in above for v in _loose(e, frozenset(written))):
         written.append(var)
-        planned.append(own_key(below.compile(var), var, catalog))
+        planned.append(primary_key_of(below.compile(var), var, catalog))
     shared = (*within, *(key.by for key in planned if by_all_keys))
-    calls = list(dict.fromkeys(c for e in above for c in aggregates(e)))
-    return Grouped(
+    calls = list(dict.fromkeys(c for e in above for c in aggregates_in(e)))
+    return GroupedQuery(
         tuple(written),
         tuple(planned),
         tuple(calls),
@@ -87,10 +87,10 @@ def group(
 class GroupedBySets:
     """The keys and aggregates of GROUPING SETS: one Aggregate per set, NULL for the keys that are not in it."""
 
-    whole: Grouped
+    whole: GroupedQuery
     references: tuple[int, ...]
     sets: tuple[tuple[int, ...], ...]
-    asked: tuple[tree.GroupingOf, ...]
+    asked: tuple[tree.GroupingFunc, ...]
 
     def node(self, below: Node) -> Node:
         """The Aggregates over the node below, one after the other."""
@@ -101,7 +101,7 @@ class GroupedBySets:
         planned = self.whole.planned_keys
         calls = tuple(dict.fromkeys(self.whole.planned_calls))
         grouped = grouped_by(below, [planned[i] for i in chosen], calls)
-        shown = columns(grouped)
+        shown = bound_columns(grouped)
         exprs: list[Expr] = [
             shown[chosen.index(i)] if i in chosen else Const(None, key.value.type) for i, key in enumerate(planned)
         ]
@@ -115,7 +115,7 @@ class GroupedBySets:
         first = len(output) - len(self.asked)
 
         def find(expression: tree.Expression) -> Expr | None:
-            if isinstance(expression, tree.GroupingOf):
+            if isinstance(expression, tree.GroupingFunc):
                 place = first + self.asked.index(expression)
                 return Col(place, output[place].type, output[place].nullable)
             return known(expression)
@@ -124,16 +124,16 @@ class GroupedBySets:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedByGiven:
+class GroupedByDomain:
     """One group of all rows for each given row, also for those that have none; the keys are the given columns."""
 
-    whole: Grouped
+    whole: GroupedQuery
     given: Node
 
     def node(self, below: Node) -> Node:
         """The given rows, each beside its group."""
         groups = self.whole.node(below)
-        pairs = same(zip(columns(self.given), columns(groups), strict=False))
+        pairs = null_safe_pairs(zip(bound_columns(self.given), bound_columns(groups), strict=False))
         return OuterJoin(self.given, groups, pairs, None, full=False)
 
     def scope(self, output: tuple[Field, ...]) -> Scope:
@@ -147,12 +147,12 @@ class GroupedByGiven:
                 return found
             if found.ordinal < width:
                 return Col(found.ordinal, output[found.ordinal].type, output[found.ordinal].nullable)
-            return of_no_rows(calls[found.ordinal - width], shift(found, width))
+            return result_of_no_rows(calls[found.ordinal - width], shift(found, width))
 
         return find
 
 
-def of_no_rows(call: AggregateCall, result: Expr) -> Expr:
+def result_of_no_rows(call: AggregateCall, result: Expr) -> Expr:
     """The result of an aggregate where there is a group, else what it is of no rows."""
     if call.fold is not None and not call.fold.null_of_none:
         construct = f"the aggregate {call.signature} of a subquery that may find no rows"
@@ -160,7 +160,7 @@ def of_no_rows(call: AggregateCall, result: Expr) -> Expr:
     return Coalesce((result, Const(on_empty(call), call.type)), call.type) if not call.nullable else result
 
 
-def _mask(call: tree.GroupingOf, keys: frozenset[int]) -> int:
+def _mask(call: tree.GroupingFunc, keys: frozenset[int]) -> int:
     """A bit per key, the last one the lowest: 1 where the rows are not grouped by it."""
     mask = 0
     for reference in call.references:
@@ -168,7 +168,9 @@ def _mask(call: tree.GroupingOf, keys: frozenset[int]) -> int:
     return mask
 
 
-def by_sets(grouped: Grouped, query: query_tree.Query, above: Sequence[tree.Expression]) -> GroupedBySets:
+def bind_grouping_sets(
+    grouped: GroupedQuery, query: query_tree.Query, above: Sequence[tree.Expression]
+) -> GroupedBySets:
     """The same keys and aggregates, once per grouping set."""
     references = tuple(item.reference for item in query.groups)
     if len(references) != len(grouped.keys):
@@ -178,15 +180,18 @@ def by_sets(grouped: Grouped, query: query_tree.Query, above: Sequence[tree.Expr
     return GroupedBySets(grouped, references, query.grouping_sets, asked)
 
 
-def _groupings(expression: tree.Expression) -> Iterator[tree.GroupingOf]:
-    if isinstance(expression, tree.GroupingOf):
+def _groupings(expression: tree.Expression) -> Iterator[tree.GroupingFunc]:
+    if isinstance(expression, tree.GroupingFunc):
         yield expression
     for argument in walk.arguments(expression):
         yield from _groupings(argument)
 
 
-def distinct(
-    node: Node, exprs: Sequence[Expr], keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]], catalog: Catalog
+def bind_distinct(
+    node: Node,
+    exprs: Sequence[Expr],
+    keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]],
+    catalog: SystemCatalog,
 ) -> Node:
     """SELECT DISTINCT: one row per combination of all columns."""
     if len(keys) != len(exprs):
@@ -196,7 +201,7 @@ def distinct(
 
 
 def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Iterator[tree.Var]:
-    if expression in keys or isinstance(expression, tree.AggregateOf):
+    if expression in keys or isinstance(expression, tree.Aggref):
         return
     if isinstance(expression, tree.Var):
         yield expression
@@ -204,10 +209,10 @@ def _loose(expression: tree.Expression, keys: frozenset[tree.Expression]) -> Ite
         yield from _loose(argument, keys)
 
 
-def aggregates(expression: tree.Expression) -> Iterator[tree.AggregateOf]:
+def aggregates_in(expression: tree.Expression) -> Iterator[tree.Aggref]:
     """Every aggregate in the expression, in the order of the text."""
-    if isinstance(expression, tree.AggregateOf):
+    if isinstance(expression, tree.Aggref):
         yield expression
         return
     for argument in walk.arguments(expression):
-        yield from aggregates(argument)
+        yield from aggregates_in(argument)

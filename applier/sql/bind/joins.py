@@ -18,19 +18,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.functions.allow_list import ENTRIES
-from applier.functions.comparison_keys import key_of
-from applier.functions.entry import Unfit
+from applier.functions.comparison_keys import comparison_key
+from applier.functions.entry import UnsuitableArguments
 from applier.plan.expr import BoolOp, Call, Col, Expr, Logic, children, columns_read, shift
 from applier.plan.nodes import Filter, Join, Node, OuterJoin, Values, fields
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.unify import comparable
 
-Compile = Callable[[tree.Expression, "Frame"], Expr]
+Compile = Callable[[tree.Expression, "JoinScope"], Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JoinMember:
     """A member of FROM: its node and where each of its attributes is among the node's columns."""
 
     entry: int
@@ -39,7 +39,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class JoinScope:
     """A node over some members of FROM, and where each attribute (entry, number) is among its columns."""
 
     node: Node
@@ -47,20 +47,20 @@ class Frame:
     entries: frozenset[int]
     answers: dict[int, Expr] = field(default_factory=dict)
     """What the subqueries of expressions stand for, by their numbers."""
-    made: dict[tree.SetOf, Expr] = field(default_factory=dict)
+    made: dict[tree.SetReturningExpr, Expr] = field(default_factory=dict)
     """What the functions that make rows stand for, where they were gone through."""
 
     @classmethod
-    def of(cls, member: Member) -> Frame:
+    def of(cls, member: JoinMember) -> JoinScope:
         """The frame of one member alone."""
         places = {(member.entry, number): at for number, at in member.ordinals.items()}
         return cls(member.node, places, frozenset({member.entry}))
 
-    def filtered(self, conditions: Sequence[Expr]) -> Frame:
+    def filtered(self, conditions: Sequence[Expr]) -> JoinScope:
         """Only the rows for which all conditions hold."""
         return replace(self, node=Filter(self.node, conjunction(conditions))) if conditions else self
 
-    def beside(self, other: Frame) -> dict[tuple[int, int], int]:
+    def beside(self, other: JoinScope) -> dict[tuple[int, int], int]:
         """Where everything is once the other's columns follow."""
         width = len(fields(self.node))
         return self.ordinals | {key: width + at for key, at in other.ordinals.items()}
@@ -78,28 +78,28 @@ class Frame:
         match expression:
             case tree.Var():
                 return self.column(expression)
-            case tree.Subquery():
+            case tree.SubLink():
                 return self.answers.get(expression.number)
-            case tree.SetOf():
+            case tree.SetReturningExpr():
                 return self.made.get(expression)
             case _:
                 return None
 
 
-Unjoined = query_tree.EntryRef | query_tree.OuterJoin
+Unjoined = query_tree.RangeTblRef | query_tree.OuterJoinExpr
 
 
-def spread(items: Sequence[query_tree.FromItem]) -> tuple[list[Unjoined], list[tree.Expression]]:
+def place_members(items: Sequence[query_tree.FromItem]) -> tuple[list[Unjoined], list[tree.Expression]]:
     """What inner joins connect, and the conditions of those joins, split at AND; both in the order of the text."""
     found: list[Unjoined] = []
     on: list[tree.Expression] = []
     for item in items:
         match item:
-            case query_tree.InnerJoin():
-                inner, below = spread((item.left, item.right))
+            case query_tree.InnerJoinExpr():
+                inner, below = place_members((item.left, item.right))
                 found += inner
                 on += [*below, *conjuncts(item.condition)]
-            case query_tree.EntryRef() | query_tree.OuterJoin():
+            case query_tree.RangeTblRef() | query_tree.OuterJoinExpr():
                 found.append(item)
     return found, on
 
@@ -108,7 +108,7 @@ def conditions(items: Sequence[query_tree.FromItem]) -> list[tree.Expression]:
     """Every condition of ON, inner and outer, split at AND."""
     found: list[tree.Expression] = []
     for item in items:
-        if not isinstance(item, query_tree.EntryRef):
+        if not isinstance(item, query_tree.RangeTblRef):
             found += [*conditions((item.left, item.right)), *conjuncts(item.condition)]
     return found
 
@@ -117,17 +117,19 @@ def conjuncts(expression: tree.Expression | None) -> list[tree.Expression]:
     """The parts that AND connects; none of nothing."""
     if expression is None:
         return []
-    if isinstance(expression, tree.Connected) and expression.connective is tree.Connective.AND:
+    if isinstance(expression, tree.BoolExpr) and expression.connective is tree.BoolOperator.AND:
         return [part for arg in expression.args for part in conjuncts(arg)]
     return [expression]
 
 
-def total(expr: Expr) -> bool:
+def total_width(expr: Expr) -> bool:
     """Whether the expression has a value, or NULL, for every row."""
-    return not (isinstance(expr, Call) and ENTRIES[expr.signature].raises) and all(total(c) for c in children(expr))
+    return not (isinstance(expr, Call) and ENTRIES[expr.signature].raises) and all(
+        total_width(c) for c in children(expr)
+    )
 
 
-def placeable(expr: Expr) -> bool:
+def is_placeable(expr: Expr) -> bool:
     """Whether it may be evaluated wherever its columns are.
 
     That a sum or product has no place in its type is an error PostgreSQL meets in such places too; it depends on its
@@ -135,7 +137,7 @@ def placeable(expr: Expr) -> bool:
     """
     entry = ENTRIES[expr.signature] if isinstance(expr, Call) else None
     raises = entry is not None and entry.raises and not entry.only_out_of_range
-    return not raises and all(placeable(c) for c in children(expr))
+    return not raises and all(is_placeable(c) for c in children(expr))
 
 
 @dataclass(slots=True)
@@ -145,13 +147,13 @@ class _Pending:
     compile: Compile
     left: list[tuple[tree.Expression, frozenset[int]]] = field(default_factory=list)
 
-    def take(self, frame: Frame, entries: frozenset[int]) -> list[Expr]:
+    def take(self, frame: JoinScope, entries: frozenset[int]) -> list[Expr]:
         """Compile and remove what reads only these members and cannot raise."""
         taken: list[Expr] = []
         kept: list[tuple[tree.Expression, frozenset[int]]] = []
         for condition, reads in self.left:
             compiled = self.compile(condition, frame) if reads and reads <= entries else None
-            if compiled is not None and placeable(compiled):
+            if compiled is not None and is_placeable(compiled):
                 taken.append(compiled)
             else:
                 kept.append((condition, reads))
@@ -159,23 +161,23 @@ class _Pending:
         return taken
 
 
-Leaning = Callable[[Frame], Frame]
+Leaning = Callable[[JoinScope], JoinScope]
 """A member of FROM that looks at those before it: the frame with it beside."""
 
 
-def join(
-    parts: Sequence[Frame], where: Sequence[tree.Expression], compile_in: Compile, leaning: Sequence[Leaning] = ()
-) -> Frame:
+def bind_join(
+    parts: Sequence[JoinScope], where: Sequence[tree.Expression], compile_in: Compile, leaning: Sequence[Leaning] = ()
+) -> JoinScope:
     """Join all members and apply all conditions; those that lean on others come last, in the order of the text."""
     pending = _Pending(compile_in, [(c, frozenset(v.entry for v in walk.variables(c))) for c in where])
     if len(parts) > 1 or leaning:
         parts = [part.filtered(pending.take(part, part.entries)) for part in parts]
-    current, *rest = parts or [nothing()]
+    current, *rest = parts or [no_rows()]
     while rest:
         part = next((p for p in rest if _connected(current.entries, p.entries, pending)), rest[0])
         rest.remove(part)
         product = _product(current, part)
-        equi, residual = split(pending.take(product, product.entries), len(fields(current.node)))
+        equi, residual = split_condition(pending.take(product, product.entries), len(fields(current.node)))
         current = replace(product, node=Join(current.node, part.node, equi, residual))
     for lean in leaning:
         current = lean(current)
@@ -186,7 +188,7 @@ def join(
 def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -> bool:
     """Whether an equality between the joined members and these is waiting; only the shape is looked at."""
     for condition, reads in pending.left:
-        if isinstance(condition, tree.Apply) and len(condition.args) == 2 and reads <= joined | own:
+        if isinstance(condition, tree.FuncExpr) and len(condition.args) == 2 and reads <= joined | own:
             first, second = (frozenset(v.entry for v in walk.variables(arg)) for arg in condition.args)
             for ours, theirs in ((first, second), (second, first)):
                 if ours and ours <= joined and theirs and theirs <= own:
@@ -194,14 +196,14 @@ def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -
     return False
 
 
-def _product(left: Frame, right: Frame) -> Frame:
+def _product(left: JoinScope, right: JoinScope) -> JoinScope:
     """Everything beside everything; conditions are compiled over it, for which of them are keys shows only then."""
     width = len(fields(left.node))
     answers = left.answers | {number: shift(answer, width) for number, answer in right.answers.items()}
-    return Frame(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries, answers)
+    return JoinScope(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries, answers)
 
 
-def split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
+def split_condition(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
     """The key pairs among the conditions of a join, and the rest of them."""
     equi: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
@@ -214,13 +216,17 @@ def split(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Exp
     return tuple(equi), conjunction(residual) if residual else None
 
 
-def outer_join(
-    kind: query_tree.OuterKind, left: Frame, right: Frame, on: Sequence[tree.Expression], compile_in: Compile
-) -> Frame:
+def bind_outer_join(
+    kind: query_tree.OuterJoinType,
+    left: JoinScope,
+    right: JoinScope,
+    on: Sequence[tree.Expression],
+    compile_in: Compile,
+) -> JoinScope:
     """LEFT, RIGHT or FULL JOIN; a right join is a left one whose columns are found elsewhere."""
-    if kind is query_tree.OuterKind.RIGHT:
+    if kind is query_tree.OuterJoinType.RIGHT:
         left, right = right, left
-    full = kind is query_tree.OuterKind.FULL
+    full = kind is query_tree.OuterJoinType.FULL
     product = _product(left, right)
     own: list[tree.Expression] = []
     both: list[Expr] = []
@@ -232,13 +238,13 @@ def outer_join(
             own.append(condition)
             continue
         compiled = compile_in(condition, product)
-        if not placeable(compiled):
+        if not is_placeable(compiled):
             hint = "compute the expression in a subquery of FROM"
             construct = "an outer join on a condition that may raise an error"
-            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.at(condition))
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.place_of(condition))
         both.append(compiled)
     right = right.filtered([compile_in(condition, right) for condition in own])
-    equi, residual = split(both, len(fields(left.node)))
+    equi, residual = split_condition(both, len(fields(left.node)))
     return replace(product, node=OuterJoin(left.node, right.node, equi, residual, full))
 
 
@@ -265,11 +271,11 @@ def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
         return None
     try:
         sides = comparable(condition.args)
-    except Unfit:
+    except UnsuitableArguments:
         return None
     if entry.hashes(sides):
         return sides
-    keys = tuple(key for key in map(key_of, sides) if key is not None)
+    keys = tuple(key for key in map(comparison_key, sides) if key is not None)
     return keys if len(keys) == len(sides) else None
 
 
@@ -280,6 +286,6 @@ def conjunction(parts: Sequence[Expr]) -> Expr:
     return BoolOp(Logic.AND, tuple(parts), parts[0].type)
 
 
-def nothing() -> Frame:
+def no_rows() -> JoinScope:
     """An empty FROM: one row without columns."""
-    return Frame(Values(((),), ()), {}, frozenset())
+    return JoinScope(Values(((),), ()), {}, frozenset())

@@ -13,25 +13,25 @@ from dataclasses import replace
 from applier.plan.expr import Call, Const, Expr
 from applier.plan.nodes import Node, TopK, identifies_rows
 from applier.plan.sort import SortKey
-from applier.sql.analyze.system_catalog import Catalog
-from applier.sql.bind.bound import Built, columns, projected
+from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.group_key import group_key
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import Compiler
+from applier.sql.typing.compile import ExpressionCompiler
 
 _DECIDE = "add the primary key to ORDER BY, so that no two rows are equal in it"
 
 
-def first_rows(
+def bind_limit(
     query: query_tree.Query,
     needed: Sequence[int],
-    select: Callable[[Sequence[int]], Built],
-    catalog: Catalog,
+    select: Callable[[Sequence[int]], BoundQuery],
+    catalog: SystemCatalog,
     within: Sequence[Expr] = (),
-) -> Built:
+) -> BoundQuery:
     """The query's rows that DISTINCT ON and LIMIT leave; `select` makes all of them, with the targets named.
 
     They are counted for each given row, and for each combination of `within`, expressions over what `select` makes,
@@ -42,8 +42,8 @@ def first_rows(
     named = [_place(query, reference) for reference in references]
     places = list(dict.fromkeys([*needed, *named, *query.given]))
     built = select(places)
-    node = projected(built.node, (*built.exprs, *within))
-    shown = columns(node)
+    node = project_columns(built.node, (*built.exprs, *within))
+    shown = bound_columns(node)
     at = {place: shown[i] for i, place in enumerate(places)}
     after = shown[len(places) :]
     apart = (*after, *(at[place] for place in query.given))
@@ -58,10 +58,10 @@ def first_rows(
         node = _distinct_on(query, node, at, order, catalog, apart=apart)
     if query.limit is not None:
         node = _limited(query.limit, node, tuple(order), catalog, apart)
-    return Built(node, (*(at[i] for i in needed), *after))
+    return BoundQuery(node, (*(at[i] for i in needed), *after))
 
 
-def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Query:
+def limit_of(partners: query_tree.MatchCondition, catalog: SystemCatalog) -> query_tree.Query:
     """The subquery of EXISTS without a LIMIT that leaves it at least one row, for one is as good as many."""
     query = partners.query
     if partners.test is None and query.limit is not None and query.limit.offset is None:
@@ -71,7 +71,7 @@ def asked_for(partners: query_tree.Partners, catalog: Catalog) -> query_tree.Que
     return query
 
 
-def without_limit(query: query_tree.Query, catalog: Catalog) -> tuple[query_tree.Query, int]:
+def without_limit(query: query_tree.Query, catalog: SystemCatalog) -> tuple[query_tree.Query, int]:
     """The subquery of EXISTS without LIMIT and OFFSET, and how many rows it must have more than."""
     if query.limit is None:
         return query, 0
@@ -96,7 +96,7 @@ def _distinct_on(
     node: Node,
     at: Mapping[int, Expr],
     order: Sequence[SortKey],
-    catalog: Catalog,
+    catalog: SystemCatalog,
     *,
     apart: tuple[Expr, ...],
 ) -> Node:
@@ -112,7 +112,7 @@ def _distinct_on(
 
 
 def _limited(
-    limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: Catalog, apart: tuple[Expr, ...]
+    limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: SystemCatalog, apart: tuple[Expr, ...]
 ) -> Node:
     count, offset = literal_number(limit.count, "LIMIT", catalog), literal_number(limit.offset, "OFFSET", catalog) or 0
     if count is None and not offset:
@@ -125,11 +125,11 @@ def _limited(
     return top
 
 
-def literal_number(expression: tree.Expression | None, clause: str, catalog: Catalog) -> int | None:
+def literal_number(expression: tree.Expression | None, clause: str, catalog: SystemCatalog) -> int | None:
     """The number LIMIT or OFFSET is given; None where there is no bound."""
     if expression is None:
         return None
-    compiled = Compiler(catalog, lambda _: None).compile(expression)
+    compiled = ExpressionCompiler(catalog, lambda _: None).compile(expression)
     if isinstance(compiled, Call) and len(compiled.args) == 1:
         (compiled,) = compiled.args
     match compiled:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -34,7 +34,9 @@ class _Column:
     shape: query_tree.SetColumn
 
 
-def with_ways(query: query_tree.Query, ways: query_tree.Ways, name: str, catalog: Catalog) -> query_tree.Query:
+def add_search_cycle(
+    query: query_tree.Query, ways: query_tree.SearchCycle, name: str, catalog: SystemCatalog
+) -> query_tree.Query:
     """The member of WITH with the columns of its SEARCH and CYCLE behind its own."""
     if ways.cycle is not None and ways.cycle.type not in (_BOOL, _INT4):
         # The server prints a cast there that it does not read back.
@@ -50,7 +52,7 @@ def with_ways(query: query_tree.Query, ways: query_tree.Ways, name: str, catalog
         (
             number
             for number, entry in enumerate(step.entries, 1)
-            if isinstance(entry, query_tree.WithEntry) and (entry.name, entry.levels_up) == (name, _ABOVE)
+            if isinstance(entry, query_tree.CteEntry) and (entry.name, entry.levels_up) == (name, _ABOVE)
         ),
         None,
     )
@@ -90,10 +92,10 @@ def _select(query: query_tree.Query, number: int) -> query_tree.Query:
 def _with(
     query: query_tree.Query, more: Sequence[tree.Expression], width: int, condition: tree.Expression | None
 ) -> query_tree.Query:
-    targets = [query_tree.Target(expression, None, 0, False) for expression in more]
+    targets = [query_tree.TargetEntry(expression, None, 0, False) for expression in more]
     where = query.where
     if condition is not None:
-        where = condition if where is None else tree.Connected(tree.Connective.AND, (where, condition))
+        where = condition if where is None else tree.BoolExpr(tree.BoolOperator.AND, (where, condition))
     return replace(query, targets=(*query.targets[:width], *targets, *query.targets[width:]), where=where)
 
 
@@ -101,7 +103,7 @@ class _Added:
     """Writes the new columns over the targets of both branches; those of the round before are columns of `itself`."""
 
     def __init__(
-        self, base: query_tree.Query, step: query_tree.Query, itself: int, width: int, catalog: Catalog
+        self, base: query_tree.Query, step: query_tree.Query, itself: int, width: int, catalog: SystemCatalog
     ) -> None:
         self._base = base
         self._step = step
@@ -109,14 +111,14 @@ class _Added:
         self._width = width
         self._catalog = catalog
 
-    def columns(self, ways: query_tree.Ways) -> list[_Column]:
+    def columns(self, ways: query_tree.SearchCycle) -> list[_Column]:
         """In PostgreSQL's order: the order of SEARCH, whether CYCLE met a row, and its way."""
         found: list[_Column] = []
         search, cycle = ways.search, ways.cycle
         if search is not None and search.breadth_first:
             depth = self._before(self._width + 1 + (0 if cycle is None else 2) + 1, _INT8)
             zero, one = (tree.Constant(_INT8, -1, 0, 8, True, n.to_bytes(8, "little"), None) for n in (0, 1))
-            deeper = tree.Apply(self._catalog.built_in("int8pl(int8,int8)"), 0, _INT8, 0, 0, (depth, one), None)
+            deeper = tree.FuncExpr(self._catalog.built_in("int8pl(int8,int8)"), 0, _INT8, 0, 0, (depth, one), None)
             shape = query_tree.SetColumn(_RECORD, -1, 0, _RECORDS_EQUAL)
             rows = self._row(self._base, search.places, zero), self._row(self._step, search.places, deeper)
             found.append(_Column(*rows, shape))
@@ -126,34 +128,34 @@ class _Added:
             place = self._width + len(found) + 2
             row, way = self._row(self._step, cycle.places), self._before(place, _RECORDS)
             branch = (tree.RowIn(row, way), cycle.met)
-            met = tree.CaseOf(None, (branch,), cycle.not_met, cycle.type, cycle.collation, None)
+            met = tree.CaseExpr(None, (branch,), cycle.not_met, cycle.type, cycle.collation, None)
             shape = query_tree.SetColumn(cycle.type, cycle.typmod, cycle.collation, _BOOL_EQUAL)
             found += [_Column(cycle.not_met, met, shape), self._way(cycle.places, place)]
         if search is not None and search.breadth_first:
             found.append(_Column(zero, deeper, query_tree.SetColumn(_INT8, -1, 0, _INT8_EQUAL)))
         return found
 
-    def not_met(self, ways: query_tree.Ways) -> tree.Expression:
+    def not_met(self, ways: query_tree.SearchCycle) -> tree.Expression:
         """Of the round before only rows go on that were not met before."""
         cycle = ways.cycle
         if cycle is None:
             raise AssertionError("no CYCLE")
         mark = self._before(self._width + (ways.search is not None) + 1, cycle.type, cycle.typmod, cycle.collation)
         function = self._catalog.operator(cycle.different).function
-        return tree.Apply(function, cycle.different, _BOOL, 0, cycle.collation, (mark, cycle.met), None)
+        return tree.FuncExpr(function, cycle.different, _BOOL, 0, cycle.collation, (mark, cycle.met), None)
 
     def _before(self, number: int, type_: int, typmod: int = -1, collation: int = 0) -> tree.Var:
         return tree.Var(self._itself, number, type_, typmod, collation, 0, None)
 
     def _way(self, places: Sequence[int], number: int) -> _Column:
         first, further = (
-            tree.ArrayOf((self._row(branch, places),), _RECORDS, None) for branch in (self._base, self._step)
+            tree.ArrayExpr((self._row(branch, places),), _RECORDS, None) for branch in (self._base, self._step)
         )
         function = self._catalog.built_in("array_cat(anycompatiblearray,anycompatiblearray)")
         so_far = self._before(number, _RECORDS)
-        step = tree.Apply(function, 0, _RECORDS, 0, 0, (so_far, further), None)
+        step = tree.FuncExpr(function, 0, _RECORDS, 0, 0, (so_far, further), None)
         return _Column(first, step, query_tree.SetColumn(_RECORDS, -1, 0, _ARRAYS_EQUAL))
 
-    def _row(self, branch: query_tree.Query, places: Sequence[int], *before: tree.Expression) -> tree.RowOf:
+    def _row(self, branch: query_tree.Query, places: Sequence[int], *before: tree.Expression) -> tree.RowExpr:
         parts = (*before, *(branch.targets[place].expression for place in places))
-        return tree.RowOf(parts, tuple(f"f{i}" for i in range(1, 1 + len(parts))), _RECORD, False, None)
+        return tree.RowExpr(parts, tuple(f"f{i}" for i in range(1, 1 + len(parts))), _RECORD, False, None)

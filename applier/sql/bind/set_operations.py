@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from applier.functions.aggregates.aggregates import COUNT
 from applier.functions.allow_list import ENTRIES
-from applier.functions.entry import Unfit, extreme
+from applier.functions.entry import UnsuitableArguments, extreme
 from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
 from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
-from applier.sql.analyze.system_catalog import Catalog
-from applier.sql.bind.bound import columns
+from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.bind.bound import bound_columns
 from applier.sql.bind.group_key import check_key, group_key, grouped_by
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
@@ -29,7 +29,7 @@ _SAME_TEXT = frozenset({"text", "varchar"})
 _HINT = "cast the columns of all branches to one type"
 
 
-def meet(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tuple[Expr, ...]]:
+def common_type(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tuple[Expr, ...]]:
     """Each branch's columns as the columns of the whole, in these types."""
     columns = [_column([branch[i] for branch in branches], pg) for i, pg in enumerate(types)]
     return [tuple(column[n] for column in columns) for n in range(len(branches))]
@@ -38,7 +38,7 @@ def meet(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tu
 def _column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
     try:
         met = unify([_cast(expr, pg) for expr in exprs])
-    except Unfit as error:
+    except UnsuitableArguments as error:
         raise Refused(
             Reason.CARRIER, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
         ) from error
@@ -53,26 +53,26 @@ def _cast(expr: Expr, pg: PgType) -> Expr:
         return Widen(expr, ValueType(pg, _INTEGERS[pg.name]))
     if name in _INTEGERS and pg.name == "numeric":
         return Call(f"numeric({name})", (expr,), ValueType(pg, ENTRIES[f"numeric({name})"].carrier((expr,))))
-    raise Unfit(f"values of type {expr.type.pg.display} and {pg.display}")
+    raise UnsuitableArguments(f"values of type {expr.type.pg.display} and {pg.display}")
 
 
-def combine(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: Catalog) -> Node:
+def bind_set_operation(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: SystemCatalog) -> Node:
     """The operation over branches whose columns have met."""
-    union = operation.kind is query_tree.SetKind.UNION
+    union = operation.kind is query_tree.SetOperationType.UNION
     if union and operation.keeps_duplicates:
         return UnionAll(tuple(branches))
     if union:
         node = UnionAll(tuple(branches))
-        pairs = zip(columns(node), _compared(operation), strict=True)
+        pairs = zip(bound_columns(node), _compared(operation), strict=True)
         return grouped_by(node, [group_key(expr, *column, catalog) for expr, column in pairs], ())
     check_columns(operation, branches[0], catalog)
     left, right = branches
     return _by_counts(operation, left, right)
 
 
-def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: Catalog) -> None:
+def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: SystemCatalog) -> None:
     """Refuse columns of which equal values may look different."""
-    for expr, column in zip(columns(branch), _compared(operation), strict=True):
+    for expr, column in zip(bound_columns(branch), _compared(operation), strict=True):
         check_key(expr, *column, catalog, operation.kind.name)
 
 
@@ -87,22 +87,22 @@ def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> N
     width = len(operation.columns)
     tagged = UnionAll(
         (
-            Project(left, (*columns(left), Const(True, BOOL))),
-            Project(right, (*columns(right), Const(False, BOOL))),
+            Project(left, (*bound_columns(left), Const(True, BOOL))),
+            Project(right, (*bound_columns(right), Const(False, BOOL))),
         )
     )
-    is_left = columns(tagged)[width]
+    is_left = bound_columns(tagged)[width]
     counts = Aggregate(
         tagged,
-        columns(tagged)[:width],
+        bound_columns(tagged)[:width],
         (
             replace(COUNT, filter=is_left),
             replace(COUNT, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
         ),
     )
-    *_, ours, theirs = columns(counts)
+    *_, ours, theirs = bound_columns(counts)
     zero = Const(0, COUNT.type)
-    both = operation.kind is query_tree.SetKind.INTERSECT
+    both = operation.kind is query_tree.SetOperationType.INTERSECT
     node: Node
     if operation.keeps_duplicates:
         left_over = Call(
@@ -114,4 +114,4 @@ def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> N
         there = Call("int8gt(int8,int8)", (ours, zero), BOOL)
         matched = Call("int8gt(int8,int8)" if both else "int8eq(int8,int8)", (theirs, zero), BOOL)
         node = Filter(counts, BoolOp(Logic.AND, (there, matched), BOOL))
-    return Project(node, columns(node)[:width])
+    return Project(node, bound_columns(node)[:width])

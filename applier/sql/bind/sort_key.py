@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from applier.functions.allow_list import ENTRIES
-from applier.functions.comparison_keys import place_of
-from applier.functions.entry import CollationNeed, Unfit, ordered_by_carrier
+from applier.functions.comparison_keys import sort_position
+from applier.functions.entry import CollationNeed, UnsuitableArguments, is_ordered_by_physical_type
 from applier.plan.expr import Expr
 from applier.plan.sort import SortKey
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
@@ -19,19 +19,19 @@ _SORTED_CARRIERS = (
 )  # fmt: skip
 
 
-def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: Catalog) -> SortKey:
+def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: SystemCatalog) -> SortKey:
     """One key of an order that Spark shares with PostgreSQL."""
     operator = catalog.operator(item.operator)
     signature = catalog.function(operator.function).signature
     entry = ENTRIES.get(signature)
-    at = expression.at if isinstance(expression, tree.Var | tree.Apply) else None
+    at = expression.at if isinstance(expression, tree.Var | tree.FuncExpr) else None
     hint = "order by integers, numeric(p,s), text, dates or booleans"
     try:
         if entry is None or operator.name not in _DIRECTIONS:
-            raise Unfit(f"values of type {compiled.type.pg.display}")
+            raise UnsuitableArguments(f"values of type {compiled.type.pg.display}")
         entry.carrier((compiled, compiled))
         sorted_by = _sorted_by(compiled, catalog)
-    except Unfit as error:
+    except UnsuitableArguments as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
         collation = collation_of(expression, compiled, catalog)
@@ -42,12 +42,12 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     return SortKey(sorted_by, _DIRECTIONS[operator.name], item.nulls_first)
 
 
-def _sorted_by(value: Expr, catalog: Catalog) -> Expr:
+def _sorted_by(value: Expr, catalog: SystemCatalog) -> Expr:
     """The value itself, or what sorts as PostgreSQL sorts it."""
-    if value.type.spark.partition("(")[0] in _SORTED_CARRIERS and ordered_by_carrier(value.type):
+    if value.type.spark.partition("(")[0] in _SORTED_CARRIERS and is_ordered_by_physical_type(value.type):
         return value
     oid = catalog.type(value.type.pg.oid).base
-    place = place_of(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
+    place = sort_position(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
     if place is None:
-        raise Unfit(f"values of type {value.type.pg.display}")
+        raise UnsuitableArguments(f"values of type {value.type.pg.display}")
     return place

@@ -9,17 +9,17 @@ import re
 from collections.abc import Sequence
 
 from applier.functions.allow_list import ENTRIES
-from applier.functions.entry import Unfit
+from applier.functions.entry import UnsuitableArguments
 from applier.functions.json.json_members import FIELD, FIELD_TYPES, FIELDS, listing
 from applier.functions.json.jsonpath import ARRAY_OF_ITEMS, SET_OF_ITEMS
-from applier.functions.output_text import input_carrier
+from applier.functions.output_text import input_physical_type
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
 from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
 from applier.plan.nodes import Node, SetReturningFunction, TableFunction, Unnest, fields
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler, Scope
 from applier.sql.typing.interval_literals import literal_micros
 from applier.sql.typing.lookup import check_collation
 from applier.sql.typing.unify import unify
@@ -52,10 +52,10 @@ _SPLIT = {
 _MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text)": MATCHES_BY_FLAGS}
 
 
-class RowSets:
+class TableFunctions:
     """Makes sets of calls whose arguments `compiler` knows."""
 
-    def __init__(self, catalog: Catalog, compiler: Compiler) -> None:
+    def __init__(self, catalog: SystemCatalog, compiler: ExpressionCompiler) -> None:
         self._catalog = catalog
         self._compiler = compiler
 
@@ -67,14 +67,14 @@ class RowSets:
             made = self._records(call, columns) if columns else self.of_call(call)
             if len(made) != width:
                 raise Refused(
-                    Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.at(call)
+                    Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.place_of(call)
                 )
             found += made
         return tuple(found)
 
     def of_call(self, call: tree.Expression) -> tuple[TableFunction, ...]:
         """A set for each column of what the call makes; a plain value is a set of one."""
-        if not isinstance(call, tree.SetOf):
+        if not isinstance(call, tree.SetReturningExpr):
             value = self._compiler.compile(call)
             return (TableFunction(SetReturningFunction.LISTED, (value,), value.type),)
         signature = self._catalog.function(call.function).signature
@@ -83,7 +83,7 @@ class RowSets:
             (json,) = (self._compiler.compile(arg) for arg in call.args)
             return tuple(_listed(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
         if signature in _SPLIT:
-            array = tree.Apply(
+            array = tree.FuncExpr(
                 self._catalog.built_in(_SPLIT[signature]),
                 0,
                 _ARRAYS["text"].oid,
@@ -97,7 +97,7 @@ class RowSets:
             return (self._matches(call, _MATCHES[signature], pg),)
         if signature == SET_OF_ITEMS:
             function = self._catalog.built_in(ARRAY_OF_ITEMS)
-            array = tree.Apply(function, 0, call.type, 0, 0, call.args, call.at)
+            array = tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at)
             return (
                 TableFunction(SetReturningFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),
             )
@@ -108,13 +108,17 @@ class RowSets:
 
     def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[TableFunction, ...]:
         """The columns that the query names for the members of objects: each by itself, as the elements of an array."""
-        rows = isinstance(call, tree.SetOf)
-        known = self._catalog.function(call.function).signature if isinstance(call, tree.SetOf | tree.Apply) else ""
+        rows = isinstance(call, tree.SetReturningExpr)
+        known = (
+            self._catalog.function(call.function).signature
+            if isinstance(call, tree.SetReturningExpr | tree.FuncExpr)
+            else ""
+        )
         if known != ("jsonb_to_recordset(jsonb)" if rows else "jsonb_to_record(jsonb)"):
             hint = "use jsonb_to_recordset or jsonb_to_record, or list the members with ->"
-            raise Refused(Reason.FUNCTION, "a function with a column list", hint=hint, token=walk.at(call))
+            raise Refused(Reason.FUNCTION, "a function with a column list", hint=hint, token=walk.place_of(call))
         (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
-        return tuple(self._field(json, column, walk.at(call), rows=rows) for column in columns)
+        return tuple(self._field(json, column, walk.place_of(call), rows=rows) for column in columns)
 
     def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> TableFunction:
         name, type_, typmod = column
@@ -127,25 +131,27 @@ class RowSets:
         signature = FIELDS if rows else FIELD
         array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
         return TableFunction(
-            SetReturningFunction.ELEMENTS, (array,), ValueType(pg, pg.spark_ddl if sized else input_carrier(pg.name))
+            SetReturningFunction.ELEMENTS,
+            (array,),
+            ValueType(pg, pg.spark_ddl if sized else input_physical_type(pg.name)),
         )
 
-    def _matches(self, call: tree.SetOf, signature: str, pg: PgType) -> TableFunction:
+    def _matches(self, call: tree.SetReturningExpr, signature: str, pg: PgType) -> TableFunction:
         """Each match as an array of its groups: the elements of an array of texts."""
         entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
         check_collation(entry, call, self._catalog)
         try:
             carrier = entry.carrier(args)
-        except Unfit as error:
+        except UnsuitableArguments as error:
             construct = f"regexp_matches of {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
         return _elements(Call(signature, args, ValueType(_ARRAYS["text"], carrier)), pg)
 
-    def _bound(self, name: str, call: tree.SetOf) -> Expr:
+    def _bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")
-        return self._compiler.compile(tree.Apply(function, 0, call.type, 0, 0, call.args, call.at))
+        return self._compiler.compile(tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at))
 
-    def _plain(self, call: tree.SetOf, signature: str, pg: PgType, args: Sequence[Expr]) -> TableFunction:
+    def _plain(self, call: tree.SetReturningExpr, signature: str, pg: PgType, args: Sequence[Expr]) -> TableFunction:
         if signature in _SERIES:
             return TableFunction(SetReturningFunction.SERIES, tuple(args), ValueType.of_column(pg))
         if signature in _MOMENTS:
@@ -159,20 +165,22 @@ class RowSets:
         if signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
             try:
                 listed = unify(args)
-            except Unfit as error:
+            except UnsuitableArguments as error:
                 raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
             return TableFunction(SetReturningFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
 
 
-def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: Catalog) -> tuple[Node, Scope]:
+def makes_rows(
+    below: tuple[Node, Scope], making: Sequence[tree.SetReturningExpr], catalog: SystemCatalog
+) -> tuple[Node, Scope]:
     """The node, gone through all members of these sets side by side, and what expressions over it stand for."""
     node, scope = below
     if not making:
         return below
     sets: list[TableFunction] = []
     for call in making:
-        made = RowSets(catalog, Compiler(catalog, scope)).of_call(call)
+        made = TableFunctions(catalog, ExpressionCompiler(catalog, scope)).of_call(call)
         if len(made) != 1:
             construct = "a function of several columns in the select list"
             raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
@@ -182,14 +190,14 @@ def rows_made(below: tuple[Node, Scope], making: Sequence[tree.SetOf], catalog: 
     places = {call: width + i for i, call in enumerate(making)}
 
     def find(expression: tree.Expression) -> Expr | None:
-        place = places.get(expression) if isinstance(expression, tree.SetOf) else None
+        place = places.get(expression) if isinstance(expression, tree.SetReturningExpr) else None
         return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
 
     return unfolded, find
 
 
 def _elements(array: Expr, pg: PgType) -> TableFunction:
-    return TableFunction(SetReturningFunction.ELEMENTS, (array,), ValueType(pg, input_carrier(pg.name)))
+    return TableFunction(SetReturningFunction.ELEMENTS, (array,), ValueType(pg, input_physical_type(pg.name)))
 
 
 def _listed(what: str, json: Expr, element: PgType) -> TableFunction:
@@ -198,7 +206,7 @@ def _listed(what: str, json: Expr, element: PgType) -> TableFunction:
     return _elements(array, element)
 
 
-def _step(step: Expr, call: tree.SetOf) -> tuple[SetReturningFunction, Const]:
+def _step(step: Expr, call: tree.SetReturningExpr) -> tuple[SetReturningFunction, Const]:
     micros = literal_micros(step)
     if micros is not None:
         return SetReturningFunction.MOMENTS, Const(micros, INT8)

@@ -14,22 +14,22 @@ from dataclasses import replace
 
 from applier.functions.aggregates.aggregate_entry import OfList
 from applier.functions.aggregates.aggregates import form_of
-from applier.functions.entry import Unfit
+from applier.functions.entry import UnsuitableArguments
 from applier.operators.support.listed_frames import is_computable
 from applier.plan.expr import Col, Const, Expr, ValueType, columns_read, renumber
 from applier.plan.nodes import Node, Window, fields, identifies_rows
 from applier.plan.sort import fixed_columns
 from applier.plan.window import OF_FRAME_ROWS, OF_PEERS, OF_PLACES, Frame, FrameMode, WindowCall, WindowFunction
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.aggregates import plan_aggregate
-from applier.sql.bind.bound import Built, columns, projected
-from applier.sql.bind.frames import frame
+from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
+from applier.sql.bind.frames import bind_frame
 from applier.sql.bind.group_key import group_key
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler, Scope
 from applier.sql.typing.unify import unify
 
 _FUNCTIONS = {
@@ -79,44 +79,46 @@ def window_inputs(query: query_tree.Query, targets: Sequence[tree.Expression]) -
             yield found[0]
 
 
-def over_windows(
+def bind_windows(
     query: query_tree.Query,
     targets: Sequence[tree.Expression],
     below: tuple[Node, Scope],
     flat: Callable[[tree.Expression], tree.Expression],
-    catalog: Catalog,
-) -> Built:
+    catalog: SystemCatalog,
+) -> BoundQuery:
     """The targets over a node, with whatever windows they ask for in between."""
     node, scope = below
-    compiler = Compiler(catalog, scope)
+    compiler = ExpressionCompiler(catalog, scope)
     calls = list(dict.fromkeys(c for t in targets for c in _calls(t)))
     if not calls:
-        return Built(node, tuple(compiler.compile(t) for t in targets))
+        return BoundQuery(node, tuple(compiler.compile(t) for t in targets))
     planner = _Planner(query, compiler, flat, catalog)
     planned = [planner.plan(call) for call in calls]
     width = len(fields(node))
     place = {call: width + i for i, call in enumerate(calls)}
 
     def find(expression: tree.Expression) -> Expr | None:
-        if isinstance(expression, tree.WindowOf) and expression in place:
+        if isinstance(expression, tree.WindowFunc) and expression in place:
             call = planned[place[expression] - width]
             return Col(place[expression], call.type, call.nullable)
         return scope(expression)
 
-    shown = [Compiler(catalog, find).compile(t) for t in targets]
+    shown = [ExpressionCompiler(catalog, find).compile(t) for t in targets]
     passed = dict.fromkeys(o for e in shown for o in columns_read(e) if o < width)
-    inputs = list(dict.fromkeys([*(columns(node)[o] for o in passed), *(e for c in planned for e in _computed(c))]))
+    inputs = list(
+        dict.fromkeys([*(bound_columns(node)[o] for o in passed), *(e for c in planned for e in _computed(c))])
+    )
     at = {e: i for i, e in enumerate(inputs)}
-    base = projected(node, tuple(inputs))
-    moved = [c.over(lambda e: e if isinstance(e, Const) else columns(base)[at[e]]) for c in planned]
+    base = project_columns(node, tuple(inputs))
+    moved = [c.over(lambda e: e if isinstance(e, Const) else bound_columns(base)[at[e]]) for c in planned]
     _check_decided(base, moved, calls)
     result, outputs = _stacked(base, moved)
-    to = {o: at[columns(node)[o]] for o in passed} | {width + i: o for i, o in outputs.items()}
-    return Built(result, tuple(renumber(e, to.__getitem__) for e in shown))
+    to = {o: at[bound_columns(node)[o]] for o in passed} | {width + i: o for i, o in outputs.items()}
+    return BoundQuery(result, tuple(renumber(e, to.__getitem__) for e in shown))
 
 
-def _calls(expression: tree.Expression) -> Iterator[tree.WindowOf]:
-    if isinstance(expression, tree.WindowOf):
+def _calls(expression: tree.Expression) -> Iterator[tree.WindowFunc]:
+    if isinstance(expression, tree.WindowFunc):
         yield expression
         return
     for argument in walk.arguments(expression):
@@ -145,7 +147,7 @@ def _stacked(node: Node, calls: Sequence[WindowCall]) -> tuple[Node, dict[int, i
     return node, outputs
 
 
-def _check_decided(node: Node, calls: Sequence[WindowCall], origins: Sequence[tree.WindowOf]) -> None:
+def _check_decided(node: Node, calls: Sequence[WindowCall], origins: Sequence[tree.WindowFunc]) -> None:
     """Each call in turn, over the results of those before it: two that number equal rows differently do not agree."""
     specs = dict.fromkeys((c.partition, c.order) for c in calls)
     for partition, order in specs:
@@ -180,16 +182,16 @@ class _Planner:
     def __init__(
         self,
         query: query_tree.Query,
-        compiler: Compiler,
+        compiler: ExpressionCompiler,
         flat: Callable[[tree.Expression], tree.Expression],
-        catalog: Catalog,
+        catalog: SystemCatalog,
     ) -> None:
         self._query = query
         self._compiler = compiler
         self._flat = flat
         self._catalog = catalog
 
-    def plan(self, call: tree.WindowOf) -> WindowCall:
+    def plan(self, call: tree.WindowFunc) -> WindowCall:
         """The call over the columns below."""
         clause = next((w for w in self._query.windows if w.number == call.window), None)
         if clause is None:
@@ -201,14 +203,14 @@ class _Planner:
         for item in clause.order:
             expression = self._target(item.reference)
             order.append(sort_key(self._compiler.compile(expression), expression, item, self._catalog))
-        planned = self._call(call, lambda: frame(clause, tuple(order), self._catalog))
+        planned = self._call(call, lambda: bind_frame(clause, tuple(order), self._catalog))
         return replace(planned, partition=tuple(keys), order=tuple(order))
 
     def _target(self, reference: int) -> tree.Expression:
         (found,) = (t.expression for t in self._query.targets if t.group_reference == reference)
         return self._flat(found)
 
-    def _call(self, call: tree.WindowOf, own_frame: Callable[[], Frame]) -> WindowCall:
+    def _call(self, call: tree.WindowFunc, own_frame: Callable[[], Frame]) -> WindowCall:
         info = self._catalog.function(call.function)
         function = _FUNCTIONS.get(info.signature)
         if function is None:
@@ -217,14 +219,14 @@ class _Planner:
         self._check_literal(function, args, call)
         try:
             carrier = _carrier(function, args)
-        except Unfit as error:
+        except UnsuitableArguments as error:
             construct = f"the window function {info.signature} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
         own = None if function in OF_PEERS or function in OF_PLACES else own_frame()
         return WindowCall(function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), carrier), frame=own)
 
-    def _aggregate(self, call: tree.WindowOf, own: Frame) -> WindowCall:
-        plain = tree.AggregateOf(
+    def _aggregate(self, call: tree.WindowFunc, own: Frame) -> WindowCall:
+        plain = tree.Aggref(
             call.function, call.type, call.collation, call.input_collation, call.args, (), (), (), call.filter, call.at
         )
         planned = plan_aggregate(plain, self._compiler, self._catalog, None)
@@ -234,7 +236,7 @@ class _Planner:
             raise Refused(Reason.FRAME, construct, hint="leave EXCLUDE out, or use min and max", token=call.at)
         return result
 
-    def _check_literal(self, function: WindowFunction, args: list[Expr], call: tree.WindowOf) -> None:
+    def _check_literal(self, function: WindowFunction, args: list[Expr], call: tree.WindowFunc) -> None:
         index = _LITERAL.get(function)
         if index is None or index >= len(args):
             return

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree, walk
-from applier.sql.pg_tree.rewriting import in_from
+from applier.sql.pg_tree.rewriting import rewrite_from
 from applier.sql.refusal import Reason, Refused
 
 
-def as_array_agg(subquery: tree.Subquery, catalog: Catalog) -> tree.Subquery:
+def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree.SubLink:
     """The value of the aggregate; of no rows it is NULL, where the array is empty."""
     query = subquery.query
     if query.whole:
-        query = in_from(query)
+        query = rewrite_from(query)
     (target,) = (t for t in query.targets if not t.hidden)
     by_reference = {t.group_reference: t.expression for t in query.targets}
     element = walk.type_of(target.expression)
@@ -22,17 +22,17 @@ def as_array_agg(subquery: tree.Subquery, catalog: Catalog) -> tree.Subquery:
     if not array:
         hint = "aggregate with array_agg in a subquery of FROM"
         raise Refused(Reason.CONSTRUCT, "ARRAY of a subquery of such values", hint=hint, token=subquery.at)
-    call = tree.AggregateOf(
+    call = tree.Aggref(
         function=catalog.built_in("array_agg(anyarray)" if array == element else "array_agg(anynonarray)"),
         type=array,
         collation=0,
         input_collation=walk.collation(target.expression),
         args=(target.expression,),
         direct=(),
-        order=tuple(tree.SortKey(by_reference[i.reference], i.operator, i.nulls_first) for i in query.order),
+        order=tuple(tree.AggregateSort(by_reference[i.reference], i.operator, i.nulls_first) for i in query.order),
         distinct=(),
         filter=None,
         at=subquery.at,
     )
     listed = replace(query, targets=(replace(target, expression=call),), order=(), has_aggregates=True)
-    return query_tree.asking(replace(subquery, kind=tree.Asked.VALUE), listed, None)
+    return query_tree.subquery_depth(replace(subquery, kind=tree.SubLinkType.VALUE), listed, None)

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from applier.plan.expr import Col, Expr
 from applier.plan.nodes import Aggregate, Node, row_key
-from applier.sql.analyze.system_catalog import Catalog
-from applier.sql.bind.bound import Built, columns, projected
-from applier.sql.decorrelate.null_safe import Pairs, same
-from applier.sql.decorrelate.over_domain import for_given
+from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
+from applier.sql.decorrelate.null_safe import Pairs, null_safe_pairs
+from applier.sql.decorrelate.over_domain import evaluate_over_domain
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.flatten import Flattener
-from applier.sql.typing.compile import Compiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 Levels = tuple[query_tree.Query, ...]
-BuildQuery = Callable[[query_tree.Query, Sequence[int], Levels], Built]
+BuildQuery = Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class OuterQuery:
     """The rows a query is asked for: their node, and what an expression of theirs is.
 
     `base` are the same rows before the answers of other subqueries were put beside them.
@@ -33,7 +33,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class DomainResult:
     """The rows of a query, each beside the given row it is for: first its own columns, then the given ones."""
 
     node: Node
@@ -45,17 +45,17 @@ class Answers:
     @property
     def own(self) -> tuple[Expr, ...]:
         """The columns of the query itself."""
-        return columns(self.node)[: self.width]
+        return bound_columns(self.node)[: self.width]
 
     @property
     def given(self) -> tuple[Expr, ...]:
         """What tells for which row a row is."""
-        return columns(self.node)[self.width :]
+        return bound_columns(self.node)[self.width :]
 
     @property
     def pairs(self) -> Pairs:
         """What joins them to the rows around."""
-        return same(zip(self.asked_with, self.given, strict=True))
+        return null_safe_pairs(zip(self.asked_with, self.given, strict=True))
 
     @property
     def single(self) -> bool:
@@ -73,18 +73,18 @@ class Answers:
         return None if place is None else self.given[place - 1]
 
 
-class Dependents:
+class DependentQueries:
     """Asks queries for all rows at once; `query` builds them."""
 
-    def __init__(self, catalog: Catalog, query: BuildQuery) -> None:
+    def __init__(self, catalog: SystemCatalog, query: BuildQuery) -> None:
         self._catalog = catalog
         self._query = query
 
     def answers(
-        self, around: Around, query: query_tree.Query, needed: Sequence[int], also: Sequence[tree.Var] = ()
-    ) -> Answers:
+        self, around: OuterQuery, query: query_tree.Query, needed: Sequence[int], also: Sequence[tree.Var] = ()
+    ) -> DomainResult:
         """The needed columns of the query; `also` are columns of the rows around that somebody compares them with."""
-        flat, compiler = Flattener(around.levels[-1].entries), Compiler(self._catalog, around.scope)
+        flat, compiler = Flattener(around.levels[-1].entries), ExpressionCompiler(self._catalog, around.scope)
         asked: dict[Expr, tree.Var] = {}
         places: dict[tuple[int, int], int] = {}
         for var in (*query_tree.outer_columns(query), *also):
@@ -93,35 +93,35 @@ class Dependents:
                 asked.setdefault(value, var)
                 places[var.entry, var.number] = 1 + list(asked).index(value)
         given = _each_once(around.base, tuple(asked))
-        alone = for_given(query, list(asked.values()), places, given)
+        alone = evaluate_over_domain(query, list(asked.values()), places, given)
         built = self._query(alone, [*needed, *alone.given], around.levels)
-        return Answers(projected(built.node, built.exprs), len(needed), tuple(asked), places)
+        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(asked), places)
 
-    def beside(self, around: Around, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
+    def beside(self, around: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
         """The rows around, each as often as the query has rows for it, with the needed columns after their own.
 
         The rows themselves are given to the query where it neither groups nor compares its rows; None where it does.
         """
         if not _row_by_row(query):
             return None
-        flat, compiler = Flattener(around.levels[-1].entries), Compiler(self._catalog, around.scope)
-        shown, places = columns(around.base), {}
+        flat, compiler = Flattener(around.levels[-1].entries), ExpressionCompiler(self._catalog, around.scope)
+        shown, places = bound_columns(around.base), {}
         for var in query_tree.outer_columns(query):
             value = compiler.compile(flat(var))
             if not isinstance(value, Col):
                 return None
             places[var.entry, var.number] = 1 + value.ordinal
         given = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(shown, 1)]
-        alone = for_given(query, given, places, around.base)
+        alone = evaluate_over_domain(query, given, places, around.base)
         built = self._query(alone, [*alone.given, *needed], around.levels)
-        return projected(built.node, built.exprs)
+        return project_columns(built.node, built.exprs)
 
 
 def _each_once(node: Node, values: tuple[Expr, ...]) -> Node:
     """Every combination of these values once."""
     key = row_key(node)
     unique = key is not None and set(key) <= {value.ordinal for value in values if isinstance(value, Col)}
-    return projected(node, values) if unique else Aggregate(node, values, ())
+    return project_columns(node, values) if unique else Aggregate(node, values, ())
 
 
 def _row_by_row(query: query_tree.Query) -> bool:
@@ -130,18 +130,18 @@ def _row_by_row(query: query_tree.Query) -> bool:
         return False
     if query.union is None:
         return True
-    keeps = query.union.kind is query_tree.SetKind.UNION and query.union.keeps_duplicates
+    keeps = query.union.kind is query_tree.SetOperationType.UNION and query.union.keeps_duplicates
     branches = (query.entries[number - 1] for number in query.union.entries())
     return keeps and all(isinstance(b, query_tree.SubqueryEntry) and _row_by_row(b.query) for b in branches)
 
 
-def always_some(query: query_tree.Query) -> bool:
+def never_empty(query: query_tree.Query) -> bool:
     """Whether it has a row whatever it is asked with."""
     if query.aggregates or query.limit is not None or query.where is not None or query.partners or query.makes_rows:
         return False
     if query.union is not None:
         first = query.entries[next(query.union.entries()) - 1]
-        keeps = query.union.kind is query_tree.SetKind.UNION
-        return keeps and isinstance(first, query_tree.SubqueryEntry) and always_some(first.query)
-    written = (isinstance(i, query_tree.EntryRef) and query.entries[i.entry - 1] for i in query.items)
+        keeps = query.union.kind is query_tree.SetOperationType.UNION
+        return keeps and isinstance(first, query_tree.SubqueryEntry) and never_empty(first.query)
+    written = (isinstance(i, query_tree.RangeTblRef) and query.entries[i.entry - 1] for i in query.items)
     return all(isinstance(entry, query_tree.ValuesEntry) for entry in written)

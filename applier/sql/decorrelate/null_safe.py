@@ -29,7 +29,7 @@ _FILLERS: dict[str, Value] = {
 """Any value will do: whether there is one is compared beside it."""
 
 
-def same(sides: Iterable[tuple[Expr, Expr]]) -> Pairs:
+def null_safe_pairs(sides: Iterable[tuple[Expr, Expr]]) -> Pairs:
     """What must be equal for each of these to be the same or both NULL."""
     return tuple(pair for ours, theirs in sides for pair in _same(ours, theirs))
 

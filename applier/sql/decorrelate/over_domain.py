@@ -13,42 +13,42 @@ from dataclasses import replace
 
 from applier.plan.nodes import Node
 from applier.sql.pg_tree import query_tree, tree, walk
-from applier.sql.pg_tree.query_tree import EntryRef, FromItem, InnerJoin, OuterJoin, OuterKind
-from applier.sql.pg_tree.rewriting import Rewriting, without_with
+from applier.sql.pg_tree.query_tree import FromItem, InnerJoinExpr, OuterJoinExpr, OuterJoinType, RangeTblRef
+from applier.sql.pg_tree.rewriting import OuterColumnRewriter, inline_with
 from applier.sql.refusal import Reason, Refused
 
 _HINT = "join the subquery in FROM"
 
 
-def reads_outside(query: query_tree.Query) -> bool:
+def is_correlated(query: query_tree.Query) -> bool:
     """Whether it or a query inside it reads the query around it."""
     return next(query_tree.outer_columns(query), None) is not None
 
 
-def connected_by_where(query: query_tree.Query, connecting: Sequence[tree.Expression]) -> bool:
+def correlation_of_where(query: query_tree.Query, connecting: Sequence[tree.Expression]) -> bool:
     """Whether these conditions of WHERE are all that reads the query around it, and ask no subquery themselves."""
     if any(any(walk.subqueries(c)) for c in connecting):
         return False
-    return not reads_outside(replace(query, where=_without(query.where)))
+    return not is_correlated(replace(query, where=_without(query.where)))
 
 
 def _without(where: tree.Expression | None) -> tree.Expression | None:
     if where is None or (_outer(where) and not _is_and(where)):
         return None
-    if not isinstance(where, tree.Connected) or not _is_and(where):
+    if not isinstance(where, tree.BoolExpr) or not _is_and(where):
         return where
     return replace(where, args=tuple(kept for arg in where.args if (kept := _without(arg)) is not None))
 
 
 def _is_and(expression: tree.Expression) -> bool:
-    return isinstance(expression, tree.Connected) and expression.connective is tree.Connective.AND
+    return isinstance(expression, tree.BoolExpr) and expression.connective is tree.BoolOperator.AND
 
 
 def _outer(expression: tree.Expression) -> bool:
     return any(var.levels_up for var in walk.variables(expression))
 
 
-def for_given(
+def evaluate_over_domain(
     query: query_tree.Query, columns: Sequence[tree.Var], places: dict[tuple[int, int], int], node: Node
 ) -> query_tree.Query:
     """The query over given rows; `places` says which of their columns, from 1, a column of the query around it is.
@@ -72,7 +72,7 @@ class _Given:
         if query.grouping_sets:
             raise _refused("GROUPING SETS in a subquery that reads an outer query", self._at)
         if any(any(query_tree.outer_columns(member, level + 1)) for member in query.members.values()):
-            query = without_with(query)
+            query = inline_with(query)
         if query.union is not None:
             return self._union(query, query.union, level)
         entry = len(query.entries) + 1
@@ -81,7 +81,7 @@ class _Given:
         items = tuple(query_tree.GroupItem(target.group_reference, query_tree.SAME) for target in targets)
         return replace(
             _shown(bound, targets),
-            entries=(*bound.entries, query_tree.GivenEntry(self._node)),
+            entries=(*bound.entries, query_tree.DomainEntry(self._node)),
             items=self._placed(bound, entry),
             groups=(*bound.groups, *items) if bound.groups else (),
             distinct=(*bound.distinct, *items) if bound.distinct else (),
@@ -98,13 +98,13 @@ class _Given:
                 return var
             return replace(var, entry=entry, number=self._places[var.entry, var.number], levels_up=depth)
 
-        return Rewriting(change).query(query)
+        return OuterColumnRewriter(change).query(query)
 
     def _placed(self, query: query_tree.Query, entry: int) -> tuple[FromItem, ...]:
         """FROM with the given rows: first, or on the side that stays of an outer join that looks at them."""
         asking = [item for item in _outer_joins(query.items) if _looks(item, query, entry)]
         if not asking:
-            return (EntryRef(entry), *query.items)
+            return (RangeTblRef(entry), *query.items)
         found = [_with_given(item, asking[0], query, entry) for item in query.items]
         items = tuple(item for item in found if item is not None)
         if len(asking) > 1 or len(items) < len(found):
@@ -124,12 +124,14 @@ class _Given:
         wider = replace(query, entries=tuple(entries), union=_wider(union, more))
         return _shown(wider, self._targets(query, shown))
 
-    def _targets(self, query: query_tree.Query, columns: Sequence[tree.Var]) -> list[query_tree.Target]:
+    def _targets(self, query: query_tree.Query, columns: Sequence[tree.Var]) -> list[query_tree.TargetEntry]:
         last = max((t.group_reference for t in query.targets), default=0)
-        return [query_tree.Target(replace(v, levels_up=0), None, last + i, False) for i, v in enumerate(columns, 1)]
+        return [
+            query_tree.TargetEntry(replace(v, levels_up=0), None, last + i, False) for i, v in enumerate(columns, 1)
+        ]
 
 
-def _shown(query: query_tree.Query, more: Sequence[query_tree.Target]) -> query_tree.Query:
+def _shown(query: query_tree.Query, more: Sequence[query_tree.TargetEntry]) -> query_tree.Query:
     visible = [t for t in query.targets if not t.hidden]
     hidden = [t for t in query.targets if t.hidden]
     given = range(len(visible), len(visible) + len(more))
@@ -141,28 +143,28 @@ def _wider(union: query_tree.SetOperation, more: tuple[query_tree.SetColumn, ...
     return replace(union, columns=(*union.columns, *more), branches=branches)
 
 
-def _outer_joins(items: Sequence[FromItem]) -> Iterator[OuterJoin]:
+def _outer_joins(items: Sequence[FromItem]) -> Iterator[OuterJoinExpr]:
     """Those that stand below no other."""
     for item in items:
-        if isinstance(item, OuterJoin):
+        if isinstance(item, OuterJoinExpr):
             yield item
-        elif isinstance(item, InnerJoin):
+        elif isinstance(item, InnerJoinExpr):
             yield from _outer_joins((item.left, item.right))
 
 
 def _looks(item: FromItem, query: query_tree.Query, entry: int) -> bool:
-    if isinstance(item, EntryRef):
-        read = list(query_tree.leans_on(query.entries[item.entry - 1]))
+    if isinstance(item, RangeTblRef):
+        read = list(query_tree.depends_on(query.entries[item.entry - 1]))
     else:
         read = [] if item.condition is None else list(walk.variables(item.condition))
     own = any(var.entry == entry and var.levels_up == 0 for var in read)
-    return own or (not isinstance(item, EntryRef) and any(_looks(i, query, entry) for i in (item.left, item.right)))
+    return own or (not isinstance(item, RangeTblRef) and any(_looks(i, query, entry) for i in (item.left, item.right)))
 
 
-def _with_given(item: FromItem, asking: OuterJoin, query: query_tree.Query, entry: int) -> FromItem | None:
+def _with_given(item: FromItem, asking: OuterJoinExpr, query: query_tree.Query, entry: int) -> FromItem | None:
     if item is asking:
         return _kept_side(asking, query, entry)
-    if not isinstance(item, InnerJoin):
+    if not isinstance(item, InnerJoinExpr):
         return item
     left, right = (_with_given(side, asking, query, entry) for side in (item.left, item.right))
     return None if left is None or right is None else replace(item, left=left, right=right)
@@ -170,16 +172,16 @@ def _with_given(item: FromItem, asking: OuterJoin, query: query_tree.Query, entr
 
 def _kept_side(item: FromItem, query: query_tree.Query, entry: int) -> FromItem | None:
     """The item with the given rows where none of them is lost; None where there is no such place."""
-    if not isinstance(item, OuterJoin):
-        return InnerJoin(EntryRef(entry), item, None)
-    kept, other = (item.left, item.right) if item.kind is OuterKind.LEFT else (item.right, item.left)
+    if not isinstance(item, OuterJoinExpr):
+        return InnerJoinExpr(RangeTblRef(entry), item, None)
+    kept, other = (item.left, item.right) if item.kind is OuterJoinType.LEFT else (item.right, item.left)
     # A member by itself may lean on the given rows; what is joined there before cannot see them.
-    if item.kind is OuterKind.FULL or (not isinstance(other, EntryRef) and _looks(other, query, entry)):
+    if item.kind is OuterJoinType.FULL or (not isinstance(other, RangeTblRef) and _looks(other, query, entry)):
         return None
     placed = _kept_side(kept, query, entry)
     if placed is None:
         return None
-    return replace(item, left=placed) if item.kind is OuterKind.LEFT else replace(item, right=placed)
+    return replace(item, left=placed) if item.kind is OuterJoinType.LEFT else replace(item, right=placed)
 
 
 def _refused(construct: str, at: int | None) -> Refused:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from applier.plan.expr import BOOL, Coalesce, Const, Expr, IsNull, nullable, shift
 from applier.plan.nodes import Filter, Node, SemiJoin, fields
-from applier.sql.bind.joins import Frame, conjunction, placeable, split
+from applier.sql.bind.joins import JoinScope, conjunction, is_placeable, split_condition
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.tree import RESULT
 from applier.sql.refusal import Reason, Refused
@@ -23,10 +23,10 @@ from applier.sql.typing.compile import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SubqueryTest:
     """A subquery that is asked for partners: its rows, what a partner must fulfil, and the comparison of IN."""
 
-    rows: Frame
+    rows: JoinScope
     conditions: tuple[tree.Expression, ...]
     test: tuple[tree.Expression, ...]
     negated: bool
@@ -40,20 +40,20 @@ class Asked:
                     yield replace(var, levels_up=0)
 
 
-def as_expression(partners: query_tree.Partners) -> tree.Expression:
+def as_expression(partners: query_tree.MatchCondition) -> tree.Expression:
     """The condition as one that may stand anywhere."""
-    kind = tree.Asked.EXISTS if partners.test is None else tree.Asked.ANY
+    kind = tree.SubLinkType.EXISTS if partners.test is None else tree.SubLinkType.ANY
     number = query_tree.next_number()
-    blank = tree.Subquery(number, kind, partners.query, None, (), 0, partners.at)
-    subquery = query_tree.asking(blank, partners.query, partners.test)
-    return tree.Connected(tree.Connective.NOT, (subquery,)) if partners.negated else subquery
+    blank = tree.SubLink(number, kind, partners.query, None, (), 0, partners.at)
+    subquery = query_tree.subquery_depth(blank, partners.query, partners.test)
+    return tree.BoolExpr(tree.BoolOperator.NOT, (subquery,)) if partners.negated else subquery
 
 
-def inward(expression: tree.Expression, result: Callable[[tree.Var], tree.Expression]) -> tree.Expression:
+def into_subquery(expression: tree.Expression, result: Callable[[tree.Var], tree.Expression]) -> tree.Expression:
     """The test of IN, written from inside the subquery; `result` says what a column of the subquery's result is."""
     if isinstance(expression, tree.Var):
         return result(expression) if _is_result(expression) else replace(expression, levels_up=expression.levels_up + 1)
-    return walk.rebuild(expression, lambda part: inward(part, result))
+    return walk.rebuild(expression, lambda part: into_subquery(part, result))
 
 
 def _is_result(var: tree.Var) -> bool:
@@ -65,7 +65,7 @@ def outer_part(expression: tree.Expression, change: Callable[[tree.Var], tree.Ex
     if isinstance(expression, tree.Var):
         if expression.levels_up != 1:
             return expression
-        return inward(change(replace(expression, levels_up=0)), lambda var: var)
+        return into_subquery(change(replace(expression, levels_up=0)), lambda var: var)
     return walk.rebuild(expression, lambda part: outer_part(part, change))
 
 
@@ -79,7 +79,9 @@ def own_columns(expressions: Sequence[tree.Expression]) -> list[tree.Var]:
     return [var for expression in expressions for var in walk.variables(expression) if var.levels_up == 0]
 
 
-def keep(frame: Frame, asked: Asked, compile_with: Callable[[tree.Expression, Scope], Expr]) -> Frame:
+def bind_semi_join(
+    frame: JoinScope, asked: SubqueryTest, compile_with: Callable[[tree.Expression, Scope], Expr]
+) -> JoinScope:
     """The rows of the frame for which the answer is true."""
     width = len(fields(frame.node))
 
@@ -102,8 +104,8 @@ def keep(frame: Frame, asked: Asked, compile_with: Callable[[tree.Expression, Sc
     return replace(frame, node=_not_in(frame.node, right, conditions, test))
 
 
-def _total(condition: Expr, asked: Asked) -> Expr:
-    if placeable(condition):
+def _total(condition: Expr, asked: SubqueryTest) -> Expr:
+    if is_placeable(condition):
         return condition
     hint = "compute the expression in a subquery of FROM"
     construct = "a subquery asked by a condition that may raise an error"
@@ -111,12 +113,12 @@ def _total(condition: Expr, asked: Asked) -> Expr:
 
 
 def _join(left: Node, right: Node, conditions: Sequence[Expr], *, anti: bool) -> SemiJoin:
-    equi, residual = split(conditions, len(fields(left)))
+    equi, residual = split_condition(conditions, len(fields(left)))
     return SemiJoin(left, right, equi, residual, anti)
 
 
 def _not_in(left: Node, right: Node, conditions: Sequence[Expr], test: Sequence[Expr]) -> Node:
-    equi, rest = split(test, len(fields(left)))
+    equi, rest = split_condition(test, len(fields(left)))
     if len(equi) != 1 or rest is not None:
         # Several columns, or no equality to hash: a comparison that is not false rules the row out.
         not_false = Coalesce((conjunction(test), Const(True, BOOL)), BOOL)

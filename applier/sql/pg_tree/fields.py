@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applier.sql.pg_tree.layout import SPARE, UNSUPPORTED_KINDS
-from applier.sql.pg_tree.node_text import Datum, Node, Quoted, Token, Tree
+from applier.sql.pg_tree.node_text import Datum, Quoted, TextNode, Token, Tree
 from applier.sql.refusal import Reason, Refused
 
 _UNKNOWN_HINT = "this server's analysed query holds something new; please report the query"
@@ -17,7 +17,7 @@ def unknown(what: str) -> Refused:
 class Fields:
     """The fields of one node. Take what you read, then call `done`."""
 
-    def __init__(self, node: Node, major: int) -> None:
+    def __init__(self, node: TextNode, major: int) -> None:
         self._node = node
         self._major = major
         self._taken: set[str] = set()
@@ -73,27 +73,27 @@ class Fields:
             case _:
                 raise self._malformed(name)
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> TextNode:
         """A node."""
         value = self.tree(name)
-        if isinstance(value, Node):
+        if isinstance(value, TextNode):
             return value
         raise self._malformed(name)
 
-    def optional(self, name: str) -> Node | None:
+    def optional(self, name: str) -> TextNode | None:
         """A node or NULL."""
         return None if self.tree(name) is None else self.node(name)
 
-    def nodes(self, name: str) -> tuple[Node, ...]:
+    def nodes(self, name: str) -> tuple[TextNode, ...]:
         """A list of nodes; NULL is the empty list."""
         value = self.tree(name)
         if value is None:
             return ()
         if not isinstance(value, tuple):
             raise self._malformed(name)
-        if not all(isinstance(item, Node) for item in value):
+        if not all(isinstance(item, TextNode) for item in value):
             raise self._malformed(name)
-        return tuple(item for item in value if isinstance(item, Node))
+        return tuple(item for item in value if isinstance(item, TextNode))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of names; NULL is the empty list."""
@@ -148,13 +148,13 @@ class Fields:
         return unknown(f"the form of {name} in a {self._node.kind} node")
 
 
-def _position(node: Node) -> int | None:
+def _position(node: TextNode) -> int | None:
     value = node.fields.get("location")
     return int(value.text) if isinstance(value, Token) and value.text.isdigit() else None
 
 
-def _first_position(node: Node) -> int | None:
+def _first_position(node: TextNode) -> int | None:
     """Where the node stands, or else the first of those inside it that say where they do."""
     own = _position(node)
-    inside = (value for value in node.fields.values() if isinstance(value, Node))
+    inside = (value for value in node.fields.values() if isinstance(value, TextNode))
     return own if own is not None else next((at for at in map(_first_position, inside) if at is not None), None)

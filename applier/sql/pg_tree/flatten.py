@@ -10,7 +10,7 @@ from applier.sql.refusal import Reason, Refused
 class Flattener:
     """Replaces columns of joins and of GROUP BY by what they stand for."""
 
-    def __init__(self, entries: tuple[query_tree.RangeEntry, ...]) -> None:
+    def __init__(self, entries: tuple[query_tree.RangeTblEntry, ...]) -> None:
         self._entries = entries
 
     def __call__(self, expression: tree.Expression) -> tree.Expression:
@@ -27,19 +27,19 @@ class Flattener:
         return walk.rebuild(expression, self)
 
 
-def _row(var: tree.Var, entry: query_tree.RangeEntry) -> tree.Expression:
+def _row(var: tree.Var, entry: query_tree.RangeTblEntry) -> tree.Expression:
     """The whole row of an entry as its columns."""
     match entry:
         case query_tree.TableEntry(columns=columns) | query_tree.SubqueryEntry(columns=columns) if columns:
             names = columns
-        case query_tree.WithEntry(columns=columns) if columns:
+        case query_tree.CteEntry(columns=columns) if columns:
             names = columns
         case _:
             raise whole_row(var)
     there = [(i, name) for i, name in enumerate(names, 1) if name]
     # Types and collations are those of the columns themselves, which nobody asks a part of a row for.
     fields = tuple(tree.Var(var.entry, i, 0, -1, 0, 0, var.at) for i, _ in there)
-    return tree.RowOf(fields, tuple(name for _, name in there), var.type, not var.always_there, var.at)
+    return tree.RowExpr(fields, tuple(name for _, name in there), var.type, not var.always_there, var.at)
 
 
 def whole_row(var: tree.Var) -> Refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations, product
 
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
+from applier.sql.pg_tree.node_text import TextNode
 from applier.sql.refusal import Reason, Refused
 
 MOST_SETS = 64
@@ -16,7 +16,7 @@ _EMPTY, _SIMPLE, _ROLLUP, _CUBE, _SETS = range(5)
 Set = tuple[int, ...]
 
 
-def grouping_sets(nodes: tuple[Node, ...], major: int, *, distinct: bool) -> tuple[Set, ...]:
+def grouping_sets(nodes: tuple[TextNode, ...], major: int, *, distinct: bool) -> tuple[Set, ...]:
     """All sets, in PostgreSQL's order, `distinct` each once; none where there is a plain GROUP BY."""
     if not nodes:
         return ()
@@ -31,7 +31,7 @@ def grouping_sets(nodes: tuple[Node, ...], major: int, *, distinct: bool) -> tup
     return tuple({frozenset(keys): keys for keys in reversed(found)}.values())[::-1] if distinct else tuple(found)
 
 
-def _sets(node: Node, major: int) -> list[Set]:
+def _sets(node: TextNode, major: int) -> list[Set]:
     if node.kind != "GROUPINGSET":
         raise unknown(f"a {node.kind} node in GROUPING SETS")
     fields = Fields(node, major)

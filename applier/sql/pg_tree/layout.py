@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from applier.sql.pg_tree.node_text import Tree, parse
+from applier.sql.pg_tree.node_text import Tree, parse_node_text
 
 OLDEST_MAJOR = 14
 NEWEST_MAJOR = 18
@@ -24,7 +24,7 @@ FIRST_WITH_CMPTYPE = 18
 FIRST_WITH_NULLING = 16
 """Since then a column says which outer joins may make it NULL."""
 
-NO_MEMBERS = parse("(b)")
+NO_MEMBERS = parse_node_text("(b)")
 """An empty set."""
 
 
@@ -44,7 +44,7 @@ class Spare:
 
 
 def _only(*texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = "") -> Spare:
-    return Spare(tuple(parse(t) for t in texts), since, until, means, hint)
+    return Spare(tuple(parse_node_text(t) for t in texts), since, until, means, hint)
 
 
 def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> Spare:

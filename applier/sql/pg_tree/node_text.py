@@ -46,18 +46,18 @@ class Datum:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TextNode:
     """One node: its kind and its fields by name, none twice."""
 
     kind: str
     fields: dict[str, Tree]
 
 
-Tree = None | Token | Quoted | Datum | Node | tuple["Tree", ...]
+Tree = None | Token | Quoted | Datum | TextNode | tuple["Tree", ...]
 """A tuple is a list; `(i 1 2)`, `(o 1 2)` and `(b 1 2)` keep their leading letter as first token."""
 
 
-def parse(text: str) -> Tree:
+def parse_node_text(text: str) -> Tree:
     """The one value the text holds."""
     tokens = _TOKEN.findall(text)
     if sum(map(len, tokens)) != len(text):
@@ -108,7 +108,7 @@ class _Parser:
         self._next += 1
         return tuple(items)
 
-    def _node(self, depth: int) -> Node:
+    def _node(self, depth: int) -> TextNode:
         kind = self._take()
         if not kind.isidentifier():
             raise MalformedTree(f"a node tree has {kind!r} where a node's kind should be (token {self._next})")
@@ -119,7 +119,7 @@ class _Parser:
                 raise MalformedTree(f"a {kind} node has {key!r} where a new field should be (token {self._next})")
             value = self.value(depth + 1)
             fields[name] = self._datum(value) if name == _DATUM_FIELD else value
-        return Node(kind, fields)
+        return TextNode(kind, fields)
 
     def _datum(self, length: Tree) -> Datum | None:
         if length is None:

@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import count
 
 from applier.plan.nodes import Node
-from applier.sql.pg_tree.tree import RESULT, Expression, Subquery, Var
+from applier.sql.pg_tree.tree import RESULT, Expression, SubLink, Var
 from applier.sql.pg_tree.walk import sets, subqueries, variables
 
 
@@ -32,7 +32,7 @@ class SubqueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class WithEntry:
+class CteEntry:
     """A reference to a member of WITH, by its name in the query `levels_up` queries outwards."""
 
     name: str
@@ -77,27 +77,29 @@ class GroupEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenEntry:
+class DomainEntry:
     """The rows a query is asked for, of which it reads what it used to read of the query around it."""
 
     node: Node
 
 
-RangeEntry = ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | WithEntry | JoinEntry | GroupEntry | GivenEntry
+RangeTblEntry = (
+    ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | CteEntry | JoinEntry | GroupEntry | DomainEntry
+)
 
 SAME = 0
 """In the place of an equality operator: given values are the same where they are held alike."""
 
 
 @dataclass(frozen=True, slots=True)
-class EntryRef:
+class RangeTblRef:
     """A member of FROM by its number in the range table."""
 
     entry: int
 
 
 @dataclass(frozen=True, slots=True)
-class InnerJoin:
+class InnerJoinExpr:
     """`left JOIN right ON condition`; None is CROSS JOIN."""
 
     left: FromItem
@@ -105,7 +107,7 @@ class InnerJoin:
     condition: Expression | None
 
 
-class OuterKind(Enum):
+class OuterJoinType(Enum):
     """The values are JoinType's."""
 
     LEFT = 1
@@ -114,20 +116,20 @@ class OuterKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OuterJoin:
+class OuterJoinExpr:
     """`left LEFT | RIGHT | FULL JOIN right ON condition`."""
 
-    kind: OuterKind
+    kind: OuterJoinType
     left: FromItem
     right: FromItem
     condition: Expression | None
 
 
-FromItem = EntryRef | InnerJoin | OuterJoin
+FromItem = RangeTblRef | InnerJoinExpr | OuterJoinExpr
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetEntry:
     """A member of the target list; `hidden` ones serve GROUP BY and ORDER BY only."""
 
     expression: Expression
@@ -174,7 +176,7 @@ class Limit:
     ties: bool
 
 
-class SetKind(Enum):
+class SetOperationType(Enum):
     """The values are SetOperation's."""
 
     UNION = 1
@@ -199,7 +201,7 @@ class SetOperation:
     UNION ALL may have more than two branches, the others have two.
     """
 
-    kind: SetKind
+    kind: SetOperationType
     keeps_duplicates: bool
     branches: tuple[int | SetOperation, ...]
     columns: tuple[SetColumn, ...]
@@ -214,7 +216,7 @@ class SetOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class Partners:
+class MatchCondition:
     """A condition of WHERE by itself: EXISTS (query), or with a test `x IN (query)`; or NOT of it."""
 
     query: Query
@@ -248,7 +250,7 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class SearchCycle:
     """What a recursive member of WITH notes about the ways to its rows."""
 
     search: Search | None
@@ -259,8 +261,8 @@ class Ways:
 class Query:
     """One SELECT, or several under set operations."""
 
-    targets: tuple[Target, ...]
-    entries: tuple[RangeEntry, ...]
+    targets: tuple[TargetEntry, ...]
+    entries: tuple[RangeTblEntry, ...]
     items: tuple[FromItem, ...]
     where: Expression | None
     groups: tuple[GroupItem, ...]
@@ -271,12 +273,12 @@ class Query:
     recursive: frozenset[str]
     """The members of WITH that read themselves."""
     has_aggregates: bool
-    ways: dict[str, Ways] = field(default_factory=dict)
+    ways: dict[str, SearchCycle] = field(default_factory=dict)
     """SEARCH and CYCLE of members of WITH."""
     grouping_sets: tuple[tuple[int, ...], ...] = ()
     """GROUPING SETS, ROLLUP and CUBE written out: the references of the keys of each; none for a plain GROUP BY."""
     union: SetOperation | None = None
-    partners: tuple[Partners, ...] = ()
+    partners: tuple[MatchCondition, ...] = ()
     distinct_on: bool = False
     order: tuple[SortItem, ...] = ()
     limit: Limit | None = None
@@ -301,7 +303,9 @@ class Query:
         return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
 
 
-def select_from(targets: tuple[Target, ...], entries: tuple[RangeEntry, ...], items: tuple[FromItem, ...]) -> Query:
+def select_from(
+    targets: tuple[TargetEntry, ...], entries: tuple[RangeTblEntry, ...], items: tuple[FromItem, ...]
+) -> Query:
     """SELECT these FROM those, and nothing else."""
     return Query(
         targets=targets,
@@ -337,7 +341,7 @@ def expressions(query: Query) -> Iterator[Expression]:
 
 def _join_conditions(items: tuple[FromItem, ...]) -> Iterator[Expression]:
     for item in items:
-        if not isinstance(item, EntryRef):
+        if not isinstance(item, RangeTblRef):
             if item.condition is not None:
                 yield item.condition
             yield from _join_conditions((item.left, item.right))
@@ -360,7 +364,7 @@ def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
         yield from outer_columns(inner, depth + 1)
 
 
-def leans_on(entry: RangeEntry) -> Iterator[Var]:
+def depends_on(entry: RangeTblEntry) -> Iterator[Var]:
     """The columns of other members of FROM that an entry looks at."""
     match entry:
         case FunctionEntry(calls=calls):
@@ -384,7 +388,7 @@ def next_number() -> int:
     return next(_numbers)
 
 
-def asking(subquery: Subquery, query: Query, test: Expression | None) -> Subquery:
+def subquery_depth(subquery: SubLink, query: Query, test: Expression | None) -> SubLink:
     """The same question of another query: what it reads of the query around it is looked up anew."""
     own = () if test is None else (v for v in variables(test) if v.entry != RESULT)
     return replace(subquery, query=query, test=test, outer=(*own, *outer_columns(query)))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
+from applier.sql.pg_tree.node_text import TextNode
 
-Read = Callable[[Node], tree.Expression]
+Read = Callable[[TextNode], tree.Expression]
 
 
-def read_aggregate(fields: Fields, major: int, read: Read) -> tree.AggregateOf:
+def read_aggregate(fields: Fields, major: int, read: Read) -> tree.Aggref:
     """An aggregate; `read` reads the expressions below it."""
     arguments = [_aggregate_argument(node, major, read) for node in fields.nodes("args")]
     by_reference = {reference: expression for expression, reference, _ in arguments if reference}
@@ -24,7 +24,7 @@ def read_aggregate(fields: Fields, major: int, read: Read) -> tree.AggregateOf:
     order = [_sort_clause(node, major) for node in fields.nodes("aggorder")]
     if not {clause.reference for clause in (*distinct, *order)} <= by_reference.keys():
         raise unknown("an aggregate ordered by no argument")
-    return tree.AggregateOf(
+    return tree.Aggref(
         function=fields.integer("aggfnoid"),
         type=fields.integer("aggtype"),
         collation=fields.integer("aggcollid"),
@@ -32,7 +32,7 @@ def read_aggregate(fields: Fields, major: int, read: Read) -> tree.AggregateOf:
         args=args,
         direct=tuple(map(read, fields.nodes("aggdirectargs"))),
         order=tuple(
-            tree.SortKey(by_reference[clause.reference], clause.operator, clause.nulls_first) for clause in order
+            tree.AggregateSort(by_reference[clause.reference], clause.operator, clause.nulls_first) for clause in order
         ),
         distinct=tuple(clause.equality for clause in distinct),
         filter=None if condition is None else read(condition),
@@ -40,10 +40,10 @@ def read_aggregate(fields: Fields, major: int, read: Read) -> tree.AggregateOf:
     )
 
 
-def read_window_function(fields: Fields, read: Read) -> tree.WindowOf:
+def read_window_function(fields: Fields, read: Read) -> tree.WindowFunc:
     """A window function, or an aggregate over a window."""
     kept = fields.optional("aggfilter")
-    return tree.WindowOf(
+    return tree.WindowFunc(
         function=fields.integer("winfnoid"),
         type=fields.integer("wintype"),
         collation=fields.integer("wincollid"),
@@ -64,7 +64,7 @@ class _SortClause:
     nulls_first: bool
 
 
-def _sort_clause(node: Node, major: int) -> _SortClause:
+def _sort_clause(node: TextNode, major: int) -> _SortClause:
     if node.kind != "SORTGROUPCLAUSE":
         raise unknown(f"a {node.kind} node in ORDER BY")
     fields = Fields(node, major)
@@ -78,7 +78,7 @@ def _sort_clause(node: Node, major: int) -> _SortClause:
     return clause
 
 
-def _aggregate_argument(node: Node, major: int, read: Read) -> tuple[tree.Expression, int, bool]:
+def _aggregate_argument(node: TextNode, major: int, read: Read) -> tuple[tree.Expression, int, bool]:
     """The argument, the reference ORDER BY and DISTINCT know it by, and whether it serves only those."""
     if node.kind != "TARGETENTRY":
         raise unknown(f"a {node.kind} node as an aggregate's argument")

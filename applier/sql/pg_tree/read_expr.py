@@ -7,8 +7,8 @@ from functools import partial
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import Fields, unknown
 from applier.sql.pg_tree.layout import FIRST_WITH_NULLING, NO_MEMBERS
-from applier.sql.pg_tree.node_text import Node
-from applier.sql.pg_tree.query_tree import asking, next_number
+from applier.sql.pg_tree.node_text import TextNode
+from applier.sql.pg_tree.query_tree import next_number, subquery_depth
 from applier.sql.pg_tree.read_calls import read_aggregate, read_window_function
 from applier.sql.pg_tree.read_json import read_is_json, read_json_constructor, read_json_path
 from applier.sql.pg_tree.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
@@ -17,7 +17,7 @@ from applier.sql.pg_tree.read_table_function import read_set
 _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
 
 
-def read_expression(node: Node, major: int) -> tree.Expression:
+def read_expression(node: TextNode, major: int) -> tree.Expression:
     """One expression node with everything below it."""
     fields = Fields(node, major)
     expression = _read(node.kind, fields, major)
@@ -35,9 +35,9 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "OPEXPR":
             return _operator(fields, major)
         case "DISTINCTEXPR":
-            return tree.DistinctFrom(_operator(fields, major))
+            return tree.DistinctExpr(_operator(fields, major))
         case "NULLIFEXPR":
-            return tree.NullIf(_operator(fields, major))
+            return tree.NullIfExpr(_operator(fields, major))
         case "FUNCEXPR" if fields.flag("funcretset"):
             return read_set(fields, major, read)
         case "FUNCEXPR":
@@ -45,7 +45,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "RELABELTYPE":
             return _relabel(fields, major)
         case "COERCEVIAIO":
-            return tree.ViaText(
+            return tree.CoerceViaIO(
                 arg=read_expression(fields.node("arg"), major),
                 type=fields.integer("resulttype"),
                 collation=fields.integer("resultcollid"),
@@ -68,15 +68,15 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             negated = {0: False, 1: True}.get(fields.integer("nulltesttype"))
             if negated is None:
                 raise unknown("a test for NULL")
-            return tree.IsNull(read_expression(fields.node("arg"), major), negated, fields.flag("argisrow"))
+            return tree.NullTest(read_expression(fields.node("arg"), major), negated, fields.flag("argisrow"))
         case "BOOLEANTEST":
             return _truth_test(fields, major)
         case "CASEEXPR":
             return _case(fields, major)
         case "CASETESTEXPR":
-            return tree.CaseSubject(fields.integer("typeId"), fields.integer("typeMod"))
+            return tree.CaseTestExpr(fields.integer("typeId"), fields.integer("typeMod"))
         case "COALESCEEXPR":
-            return tree.FirstNotNull(
+            return tree.CoalesceExpr(
                 args=_expressions(fields, "args", major),
                 type=fields.integer("coalescetype"),
                 collation=fields.integer("coalescecollid"),
@@ -94,17 +94,17 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return _subquery_column(fields)
         case "GROUPINGFUNC":
             _expressions(fields, "args", major)
-            return tree.GroupingOf(fields.integers("refs"), fields.location())
+            return tree.GroupingFunc(fields.integers("refs"), fields.location())
         case "SUBLINK":
             return _subquery(fields, major)
         case "ARRAYEXPR":
-            return tree.ArrayOf(
+            return tree.ArrayExpr(
                 elements=_expressions(fields, "elements", major),
                 type=fields.integer("array_typeid"),
                 at=fields.location(),
             )
         case "ROWEXPR":
-            return tree.RowOf(
+            return tree.RowExpr(
                 fields=_expressions(fields, "args", major),
                 names=fields.texts("colnames"),
                 type=fields.integer("row_typeid"),
@@ -117,7 +117,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
             return read_row_order(fields, major, read)
         case "COLLATEEXPR":
             fields.location()
-            return tree.Collated(read_expression(fields.node("arg"), major), fields.integer("collOid"))
+            return tree.CollateExpr(read_expression(fields.node("arg"), major), fields.integer("collOid"))
         case _:
             raise unknown(f"a {kind} node in an expression")
 
@@ -126,20 +126,20 @@ def _expressions(fields: Fields, name: str, major: int) -> tuple[tree.Expression
     return tuple(read_expression(node, major) for node in fields.nodes(name))
 
 
-def _subquery(fields: Fields, major: int) -> tree.Subquery:
+def _subquery(fields: Fields, major: int) -> tree.SubLink:
     from applier.sql.pg_tree.read_query import read_inner
 
     at, code = fields.location(), fields.integer("subLinkType")
-    if code not in {kind.value for kind in tree.Asked}:
+    if code not in {kind.value for kind in tree.SubLinkType}:
         raise unknown("a subquery of an unknown kind")
-    kind, test = tree.Asked(code), fields.optional("testexpr")
-    if (test is None) != (kind in (tree.Asked.EXISTS, tree.Asked.VALUE, tree.Asked.ARRAY)):
+    kind, test = tree.SubLinkType(code), fields.optional("testexpr")
+    if (test is None) != (kind in (tree.SubLinkType.EXISTS, tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY)):
         raise unknown("a subquery with an odd test")
     query = read_inner(fields.node("subselect"), major)
     shown = [t.expression for t in query.targets if not t.hidden]
-    collation = walk.collation(shown[0]) if kind in (tree.Asked.VALUE, tree.Asked.ARRAY) else 0
+    collation = walk.collation(shown[0]) if kind in (tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY) else 0
     read = None if test is None else read_expression(test, major)
-    return asking(tree.Subquery(next_number(), kind, query, None, (), collation, at), query, read)
+    return subquery_depth(tree.SubLink(next_number(), kind, query, None, (), collation, at), query, read)
 
 
 def _variable(fields: Fields, major: int) -> tree.Var:
@@ -191,8 +191,8 @@ def _constant(fields: Fields) -> tree.Constant:
     )
 
 
-def _operator(fields: Fields, major: int) -> tree.Apply:
-    return tree.Apply(
+def _operator(fields: Fields, major: int) -> tree.FuncExpr:
+    return tree.FuncExpr(
         function=fields.integer("opfuncid"),
         operator=fields.integer("opno"),
         type=fields.integer("opresulttype"),
@@ -203,8 +203,8 @@ def _operator(fields: Fields, major: int) -> tree.Apply:
     )
 
 
-def _function(fields: Fields, major: int) -> tree.Apply:
-    return tree.Apply(
+def _function(fields: Fields, major: int) -> tree.FuncExpr:
+    return tree.FuncExpr(
         function=fields.integer("funcid"),
         operator=0,
         type=fields.integer("funcresulttype"),
@@ -215,8 +215,8 @@ def _function(fields: Fields, major: int) -> tree.Apply:
     )
 
 
-def _relabel(fields: Fields, major: int) -> tree.Relabel:
-    return tree.Relabel(
+def _relabel(fields: Fields, major: int) -> tree.RelabelType:
+    return tree.RelabelType(
         arg=read_expression(fields.node("arg"), major),
         type=fields.integer("resulttype"),
         typmod=fields.integer("resulttypmod"),
@@ -225,25 +225,25 @@ def _relabel(fields: Fields, major: int) -> tree.Relabel:
     )
 
 
-def _connected(fields: Fields, major: int) -> tree.Connected:
+def _connected(fields: Fields, major: int) -> tree.BoolExpr:
     fields.location()
     name = fields.text("boolop")
-    if name not in {c.value for c in tree.Connective}:
+    if name not in {c.value for c in tree.BoolOperator}:
         raise unknown(f"the connective {name}")
-    return tree.Connected(tree.Connective(name), _expressions(fields, "args", major))
+    return tree.BoolExpr(tree.BoolOperator(name), _expressions(fields, "args", major))
 
 
-def _truth_test(fields: Fields, major: int) -> tree.IsTruth:
+def _truth_test(fields: Fields, major: int) -> tree.BooleanTest:
     fields.location()
     code = fields.integer("booltesttype")
-    if code not in {t.value for t in tree.TruthTest}:
+    if code not in {t.value for t in tree.BoolTestType}:
         raise unknown("a test for truth")
-    return tree.IsTruth(read_expression(fields.node("arg"), major), tree.TruthTest(code))
+    return tree.BooleanTest(read_expression(fields.node("arg"), major), tree.BoolTestType(code))
 
 
-def _case(fields: Fields, major: int) -> tree.CaseOf:
+def _case(fields: Fields, major: int) -> tree.CaseExpr:
     subject = fields.optional("arg")
-    return tree.CaseOf(
+    return tree.CaseExpr(
         subject=None if subject is None else read_expression(subject, major),
         branches=tuple(_branch(node, major) for node in fields.nodes("args")),
         default=read_expression(fields.node("defresult"), major),
@@ -253,7 +253,7 @@ def _case(fields: Fields, major: int) -> tree.CaseOf:
     )
 
 
-def _branch(node: Node, major: int) -> tuple[tree.Expression, tree.Expression]:
+def _branch(node: TextNode, major: int) -> tuple[tree.Expression, tree.Expression]:
     if node.kind != "CASEWHEN":
         raise unknown(f"a {node.kind} node in CASE")
     fields = Fields(node, major)
@@ -262,11 +262,11 @@ def _branch(node: Node, major: int) -> tuple[tree.Expression, tree.Expression]:
     return branch
 
 
-def _extreme(fields: Fields, major: int) -> tree.Extreme:
+def _extreme(fields: Fields, major: int) -> tree.MinMaxExpr:
     largest = {0: True, 1: False}.get(fields.integer("op"))
     if largest is None:
         raise unknown("an extreme that is neither GREATEST nor LEAST")
-    return tree.Extreme(
+    return tree.MinMaxExpr(
         largest=largest,
         args=_expressions(fields, "args", major),
         type=fields.integer("minmaxtype"),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
+from applier.sql.pg_tree.node_text import TextNode
 from applier.sql.refusal import Reason, Refused
 
-Read = Callable[[Node], tree.Expression]
+Read = Callable[[TextNode], tree.Expression]
 _OBJECT, _ARRAY, _OBJECTAGG, _ARRAYAGG = 1, 2, 3, 4
 """The kinds of JSON constructors."""
 _RAISES = 1
@@ -31,27 +31,27 @@ def read_json_constructor(fields: Fields, major: int, read: Read) -> tree.Expres
     if fields.flag("unique"):
         raise Refused(Reason.CONSTRUCT, "WITH UNIQUE KEYS here", hint="leave it out", token=at)
     type_, _ = _returning(fields.node("returning"), major)
-    return tree.JsonMade(code == _OBJECT, args, fields.flag("absent_on_null"), type_, at)
+    return tree.JsonConstructorExpr(code == _OBJECT, args, fields.flag("absent_on_null"), type_, at)
 
 
-def read_json_path(fields: Fields, major: int, read: Read) -> tree.JsonOf:
+def read_json_path(fields: Fields, major: int, read: Read) -> tree.JsonExpr:
     """What is asked of a path in a document."""
     at, code = fields.location(), fields.integer("op")
-    if code not in {answer.value for answer in tree.Answered}:
+    if code not in {answer.value for answer in tree.JsonBehavior}:
         raise unknown("a question about a JSON path")
     wrapped = fields.integer("wrapper")
-    if wrapped not in {wrapper.value for wrapper in tree.Wrapped}:
+    if wrapped not in {wrapper.value for wrapper in tree.JsonWrapper}:
         raise unknown("a wrapper of JSON_QUERY")
     type_, typmod = _returning(fields.node("returning"), major)
-    return tree.JsonOf(
-        answer=tree.Answered(code),
+    return tree.JsonExpr(
+        answer=tree.JsonBehavior(code),
         json=read(fields.node("formatted_expr")),
         path=read(fields.node("path_spec")),
         names=fields.texts("passing_names"),
         passing=tuple(map(read, fields.nodes("passing_values"))),
         on_empty=_behaviour(fields.optional("on_empty"), major, read, type_),
         on_error=_behaviour(fields.optional("on_error"), major, read, type_),
-        wrapped=tree.Wrapped(wrapped),
+        wrapped=tree.JsonWrapper(wrapped),
         omits_quotes=fields.flag("omit_quotes"),
         type=type_,
         typmod=typmod,
@@ -60,13 +60,13 @@ def read_json_path(fields: Fields, major: int, read: Read) -> tree.JsonOf:
     )
 
 
-def read_is_json(fields: Fields, major: int, read: Read) -> tree.IsJson:
+def read_is_json(fields: Fields, major: int, read: Read) -> tree.JsonIsPredicate:
     """IS JSON."""
     at, shape = fields.location(), fields.integer("item_type")
     if shape not in {known.value for known in tree.JsonShape}:
         raise unknown("a kind of JSON")
     _skip_format(fields, major)
-    return tree.IsJson(read(fields.node("expr")), tree.JsonShape(shape), fields.flag("unique_keys"), at)
+    return tree.JsonIsPredicate(read(fields.node("expr")), tree.JsonShape(shape), fields.flag("unique_keys"), at)
 
 
 def _skip_format(fields: Fields, major: int) -> None:
@@ -75,7 +75,7 @@ def _skip_format(fields: Fields, major: int) -> None:
         Fields(found, major).done()
 
 
-def _returning(node: Node, major: int) -> tuple[int, int]:
+def _returning(node: TextNode, major: int) -> tuple[int, int]:
     fields = Fields(node, major)
     _skip_format(fields, major)
     found = fields.integer("typid"), fields.integer("typmod")
@@ -83,7 +83,7 @@ def _returning(node: Node, major: int) -> tuple[int, int]:
     return found
 
 
-def _behaviour(node: Node | None, major: int, read: Read, type_: int) -> tree.Expression | None:
+def _behaviour(node: TextNode | None, major: int, read: Read, type_: int) -> tree.Expression | None:
     """The value that takes the place, None for an error."""
     if node is None:
         return None

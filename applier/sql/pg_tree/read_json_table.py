@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
-from applier.sql.pg_tree.rewriting import Rewriting
+from applier.sql.pg_tree.node_text import TextNode
+from applier.sql.pg_tree.rewriting import OuterColumnRewriter
 from applier.sql.refusal import Reason, Refused
 
-Read = Callable[[Node], tree.Expression]
+Read = Callable[[TextNode], tree.Expression]
 _JSON_TABLE_SINCE, _JSON_TABLE = 17, 1
 _JSONB, _INT4, _INT8 = 3802, 23, 20
 _ELEMENTS, _TO_INT4 = 3219, 480
@@ -40,7 +40,7 @@ class _Rows:
             yield from rows.all_places()
 
 
-def read_json_table(node: Node, major: int, read: Read) -> query_tree.Query:
+def read_json_table(node: TextNode, major: int, read: Read) -> query_tree.Query:
     """The query of a range-table entry's table function."""
     fields = Fields(node, major)
     if major < _JSON_TABLE_SINCE or fields.integer("functype") != _JSON_TABLE:
@@ -50,9 +50,9 @@ def read_json_table(node: Node, major: int, read: Read) -> query_tree.Query:
     shapes = [fields.integers(name) for name in ("coltypes", "coltypmods", "colcollations")]
     (rows,) = _plan(fields.node("plan"), major, read)
     fields.done()
-    if not isinstance(document, tree.JsonOf) or not isinstance(columns, tuple) or len(columns) != len(shapes[0]):
+    if not isinstance(document, tree.JsonExpr) or not isinstance(columns, tuple) or len(columns) != len(shapes[0]):
         raise unknown("the form of a JSON_TABLE")
-    found = tuple(read(column) if isinstance(column, Node) else None for column in columns)
+    found = tuple(read(column) if isinstance(column, TextNode) else None for column in columns)
     columns_of = zip(*shapes, strict=True)
     types = tuple(query_tree.SetColumn(type_, modifier, collation, 0) for type_, modifier, collation in columns_of)
     table = _Table(document, found, types)
@@ -61,7 +61,7 @@ def read_json_table(node: Node, major: int, read: Read) -> query_tree.Query:
     return replace(query, targets=tuple(query.targets[i] for i in order))
 
 
-def _plan(node: Node, major: int, read: Read) -> tuple[_Rows, ...]:
+def _plan(node: TextNode, major: int, read: Read) -> tuple[_Rows, ...]:
     """The paths that stand beside each other."""
     fields = Fields(node, major)
     if node.kind == "JSONTABLESIBLINGJOIN":
@@ -87,14 +87,14 @@ def _plan(node: Node, major: int, read: Read) -> tuple[_Rows, ...]:
 class _Table:
     """What all paths have in common: the document with what is passed to it, the columns and their types."""
 
-    document: tree.JsonOf
+    document: tree.JsonExpr
     columns: tuple[tree.Expression | None, ...]
     types: tuple[query_tree.SetColumn, ...]
 
     def query(self, rows: _Rows, json: tree.Expression, depth: int) -> tuple[query_tree.Query, list[int]]:
         """All columns of these rows of a document, `depth` queries inside the query of the table; and their places."""
-        entries: list[query_tree.RangeEntry] = [self._entry(rows, json, depth)]
-        item: query_tree.FromItem = query_tree.EntryRef(1)
+        entries: list[query_tree.RangeTblEntry] = [self._entry(rows, json, depth)]
+        item: query_tree.FromItem = query_tree.RangeTblRef(1)
         found = {place: self._column(place, 1, depth) for place in rows.places}
         row = tree.Var(1, _ROW, _JSONB, -1, 0, 0, None)
         if len(rows.inside) == 1 and not rows.inside[0].inside:
@@ -110,7 +110,7 @@ class _Table:
             entries.append(query_tree.SubqueryEntry("", beside))
             found |= {place: self._value(2, i, place) for i, place in enumerate(places, 1)}
         if len(entries) > 1:
-            item = query_tree.OuterJoin(query_tree.OuterKind.LEFT, item, query_tree.EntryRef(2), None)
+            item = query_tree.OuterJoinExpr(query_tree.OuterJoinType.LEFT, item, query_tree.RangeTblRef(2), None)
         return _query(tuple(found.values()), tuple(entries), (item,)), list(found)
 
     def _beside(
@@ -125,7 +125,7 @@ class _Table:
             shown = (by_place.get(place) or self._null(place) for place in places)
             branches.append(query_tree.SubqueryEntry("", replace(query, targets=_targets(tuple(shown)))))
         union = query_tree.SetOperation(
-            query_tree.SetKind.UNION,
+            query_tree.SetOperationType.UNION,
             True,
             tuple(range(1, 1 + len(branches))),
             tuple(self.types[place] for place in places),
@@ -139,22 +139,22 @@ class _Table:
         outside = _further_out(depth if passed is None else passed)
         listed = replace(
             self.document,
-            answer=tree.Answered.ROWS,
+            answer=tree.JsonBehavior.ROWS,
             json=outside(json) if json is self.document.json else json,
             path=rows.path,
             passing=tuple(map(outside, self.document.passing)),
             on_empty=None,
             on_error=None if rows.raises else tree.Constant(_JSONB, -1, 0, -1, False, None, None),
         )
-        call = tree.SetOf(_ELEMENTS, _JSONB, 0, 0, (listed,), self.document.at)
+        call = tree.SetReturningExpr(_ELEMENTS, _JSONB, 0, 0, (listed,), self.document.at)
         return query_tree.FunctionEntry((call,), (1,), True)
 
     def _column(self, place: int, number: int, depth: int) -> tree.Expression:
         column = self.columns[place]
         if column is None:
             counted = tree.Var(number, _NUMBER, _INT8, -1, 0, 0, None)
-            return tree.Apply(_TO_INT4, 0, _INT4, 0, 0, (counted,), None)
-        if not isinstance(column, tree.JsonOf):
+            return tree.FuncExpr(_TO_INT4, 0, _INT4, 0, 0, (counted,), None)
+        if not isinstance(column, tree.JsonExpr):
             raise unknown("a column of JSON_TABLE")
         row = tree.Var(number, _ROW, _JSONB, -1, 0, 0, None)
         return _of_row(_further_out(depth)(replace(column, of_row=True)), row)
@@ -169,16 +169,16 @@ class _Table:
 
 
 def _further_out(depth: int) -> Callable[[tree.Expression], tree.Expression]:
-    return Rewriting(lambda var, _: replace(var, levels_up=var.levels_up + depth)).expression
+    return OuterColumnRewriter(lambda var, _: replace(var, levels_up=var.levels_up + depth)).expression
 
 
-def _targets(expressions: tuple[tree.Expression, ...]) -> tuple[query_tree.Target, ...]:
-    return tuple(query_tree.Target(expression, None, 0, False) for expression in expressions)
+def _targets(expressions: tuple[tree.Expression, ...]) -> tuple[query_tree.TargetEntry, ...]:
+    return tuple(query_tree.TargetEntry(expression, None, 0, False) for expression in expressions)
 
 
 def _query(
     expressions: tuple[tree.Expression, ...],
-    entries: tuple[query_tree.RangeEntry, ...],
+    entries: tuple[query_tree.RangeTblEntry, ...],
     items: tuple[query_tree.FromItem, ...],
 ) -> query_tree.Query:
     return query_tree.select_from(_targets(expressions), entries, items)
@@ -186,6 +186,6 @@ def _query(
 
 def _of_row(expression: tree.Expression, row: tree.Var) -> tree.Expression:
     """With the row in the place of what stands for it."""
-    if isinstance(expression, tree.CaseSubject):
+    if isinstance(expression, tree.CaseTestExpr):
         return row
     return walk.rebuild(expression, lambda inner: _of_row(inner, row))

@@ -8,10 +8,10 @@ from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import Fields, unknown
 from applier.sql.pg_tree.grouping_sets import grouping_sets
 from applier.sql.pg_tree.layout import NEWEST_MAJOR, OLDEST_MAJOR, RANGE_KINDS
-from applier.sql.pg_tree.node_text import MalformedTree, Node, Token, parse
+from applier.sql.pg_tree.node_text import MalformedTree, TextNode, Token, parse_node_text
 from applier.sql.pg_tree.read_expr import read_expression
 from applier.sql.pg_tree.read_json_table import read_json_table
-from applier.sql.pg_tree.read_search_cycle import read_ways
+from applier.sql.pg_tree.read_search_cycle import read_search_cycle
 from applier.sql.pg_tree.read_table_function import read_table_function
 from applier.sql.refusal import Reason, Refused
 
@@ -33,20 +33,20 @@ def read_query(text: str, major: int) -> query_tree.Query:
             full_in_postgres=False,
         )
     try:
-        action = parse(text)
+        action = parse_node_text(text)
     except MalformedTree as error:
         raise unknown("the text of this analysed query") from error
-    if not isinstance(action, tuple) or len(action) != 1 or not isinstance(action[0], Node):
+    if not isinstance(action, tuple) or len(action) != 1 or not isinstance(action[0], TextNode):
         raise unknown("a rule with several actions")
     return _query(action[0], major)
 
 
-def read_inner(node: Node, major: int) -> query_tree.Query:
+def read_inner(node: TextNode, major: int) -> query_tree.Query:
     """A query inside an expression."""
     return _query(node, major)
 
 
-def _query(node: Node, major: int, *, recursive: bool = False) -> query_tree.Query:
+def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree.Query:
     if node.kind != "QUERY":
         raise unknown(f"a {node.kind} node for a query")
     fields = Fields(node, major)
@@ -85,15 +85,15 @@ def _query(node: Node, major: int, *, recursive: bool = False) -> query_tree.Que
     return query
 
 
-def _union(node: Node, major: int, *, spread: bool = True) -> query_tree.SetOperation:
+def _union(node: TextNode, major: int, *, spread: bool = True) -> query_tree.SetOperation:
     fields = Fields(node, major)
     code, keeps_duplicates = fields.integer("op"), fields.flag("all")
-    if code not in {kind.value for kind in query_tree.SetKind}:
+    if code not in {kind.value for kind in query_tree.SetOperationType}:
         raise unknown(f"the set operation {code}")
-    kind = query_tree.SetKind(code)
+    kind = query_tree.SetOperationType(code)
     equalities = [_group(n, major).equality for n in fields.nodes("groupClauses")]
     parts = [fields.integers(name) for name in ("colTypes", "colTypmods", "colCollations")]
-    counted = kind is not query_tree.SetKind.UNION or not keeps_duplicates
+    counted = kind is not query_tree.SetOperationType.UNION or not keeps_duplicates
     if len({len(part) for part in parts}) != 1 or len(equalities) != (len(parts[0]) if counted else 0):
         raise unknown("a set operation with more types than columns")
     columns = tuple(
@@ -111,34 +111,34 @@ def _union(node: Node, major: int, *, spread: bool = True) -> query_tree.SetOper
 
 
 def _spread(branch: int | query_tree.SetOperation) -> tuple[int | query_tree.SetOperation, ...]:
-    if isinstance(branch, int) or branch.kind is not query_tree.SetKind.UNION or not branch.keeps_duplicates:
+    if isinstance(branch, int) or branch.kind is not query_tree.SetOperationType.UNION or not branch.keeps_duplicates:
         return (branch,)
     return branch.branches
 
 
-def _branch(node: Node, major: int) -> int | query_tree.SetOperation:
+def _branch(node: TextNode, major: int) -> int | query_tree.SetOperation:
     if node.kind == "SETOPERATIONSTMT":
         return _union(node, major)
     item = _item(node, major)
-    if not isinstance(item, query_tree.EntryRef):
+    if not isinstance(item, query_tree.RangeTblRef):
         raise unknown(f"a {node.kind} node as a branch of UNION")
     return item.entry
 
 
-def _member(node: Node, major: int) -> tuple[str, query_tree.Query, bool, query_tree.Ways | None]:
+def _member(node: TextNode, major: int) -> tuple[str, query_tree.Query, bool, query_tree.SearchCycle | None]:
     if node.kind != "COMMONTABLEEXPR":
         raise unknown(f"a {node.kind} node in WITH")
     fields = Fields(node, major)
     recursive = fields.flag("cterecursive")
     name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major, recursive=recursive)
-    ways = read_ways(fields, major, lambda n: read_expression(n, major))
+    ways = read_search_cycle(fields, major, lambda n: read_expression(n, major))
     fields.done()
     return name, query, recursive, ways
 
 
 def _from(
-    node: Node, major: int
-) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None, tuple[query_tree.Partners, ...]]:
+    node: TextNode, major: int
+) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None, tuple[query_tree.MatchCondition, ...]]:
     if node.kind != "FROMEXPR":
         raise unknown(f"a {node.kind} node for FROM")
     fields = Fields(node, major)
@@ -146,18 +146,18 @@ def _from(
     quals = fields.optional("quals")
     fields.done()
     conditions = [] if quals is None else list(_conditions(quals, major))
-    where = tuple(c for c in conditions if not isinstance(c, query_tree.Partners))
-    partners = tuple(c for c in conditions if isinstance(c, query_tree.Partners))
+    where = tuple(c for c in conditions if not isinstance(c, query_tree.MatchCondition))
+    partners = tuple(c for c in conditions if isinstance(c, query_tree.MatchCondition))
     return items, _all_of(where), partners
 
 
 def _all_of(parts: tuple[tree.Expression, ...]) -> tree.Expression | None:
     if len(parts) > 1:
-        return tree.Connected(tree.Connective.AND, parts)
+        return tree.BoolExpr(tree.BoolOperator.AND, parts)
     return parts[0] if parts else None
 
 
-def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree.Partners]:
+def _conditions(node: TextNode, major: int) -> Iterator[tree.Expression | query_tree.MatchCondition]:
     """WHERE split at AND, with the subqueries that stand there by themselves."""
     if _asks_for_partners(node):
         yield _partners(node, major, negated=False)
@@ -177,17 +177,17 @@ def _conditions(node: Node, major: int) -> Iterator[tree.Expression | query_tree
         yield read_expression(node, major)
 
 
-def _asks_for_partners(node: Node) -> bool:
+def _asks_for_partners(node: TextNode) -> bool:
     kinds = (Token(str(_EXISTS)), Token(str(_ANY)))
     return node.kind == "SUBLINK" and node.fields.get("subLinkType") in kinds
 
 
-def _partners(node: Node, major: int, *, negated: bool) -> query_tree.Partners:
+def _partners(node: TextNode, major: int, *, negated: bool) -> query_tree.MatchCondition:
     fields = Fields(node, major)
     kind, test, at = fields.integer("subLinkType"), fields.optional("testexpr"), fields.location()
     if (test is None) != (kind == _EXISTS):
         raise unknown("a subquery with an odd test")
-    partners = query_tree.Partners(
+    partners = query_tree.MatchCondition(
         query=_query(fields.node("subselect"), major),
         test=None if test is None else read_expression(test, major),
         negated=negated,
@@ -197,10 +197,10 @@ def _partners(node: Node, major: int, *, negated: bool) -> query_tree.Partners:
     return partners
 
 
-def _item(node: Node, major: int) -> query_tree.FromItem:
+def _item(node: TextNode, major: int) -> query_tree.FromItem:
     fields = Fields(node, major)
     if node.kind == "RANGETBLREF":
-        reference = query_tree.EntryRef(fields.integer("rtindex"))
+        reference = query_tree.RangeTblRef(fields.integer("rtindex"))
         fields.done()
         return reference
     if node.kind != "JOINEXPR":
@@ -213,20 +213,20 @@ def _item(node: Node, major: int) -> query_tree.FromItem:
     condition = None if quals is None else read_expression(quals, major)
     fields.done()
     if kind is None:
-        return query_tree.InnerJoin(left, right, condition)
-    return query_tree.OuterJoin(kind, left, right, condition)
+        return query_tree.InnerJoinExpr(left, right, condition)
+    return query_tree.OuterJoinExpr(kind, left, right, condition)
 
 
-def _join_kind(code: int) -> query_tree.OuterKind | None:
+def _join_kind(code: int) -> query_tree.OuterJoinType | None:
     """None is the inner join."""
     if code == 0:
         return None
-    if code not in {kind.value for kind in query_tree.OuterKind}:
+    if code not in {kind.value for kind in query_tree.OuterJoinType}:
         raise unknown(f"the join type {code}")
-    return query_tree.OuterKind(code)
+    return query_tree.OuterJoinType(code)
 
 
-def _entry(node: Node, major: int) -> query_tree.RangeEntry:
+def _entry(node: TextNode, major: int) -> query_tree.RangeTblEntry:
     if node.kind != "RANGETBLENTRY":
         raise unknown(f"a {node.kind} node in the range table")
     fields = Fields(node, major)
@@ -245,7 +245,7 @@ def _entry(node: Node, major: int) -> query_tree.RangeEntry:
 
 def _entry_of_kind(
     kind: int, shown: tuple[str, tuple[str, ...]], fields: Fields, major: int, *, renamed: bool
-) -> query_tree.RangeEntry:
+) -> query_tree.RangeTblEntry:
     name, columns = shown
     if kind == _RELATION:
         fields.text("relkind")
@@ -255,7 +255,7 @@ def _entry_of_kind(
     if kind == _SUBQUERY:
         return query_tree.SubqueryEntry(name, _query(fields.node("subquery"), major), columns)
     if kind == _WITH:
-        return query_tree.WithEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"), columns)
+        return query_tree.CteEntry(fields.text("ctename") or "", fields.integer("ctelevelsup"), columns)
     if kind == _VALUES:
         return _values(fields, major)
     if kind == _TABLE_FUNCTION:
@@ -280,11 +280,11 @@ def _values(fields: Fields, major: int) -> query_tree.ValuesEntry:
     for row in rows:
         if not isinstance(row, tuple) or len(row) != len(types):
             raise unknown("a row of VALUES")
-        read.append(tuple(read_expression(n, major) for n in row if isinstance(n, Node)))
+        read.append(tuple(read_expression(n, major) for n in row if isinstance(n, TextNode)))
     return query_tree.ValuesEntry(tuple(read), tuple(zip(types, modifiers, strict=True)))
 
 
-def _skip(nodes: tuple[Node, ...], kind: str, major: int) -> None:
+def _skip(nodes: tuple[TextNode, ...], kind: str, major: int) -> None:
     """Nodes that mean nothing to the result; still each must be one we know."""
     for node in nodes:
         if node.kind != kind:
@@ -301,7 +301,7 @@ def _skip_aliases(fields: Fields, names: tuple[str, ...], major: int) -> None:
         _skip(() if alias is None else (alias,), "ALIAS", major)
 
 
-def _alias(node: Node, major: int) -> tuple[str, tuple[str, ...]]:
+def _alias(node: TextNode, major: int) -> tuple[str, tuple[str, ...]]:
     """The name of a member of FROM, and those of its columns."""
     if node.kind != "ALIAS":
         raise unknown(f"a {node.kind} node in place of ALIAS")
@@ -311,12 +311,12 @@ def _alias(node: Node, major: int) -> tuple[str, tuple[str, ...]]:
     return name or "", columns
 
 
-def _target(node: Node, major: int) -> query_tree.Target:
+def _target(node: TextNode, major: int) -> query_tree.TargetEntry:
     if node.kind != "TARGETENTRY":
         raise unknown(f"a {node.kind} node in the select list")
     fields = Fields(node, major)
     fields.integer("resno")
-    target = query_tree.Target(
+    target = query_tree.TargetEntry(
         expression=read_expression(fields.node("expr"), major),
         name=fields.text("resname"),
         group_reference=fields.integer("ressortgroupref"),
@@ -326,7 +326,7 @@ def _target(node: Node, major: int) -> query_tree.Target:
     return target
 
 
-def _sort(node: Node, major: int) -> query_tree.SortItem:
+def _sort(node: TextNode, major: int) -> query_tree.SortItem:
     if node.kind != "SORTGROUPCLAUSE":
         raise unknown(f"a {node.kind} node in ORDER BY")
     fields = Fields(node, major)
@@ -335,7 +335,7 @@ def _sort(node: Node, major: int) -> query_tree.SortItem:
     return item
 
 
-def _window(node: Node, major: int) -> query_tree.WindowClause:
+def _window(node: TextNode, major: int) -> query_tree.WindowClause:
     if node.kind != "WINDOWCLAUSE":
         raise unknown(f"a {node.kind} node in WINDOW")
     fields = Fields(node, major)
@@ -365,7 +365,7 @@ def _limit(fields: Fields, major: int) -> query_tree.Limit | None:
     )
 
 
-def _group(node: Node, major: int) -> query_tree.GroupItem:
+def _group(node: TextNode, major: int) -> query_tree.GroupItem:
     if node.kind != "SORTGROUPCLAUSE":
         raise unknown(f"a {node.kind} node in GROUP BY")
     fields = Fields(node, major)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
+from applier.sql.pg_tree.node_text import TextNode
 
-Read = Callable[[Node], tree.Expression]
+Read = Callable[[TextNode], tree.Expression]
 
 
-def read_ways(member: Fields, major: int, read: Read) -> query_tree.Ways | None:
+def read_search_cycle(member: Fields, major: int, read: Read) -> query_tree.SearchCycle | None:
     """What is noted about the ways to its rows; None for nothing."""
     names = member.texts("ctecolnames")
     search, cycle = member.optional("search_clause"), member.optional("cycle_clause")
     if search is None and cycle is None:
         return None
-    return query_tree.Ways(
+    return query_tree.SearchCycle(
         None if search is None else _search(Fields(search, major), names),
         None if cycle is None else _cycle(Fields(cycle, major), names, read),
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import Fields, unknown
-from applier.sql.pg_tree.node_text import Node
+from applier.sql.pg_tree.node_text import TextNode
 
-Read = Callable[[Node], tree.Expression]
+Read = Callable[[TextNode], tree.Expression]
 
 
 def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.FunctionEntry:
@@ -37,9 +37,9 @@ def _columns(function: Fields) -> tuple[tuple[str, int, int], ...]:
     return tuple(zip(names, types, modifiers, strict=True))
 
 
-def read_set(fields: Fields, major: int, read: Read) -> tree.SetOf:
+def read_set(fields: Fields, major: int, read: Read) -> tree.SetReturningExpr:
     """A call of a function that makes rows."""
-    return tree.SetOf(
+    return tree.SetReturningExpr(
         function=fields.integer("funcid"),
         type=fields.integer("funcresulttype"),
         collation=fields.integer("funccollid"),
@@ -49,7 +49,7 @@ def read_set(fields: Fields, major: int, read: Read) -> tree.SetOf:
     )
 
 
-def _argument(node: Node, major: int, read: Read) -> tuple[tree.Expression, ...]:
+def _argument(node: TextNode, major: int, read: Read) -> tuple[tree.Expression, ...]:
     if node.kind != "ARRAYEXPR":
         return (read(node),)
     array = Fields(node, major)

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from applier.sql.pg_tree import query_tree, tree, walk
-from applier.sql.pg_tree.query_tree import EntryRef, FromItem
+from applier.sql.pg_tree.query_tree import FromItem, RangeTblRef
 
 ChangeVar = Callable[[tree.Var, int], tree.Expression]
 """A column, and how many queries inside the rewritten one it is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rewriting:
+class OuterColumnRewriter:
     """Changes every column of a query and of the queries inside it; `depth` says how deep inside we are."""
 
     change: ChangeVar
-    with_entry: Callable[[query_tree.WithEntry, int], query_tree.RangeEntry] = lambda entry, _: entry
+    with_entry: Callable[[query_tree.CteEntry, int], query_tree.RangeTblEntry] = lambda entry, _: entry
     depth: int = 0
 
     def expression(self, expression: tree.Expression) -> tree.Expression:
@@ -25,8 +25,8 @@ class Rewriting:
         match expression:
             case tree.Var():
                 return self.change(expression, self.depth)
-            case tree.Subquery(query=query, test=test):
-                return query_tree.asking(expression, self._inside(query), self._optional(test))
+            case tree.SubLink(query=query, test=test):
+                return query_tree.subquery_depth(expression, self._inside(query), self._optional(test))
             case _:
                 return walk.rebuild(expression, self.expression)
 
@@ -51,7 +51,7 @@ class Rewriting:
     def _optional(self, expression: tree.Expression | None) -> tree.Expression | None:
         return None if expression is None else self.expression(expression)
 
-    def _entry(self, entry: query_tree.RangeEntry) -> query_tree.RangeEntry:
+    def _entry(self, entry: query_tree.RangeTblEntry) -> query_tree.RangeTblEntry:
         match entry:
             case query_tree.SubqueryEntry(query=query):
                 return replace(entry, query=self._inside(query))
@@ -61,41 +61,43 @@ class Rewriting:
                 return replace(entry, calls=tuple(map(self.expression, calls)))
             case query_tree.JoinEntry(columns=columns) | query_tree.GroupEntry(columns=columns):
                 return replace(entry, columns=tuple(map(self.expression, columns)))
-            case query_tree.WithEntry():
+            case query_tree.CteEntry():
                 return self.with_entry(entry, self.depth)
             case _:
                 return entry
 
     def _item(self, item: FromItem) -> FromItem:
-        if isinstance(item, EntryRef):
+        if isinstance(item, RangeTblRef):
             return item
         return replace(
             item, left=self._item(item.left), right=self._item(item.right), condition=self._optional(item.condition)
         )
 
 
-def in_from(query: query_tree.Query) -> query_tree.Query:
+def rewrite_from(query: query_tree.Query) -> query_tree.Query:
     """SELECT all columns FROM (query), in the same order; what serves the order alone is hidden again."""
     names = tuple(target.name or "" for target in query.targets)
     shown = replace(_further_in(query), targets=tuple(replace(t, hidden=False) for t in _further_in(query).targets))
     targets = tuple(
-        query_tree.Target(
-            tree.Var(1, i, walk.type_of(t.expression), -1, walk.collation(t.expression), 0, walk.at(t.expression)),
+        query_tree.TargetEntry(
+            tree.Var(
+                1, i, walk.type_of(t.expression), -1, walk.collation(t.expression), 0, walk.place_of(t.expression)
+            ),
             t.name,
             t.group_reference,
             t.hidden,
         )
         for i, t in enumerate(query.targets, 1)
     )
-    around = query_tree.select_from(targets, (query_tree.SubqueryEntry("", shown, names),), (EntryRef(1),))
+    around = query_tree.select_from(targets, (query_tree.SubqueryEntry("", shown, names),), (RangeTblRef(1),))
     return replace(around, order=query.order)
 
 
-def without_with(query: query_tree.Query) -> query_tree.Query:
+def inline_with(query: query_tree.Query) -> query_tree.Query:
     """The query with the members of its WITH where they are named; those that read themselves stay members."""
     plain: dict[str, query_tree.Query] = {}
 
-    def entry(named: query_tree.WithEntry, depth: int) -> query_tree.RangeEntry:
+    def entry(named: query_tree.CteEntry, depth: int) -> query_tree.RangeTblEntry:
         if named.levels_up != depth or named.name not in plain:
             return named
         inside = plain[named.name]
@@ -108,12 +110,12 @@ def without_with(query: query_tree.Query) -> query_tree.Query:
 
     members = {}
     for name, member in query.members.items():
-        found = Rewriting(same, entry, 1).query(member)
+        found = OuterColumnRewriter(same, entry, 1).query(member)
         if name in query.recursive:
             members[name] = found
         else:
             plain[name] = found
-    return Rewriting(same, entry).query(replace(query, members=members))
+    return OuterColumnRewriter(same, entry).query(replace(query, members=members))
 
 
 def _further_in(query: query_tree.Query) -> query_tree.Query:
@@ -122,7 +124,7 @@ def _further_in(query: query_tree.Query) -> query_tree.Query:
     def column(var: tree.Var, depth: int) -> tree.Expression:
         return replace(var, levels_up=var.levels_up + 1) if var.levels_up > depth else var
 
-    def member(entry: query_tree.WithEntry, depth: int) -> query_tree.WithEntry:
+    def member(entry: query_tree.CteEntry, depth: int) -> query_tree.CteEntry:
         return replace(entry, levels_up=entry.levels_up + 1) if entry.levels_up > depth else entry
 
-    return Rewriting(column, member).query(query)
+    return OuterColumnRewriter(column, member).query(query)

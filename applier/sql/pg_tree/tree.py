@@ -50,7 +50,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class FuncExpr:
     """A function call; `operator` is the operator it was written with, 0 for a call by name or a cast."""
 
     function: int
@@ -63,21 +63,21 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctFrom:
+class DistinctExpr:
     """`IS DISTINCT FROM`, by the equality function it is defined with."""
 
-    equality: Apply
+    equality: FuncExpr
 
 
 @dataclass(frozen=True, slots=True)
-class NullIf:
+class NullIfExpr:
     """NULLIF, by the equality function it is defined with."""
 
-    equality: Apply
+    equality: FuncExpr
 
 
 @dataclass(frozen=True, slots=True)
-class Relabel:
+class RelabelType:
     """The same bytes under another type."""
 
     arg: Expression
@@ -88,7 +88,7 @@ class Relabel:
 
 
 @dataclass(frozen=True, slots=True)
-class ViaText:
+class CoerceViaIO:
     """A cast without a function: the output function of one type, then the input function of the other."""
 
     arg: Expression
@@ -98,7 +98,7 @@ class ViaText:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayCast:
+class ArrayCoerceExpr:
     """A cast of every element of an array."""
 
     arg: Expression
@@ -108,7 +108,7 @@ class ArrayCast:
     at: int | None = field(compare=False)
 
 
-class Connective(Enum):
+class BoolOperator(Enum):
     """The values are outfuncs.c's."""
 
     AND = "and"
@@ -117,15 +117,15 @@ class Connective(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class BoolExpr:
     """AND, OR, NOT."""
 
-    connective: Connective
+    connective: BoolOperator
     args: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull:
+class NullTest:
     """`IS NULL`, or `IS NOT NULL` when negated; of a row whether all its fields are, or none is."""
 
     arg: Expression
@@ -133,7 +133,7 @@ class IsNull:
     of_row: bool = False
 
 
-class TruthTest(Enum):
+class BoolTestType(Enum):
     """The values are BoolTestType's."""
 
     IS_TRUE = 0
@@ -145,15 +145,15 @@ class TruthTest(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class IsTruth:
+class BooleanTest:
     """`IS [NOT] TRUE | FALSE | UNKNOWN`."""
 
     arg: Expression
-    test: TruthTest
+    test: BoolTestType
 
 
 @dataclass(frozen=True, slots=True)
-class CaseOf:
+class CaseExpr:
     """CASE; with `subject` the conditions contain CaseSubject in its place."""
 
     subject: Expression | None
@@ -165,7 +165,7 @@ class CaseOf:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseSubject:
+class CaseTestExpr:
     """Stands for the subject of the innermost CASE around it."""
 
     type: int
@@ -173,7 +173,7 @@ class CaseSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstNotNull:
+class CoalesceExpr:
     """COALESCE."""
 
     args: tuple[Expression, ...]
@@ -183,7 +183,7 @@ class FirstNotNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme:
+class MinMaxExpr:
     """GREATEST, or LEAST when not `largest`."""
 
     largest: bool
@@ -195,7 +195,7 @@ class Extreme:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOfList:
     """`subject op ANY (elements)`, or ALL when `every`."""
 
     function: int
@@ -208,7 +208,7 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class SortKey:
+class AggregateSort:
     """One ORDER BY key: the operator rows are compared with (`<`, or `>` for DESC), and where NULL stands."""
 
     expression: Expression
@@ -217,7 +217,7 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOfArray:
+class ScalarArrayOpExpr:
     """`subject op ANY (array)`, or ALL when `every`, of an array that is computed."""
 
     function: int
@@ -230,7 +230,7 @@ class AnyOfArray:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayExpr:
     """`ARRAY[…]` of one dimension."""
 
     elements: tuple[Expression, ...]
@@ -239,7 +239,7 @@ class ArrayOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscript:
+class SubscriptingRef:
     """`array[index]`, or `array[lower:index]`."""
 
     array: Expression
@@ -250,7 +250,7 @@ class Subscript:
 
 
 @dataclass(frozen=True, slots=True)
-class RowOf:
+class RowExpr:
     """`ROW(…)`, or the whole row of a member of FROM, which `may_be_missing` where an outer join found none."""
 
     fields: tuple[Expression, ...]
@@ -264,20 +264,20 @@ class RowOf:
 class RowIn:
     """Whether an array of rows holds a row; a NULL in the one is equal to a NULL in the other."""
 
-    row: RowOf
+    row: RowExpr
     rows: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class RowOrder:
+class RowCompareExpr:
     """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
 
-    pairs: tuple[Apply, ...]
+    pairs: tuple[FuncExpr, ...]
     strict: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Collated:
+class CollateExpr:
     """`arg COLLATE collation`."""
 
     arg: Expression
@@ -285,7 +285,7 @@ class Collated:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateOf:
+class Aggref:
     """An aggregate; no argument for count(*). `distinct` are the equality operators of DISTINCT, one per argument."""
 
     function: int
@@ -294,14 +294,14 @@ class AggregateOf:
     input_collation: int
     args: tuple[Expression, ...]
     direct: tuple[Expression, ...]
-    order: tuple[SortKey, ...]
+    order: tuple[AggregateSort, ...]
     distinct: tuple[int, ...]
     filter: Expression | None
     at: int | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class WindowOf:
+class WindowFunc:
     """A window function or an aggregate over a window, which is named by its number in the query."""
 
     function: int
@@ -316,7 +316,7 @@ class WindowOf:
 
 
 @dataclass(frozen=True, slots=True)
-class SetOf:
+class SetReturningExpr:
     """A function that makes rows; of unnest(ARRAY[…]) the arguments are the elements, one by one."""
 
     function: int
@@ -327,7 +327,7 @@ class SetOf:
     at: int | None = field(compare=False)
 
 
-class Answered(Enum):
+class JsonBehavior(Enum):
     """What is asked of a path in a document; the values are JsonExprOp's."""
 
     EXISTS = 0
@@ -337,7 +337,7 @@ class Answered(Enum):
     """The rows of JSON_TABLE, as an array."""
 
 
-class Wrapped(Enum):
+class JsonWrapper(Enum):
     """The values are JsonWrapper's."""
 
     UNSPECIFIED = 0
@@ -347,17 +347,17 @@ class Wrapped(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonOf:
+class JsonExpr:
     """JSON_EXISTS, JSON_QUERY or JSON_VALUE; what it is where nothing is found, or on an error: None raises one."""
 
-    answer: Answered
+    answer: JsonBehavior
     json: Expression
     path: Expression
     names: tuple[str, ...]
     passing: tuple[Expression, ...]
     on_empty: Expression | None
     on_error: Expression | None
-    wrapped: Wrapped
+    wrapped: JsonWrapper
     omits_quotes: bool
     type: int
     typmod: int
@@ -368,7 +368,7 @@ class JsonOf:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonMade:
+class JsonConstructorExpr:
     """JSON_ARRAY, or JSON_OBJECT of keys and values in turn; `skips_null` leaves NULL values out."""
 
     is_object: bool
@@ -388,7 +388,7 @@ class JsonShape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class IsJson:
+class JsonIsPredicate:
     """`arg IS JSON [OBJECT | ARRAY | SCALAR] [WITH UNIQUE KEYS]`."""
 
     arg: Expression
@@ -398,14 +398,14 @@ class IsJson:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupingOf:
+class GroupingFunc:
     """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
 
     references: tuple[int, ...]
     at: int | None = field(compare=False)
 
 
-class Asked(Enum):
+class SubLinkType(Enum):
     """What an expression asks of a subquery; the values are SubLinkType's."""
 
     EXISTS = 0
@@ -418,7 +418,7 @@ class Asked(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Subquery:
+class SubLink:
     """A subquery inside an expression; two of them are never the same, whatever they say.
 
     `test` is the comparison of ANY and ALL, over the columns of the subquery as entry 0. `outer` is what it reads of
@@ -426,7 +426,7 @@ class Subquery:
     """
 
     number: int
-    kind: Asked = field(compare=False)
+    kind: SubLinkType = field(compare=False)
     query: Query = field(compare=False)
     test: Expression | None = field(compare=False)
     outer: tuple[Expression, ...] = field(compare=False)
@@ -437,33 +437,33 @@ class Subquery:
 Expression = (
     Var
     | Constant
-    | Apply
-    | DistinctFrom
-    | NullIf
-    | Relabel
-    | ViaText
-    | ArrayCast
-    | Connected
-    | IsNull
-    | IsTruth
-    | CaseOf
-    | CaseSubject
-    | FirstNotNull
-    | Extreme
-    | AnyOf
-    | AnyOfArray
-    | ArrayOf
-    | Subscript
-    | RowOf
+    | FuncExpr
+    | DistinctExpr
+    | NullIfExpr
+    | RelabelType
+    | CoerceViaIO
+    | ArrayCoerceExpr
+    | BoolExpr
+    | NullTest
+    | BooleanTest
+    | CaseExpr
+    | CaseTestExpr
+    | CoalesceExpr
+    | MinMaxExpr
+    | AnyOfList
+    | ScalarArrayOpExpr
+    | ArrayExpr
+    | SubscriptingRef
+    | RowExpr
     | RowIn
-    | RowOrder
-    | Collated
-    | AggregateOf
-    | JsonOf
-    | JsonMade
-    | IsJson
-    | GroupingOf
-    | WindowOf
-    | SetOf
-    | Subquery
+    | RowCompareExpr
+    | CollateExpr
+    | Aggref
+    | JsonExpr
+    | JsonConstructorExpr
+    | JsonIsPredicate
+    | GroupingFunc
+    | WindowFunc
+    | SetReturningExpr
+    | SubLink
 )

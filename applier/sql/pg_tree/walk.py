@@ -8,39 +8,39 @@ from typing import assert_never
 
 from applier.sql.pg_tree.tree import (
     ARGUMENT,
-    AggregateOf,
-    AnyOf,
-    AnyOfArray,
-    Apply,
-    ArrayCast,
-    ArrayOf,
-    Asked,
-    CaseOf,
-    CaseSubject,
-    Collated,
-    Connected,
+    Aggref,
+    AnyOfList,
+    ArrayCoerceExpr,
+    ArrayExpr,
+    BooleanTest,
+    BoolExpr,
+    CaseExpr,
+    CaseTestExpr,
+    CoalesceExpr,
+    CoerceViaIO,
+    CollateExpr,
     Constant,
-    DistinctFrom,
+    DistinctExpr,
     Expression,
-    Extreme,
-    FirstNotNull,
-    GroupingOf,
-    IsJson,
-    IsNull,
-    IsTruth,
-    JsonMade,
-    JsonOf,
-    NullIf,
-    Relabel,
+    FuncExpr,
+    GroupingFunc,
+    JsonConstructorExpr,
+    JsonExpr,
+    JsonIsPredicate,
+    MinMaxExpr,
+    NullIfExpr,
+    NullTest,
+    RelabelType,
+    RowCompareExpr,
+    RowExpr,
     RowIn,
-    RowOf,
-    RowOrder,
-    SetOf,
-    Subquery,
-    Subscript,
+    ScalarArrayOpExpr,
+    SetReturningExpr,
+    SubLink,
+    SubLinkType,
+    SubscriptingRef,
     Var,
-    ViaText,
-    WindowOf,
+    WindowFunc,
 )
 
 _BOOL, _INT4 = 16, 23
@@ -51,45 +51,57 @@ DEFAULT_COLLATION = 100
 def arguments(expression: Expression) -> tuple[Expression, ...]:
     """The direct sub-expressions."""
     match expression:
-        case Var() | Constant() | CaseSubject() | GroupingOf():
+        case Var() | Constant() | CaseTestExpr() | GroupingFunc():
             return ()
-        case Apply(args=args) | Connected(args=args) | FirstNotNull(args=args) | Extreme(args=args) | SetOf(args=args):
+        case (
+            FuncExpr(args=args)
+            | BoolExpr(args=args)
+            | CoalesceExpr(args=args)
+            | MinMaxExpr(args=args)
+            | SetReturningExpr(args=args)
+        ):
             return args
-        case JsonMade(args=args):
+        case JsonConstructorExpr(args=args):
             return args
-        case JsonOf(json=json, path=path, passing=passing, on_empty=on_empty, on_error=on_error):
+        case JsonExpr(json=json, path=path, passing=passing, on_empty=on_empty, on_error=on_error):
             return (json, path, *passing, *(e for e in (on_empty, on_error) if e is not None))
-        case Subquery(outer=outer):
+        case SubLink(outer=outer):
             return outer
-        case AggregateOf(args=args, direct=direct, order=order, filter=condition):
+        case Aggref(args=args, direct=direct, order=order, filter=condition):
             keys = tuple(key.expression for key in order)
             return (*args, *direct, *keys, *(() if condition is None else (condition,)))
-        case DistinctFrom(equality=equality) | NullIf(equality=equality):
+        case DistinctExpr(equality=equality) | NullIfExpr(equality=equality):
             return equality.args
-        case Relabel(arg=arg) | ViaText(arg=arg) | ArrayCast(arg=arg) | IsNull(arg=arg) | IsTruth(arg=arg):
+        case (
+            RelabelType(arg=arg)
+            | CoerceViaIO(arg=arg)
+            | ArrayCoerceExpr(arg=arg)
+            | NullTest(arg=arg)
+            | BooleanTest(arg=arg)
+        ):
             return (arg,)
-        case IsJson(arg=arg):
+        case JsonIsPredicate(arg=arg):
             return (arg,)
-        case CaseOf(subject=subject, branches=branches, default=default):
+        case CaseExpr(subject=subject, branches=branches, default=default):
             whens = tuple(part for branch in branches for part in branch)
             return (() if subject is None else (subject,)) + whens + (default,)
-        case AnyOf(subject=subject, elements=elements):
+        case AnyOfList(subject=subject, elements=elements):
             return (subject, *elements)
-        case AnyOfArray(subject=subject, array=array):
+        case ScalarArrayOpExpr(subject=subject, array=array):
             return (subject, array)
-        case ArrayOf(elements=elements):
+        case ArrayExpr(elements=elements):
             return elements
-        case RowOf(fields=fields):
+        case RowExpr(fields=fields):
             return fields
         case RowIn(row=row, rows=rows):
             return (*row.fields, rows)
-        case Subscript(array=array, lower=lower, index=index):
+        case SubscriptingRef(array=array, lower=lower, index=index):
             return (array, index) if lower is None else (array, lower, index)
-        case RowOrder(pairs=pairs):
+        case RowCompareExpr(pairs=pairs):
             return pairs
-        case Collated(arg=arg):
+        case CollateExpr(arg=arg):
             return (arg,)
-        case WindowOf(args=args, filter=kept):
+        case WindowFunc(args=args, filter=kept):
             return args if kept is None else (*args, kept)
         case _:
             assert_never(expression)
@@ -98,11 +110,11 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
 def rebuild(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """The same expression with every direct sub-expression changed."""
     match expression:
-        case Var() | Constant() | CaseSubject() | GroupingOf():
+        case Var() | Constant() | CaseTestExpr() | GroupingFunc():
             return expression
-        case Apply() | Connected() | FirstNotNull() | Extreme() | SetOf() | JsonMade():
+        case FuncExpr() | BoolExpr() | CoalesceExpr() | MinMaxExpr() | SetReturningExpr() | JsonConstructorExpr():
             return replace(expression, args=tuple(change(arg) for arg in expression.args))
-        case JsonOf():
+        case JsonExpr():
             return replace(
                 expression,
                 json=change(expression.json),
@@ -111,9 +123,9 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
                 on_empty=None if expression.on_empty is None else change(expression.on_empty),
                 on_error=None if expression.on_error is None else change(expression.on_error),
             )
-        case Subquery():
+        case SubLink():
             return replace(expression, outer=tuple(change(part) for part in expression.outer))
-        case AggregateOf():
+        case Aggref():
             return replace(
                 expression,
                 args=tuple(change(arg) for arg in expression.args),
@@ -121,55 +133,55 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
                 order=tuple(replace(key, expression=change(key.expression)) for key in expression.order),
                 filter=None if expression.filter is None else change(expression.filter),
             )
-        case DistinctFrom() | NullIf():
+        case DistinctExpr() | NullIfExpr():
             args = tuple(change(arg) for arg in expression.equality.args)
             return replace(expression, equality=replace(expression.equality, args=args))
-        case Relabel() | ViaText() | ArrayCast() | IsNull() | IsTruth() | IsJson():
+        case RelabelType() | CoerceViaIO() | ArrayCoerceExpr() | NullTest() | BooleanTest() | JsonIsPredicate():
             return replace(expression, arg=change(expression.arg))
-        case CaseOf():
+        case CaseExpr():
             return replace(
                 expression,
                 subject=None if expression.subject is None else change(expression.subject),
                 branches=tuple((change(condition), change(result)) for condition, result in expression.branches),
                 default=change(expression.default),
             )
-        case AnyOf():
+        case AnyOfList():
             elements = tuple(change(element) for element in expression.elements)
             return replace(expression, subject=change(expression.subject), elements=elements)
-        case AnyOfArray():
+        case ScalarArrayOpExpr():
             return replace(expression, subject=change(expression.subject), array=change(expression.array))
-        case ArrayOf():
+        case ArrayExpr():
             return replace(expression, elements=tuple(change(element) for element in expression.elements))
-        case RowOf():
+        case RowExpr():
             return replace(expression, fields=tuple(change(part) for part in expression.fields))
         case RowIn():
             row = replace(expression.row, fields=tuple(change(part) for part in expression.row.fields))
             return RowIn(row, change(expression.rows))
-        case Subscript():
+        case SubscriptingRef():
             lower = None if expression.lower is None else change(expression.lower)
             return replace(expression, array=change(expression.array), lower=lower, index=change(expression.index))
-        case RowOrder():
+        case RowCompareExpr():
             pairs = tuple(replace(p, args=tuple(change(arg) for arg in p.args)) for p in expression.pairs)
             return replace(expression, pairs=pairs)
-        case Collated():
+        case CollateExpr():
             return replace(expression, arg=change(expression.arg))
-        case WindowOf():
+        case WindowFunc():
             kept = None if expression.filter is None else change(expression.filter)
             return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
         case _:
             assert_never(expression)
 
 
-def substituted(expression: Expression, arguments: tuple[Expression, ...]) -> Expression:
+def substitute_vars(expression: Expression, arguments: tuple[Expression, ...]) -> Expression:
     """A function's body with the call's arguments in the place of its own."""
     if isinstance(expression, Var) and expression.entry == ARGUMENT:
         return arguments[expression.number - 1]
-    return rebuild(expression, lambda inner: substituted(inner, arguments))
+    return rebuild(expression, lambda inner: substitute_vars(inner, arguments))
 
 
-def recollated(expression: Expression, collation: int) -> Expression:
+def with_collation(expression: Expression, collation: int) -> Expression:
     """A function's body under the collation of its call, which takes the place of the database's own."""
-    inner = rebuild(expression, lambda part: recollated(part, collation))
+    inner = rebuild(expression, lambda part: with_collation(part, collation))
     names = ("collation", "input_collation")
     changed = {name: collation for name in names if getattr(inner, name, 0) == DEFAULT_COLLATION}
     return replace(inner, **changed) if changed else inner  # type: ignore[arg-type]
@@ -179,15 +191,16 @@ def collation(expression: Expression) -> int:
     """The collation of the value, 0 for types without one."""
     match expression:
         case (
-            Var() | Constant() | Apply() | Relabel() | ViaText() | ArrayCast() | CaseOf() | FirstNotNull() | Extreme()
-            | AggregateOf() | Subscript() | Collated() | SetOf() | Subquery() | JsonOf()
+            Var() | Constant() | FuncExpr() | RelabelType() | CoerceViaIO() | ArrayCoerceExpr() | CaseExpr()
+            | CoalesceExpr() | MinMaxExpr()
+            | Aggref() | SubscriptingRef() | CollateExpr() | SetReturningExpr() | SubLink() | JsonExpr()
         ):  # fmt: skip
             return expression.collation
-        case WindowOf():
+        case WindowFunc():
             return expression.collation
-        case NullIf():
+        case NullIfExpr():
             return collation(expression.equality.args[0])
-        case ArrayOf(elements=elements):
+        case ArrayExpr(elements=elements):
             return next((found for found in map(collation, elements) if found), 0)
         case _:
             return 0
@@ -197,37 +210,37 @@ def type_of(expression: Expression) -> int:
     """The type of the value; 0 for ARRAY of a subquery, which does not say."""
     match expression:
         case (
-            DistinctFrom()
-            | Connected()
-            | IsNull()
-            | IsTruth()
-            | AnyOf()
-            | AnyOfArray()
+            DistinctExpr()
+            | BoolExpr()
+            | NullTest()
+            | BooleanTest()
+            | AnyOfList()
+            | ScalarArrayOpExpr()
             | RowIn()
-            | RowOrder()
-            | IsJson()
+            | RowCompareExpr()
+            | JsonIsPredicate()
         ):
             return _BOOL
-        case NullIf():
+        case NullIfExpr():
             return type_of(expression.equality.args[0])
-        case Collated():
+        case CollateExpr():
             return type_of(expression.arg)
-        case GroupingOf():
+        case GroupingFunc():
             return _INT4
-        case Subquery(kind=Asked.VALUE, query=query):
+        case SubLink(kind=SubLinkType.VALUE, query=query):
             return next(type_of(t.expression) for t in query.targets if not t.hidden)
-        case Subquery(kind=kind):
-            return 0 if kind is Asked.ARRAY else _BOOL
+        case SubLink(kind=kind):
+            return 0 if kind is SubLinkType.ARRAY else _BOOL
         case _:
             return expression.type
 
 
-def at(expression: Expression) -> int | None:
+def place_of(expression: Expression) -> int | None:
     """Where it stands in the text, or the first of its parts of which that is known."""
     own: int | None = getattr(expression, "at", None)
     if own is not None:
         return own
-    return next((found for found in map(at, arguments(expression)) if found is not None), None)
+    return next((found for found in map(place_of, arguments(expression)) if found is not None), None)
 
 
 def variables(expression: Expression) -> Iterator[Var]:
@@ -238,18 +251,18 @@ def variables(expression: Expression) -> Iterator[Var]:
         yield from variables(argument)
 
 
-def subqueries(expression: Expression) -> Iterator[Subquery]:
+def subqueries(expression: Expression) -> Iterator[SubLink]:
     """Every subquery in the expression itself, in the order of the text; not those inside a subquery."""
-    if isinstance(expression, Subquery):
+    if isinstance(expression, SubLink):
         yield expression
         return
     for argument in arguments(expression):
         yield from subqueries(argument)
 
 
-def sets(expression: Expression) -> Iterator[SetOf]:
+def sets(expression: Expression) -> Iterator[SetReturningExpr]:
     """Every function in the expression that makes rows, the outermost only."""
-    if isinstance(expression, SetOf):
+    if isinstance(expression, SetReturningExpr):
         yield expression
         return
     for argument in arguments(expression):

@@ -8,22 +8,22 @@ from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, IsNull, Logic
 from applier.sql.pg_tree import tree
 
 
-def truth_test(arg: Expr, test: tree.TruthTest) -> Expr:
+def truth_test(arg: Expr, test: tree.BoolTestType) -> Expr:
     """`IS [NOT] TRUE | FALSE | UNKNOWN` of a truth value; never NULL."""
     false = Const(False, BOOL)
     negated = BoolOp(Logic.NOT, (arg,), BOOL)
     match test:
-        case tree.TruthTest.IS_TRUE:
+        case tree.BoolTestType.IS_TRUE:
             return Coalesce((arg, false), BOOL)
-        case tree.TruthTest.IS_NOT_TRUE:
+        case tree.BoolTestType.IS_NOT_TRUE:
             return BoolOp(Logic.NOT, (Coalesce((arg, false), BOOL),), BOOL)
-        case tree.TruthTest.IS_FALSE:
+        case tree.BoolTestType.IS_FALSE:
             return Coalesce((negated, false), BOOL)
-        case tree.TruthTest.IS_NOT_FALSE:
+        case tree.BoolTestType.IS_NOT_FALSE:
             return BoolOp(Logic.NOT, (Coalesce((negated, false), BOOL),), BOOL)
-        case tree.TruthTest.IS_UNKNOWN:
+        case tree.BoolTestType.IS_UNKNOWN:
             return IsNull(arg, False, BOOL)
-        case tree.TruthTest.IS_NOT_UNKNOWN:
+        case tree.BoolTestType.IS_NOT_UNKNOWN:
             return IsNull(arg, True, BOOL)
         case _:
             assert_never(test)

@@ -6,18 +6,18 @@ from dataclasses import replace
 from decimal import Decimal
 
 from applier.functions.allow_list import ENTRIES
-from applier.functions.entry import Unfit, io_cast
+from applier.functions.entry import UnsuitableArguments, io_cast
 from applier.plan.expr import Call, Const, Expr, ValueType
-from applier.sql.analyze.system_catalog import Catalog
+from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.constants import decimal_carrier, decode
+from applier.sql.typing.constants import decimal_physical_type, decode_constant
 
 SAME_TEXT = frozenset({"text", "varchar"})
 OTHER_TYPE = "cast or store the values in one type"
 
 
-def literal(constant: tree.Constant, catalog: Catalog) -> Const:
+def typed_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
     """A constant of the query in its carrier."""
     pg = catalog.pg_type(constant.type, constant.typmod)
     if constant.datum is None:
@@ -26,14 +26,14 @@ def literal(constant: tree.Constant, catalog: Catalog) -> Const:
     if catalog.type(pg.oid).is_enum:
         labels = catalog.labels(pg.oid)
         return Const(labels[int.from_bytes(constant.datum[:4], "little")], ValueType.of_column(pg))
-    value = decode(pg.name, constant.datum, constant.at)
+    value = decode_constant(pg.name, constant.datum, constant.at)
     if not isinstance(value, Decimal):
         return Const(value, ValueType.of_column(pg))
-    carrier = decimal_carrier(value)
+    carrier = decimal_physical_type(value)
     return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
 
 
-def relabelled(arg: Expr, relabel: tree.Relabel, catalog: Catalog) -> Expr:
+def relabel(arg: Expr, relabel: tree.RelabelType, catalog: SystemCatalog) -> Expr:
     """The same bytes under another type."""
     pg = catalog.pg_type(relabel.type, relabel.typmod)
     same_base = arg.type.pg.name == pg.name
@@ -43,7 +43,7 @@ def relabelled(arg: Expr, relabel: tree.Relabel, catalog: Catalog) -> Expr:
     return replace(arg, type=ValueType(pg, arg.type.spark))
 
 
-def via_text(arg: Expr, cast: tree.ViaText, catalog: Catalog) -> Expr:
+def cast_via_text(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> Expr:
     """What the input function of the target makes of the text of the value."""
     pg = catalog.pg_type(cast.type, -1)
     target = "text" if pg.name in SAME_TEXT else pg.name
@@ -56,12 +56,12 @@ def via_text(arg: Expr, cast: tree.ViaText, catalog: Catalog) -> Expr:
         raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
     try:
         return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
-    except Unfit as error:
+    except UnsuitableArguments as error:
         construct = f"the cast from {arg.type.pg.display} on {error.problem}"
         raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
 
 
-def array_cast(arg: Expr, cast: tree.ArrayCast, catalog: Catalog) -> Expr:
+def cast_array(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) -> Expr:
     """An array whose elements all go through one cast; listed where no element changes its text."""
     pg = catalog.pg_type(cast.type, -1)
     source, target = ("_text" if name == "_varchar" else name for name in (arg.type.pg.name, pg.name))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from applier.plan.expr import Expr
-from applier.sql.analyze.system_catalog import Catalog, CollationInfo
+from applier.sql.analyze.system_catalog import CollationInfo, SystemCatalog
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import unknown
 
 _COLLATED = frozenset({"text", "varchar", "bpchar", "name"})
 
 
-def collation_of(written: tree.Expression, value: Expr, catalog: Catalog) -> CollationInfo | None:
+def collation_of(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> CollationInfo | None:
     """The collation of what was written; None for arrays of values that have none."""
     oid, name = walk.collation(written), value.type.pg.name
     if oid:

@@ -14,22 +14,22 @@ from typing import assert_never
 from applier.functions.allow_list import ENTRIES
 from applier.functions.arrays.arrays import COMPARED, is_own_comparison
 from applier.functions.comparison_keys import joined_labels
-from applier.functions.entry import Unfit, extreme, literal_text
+from applier.functions.entry import UnsuitableArguments, extreme, literal_text
 from applier.functions.json.jsonpath import takes_path
 from applier.functions.text.regex import from_similar
 from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, IsNull, Logic, ValueType
 from applier.sql.analyze.function_bodies import read_body
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.boolean_tests import truth_test
-from applier.sql.typing.casts import OTHER_TYPE, SAME_TEXT, array_cast, literal, relabelled, via_text
+from applier.sql.typing.casts import OTHER_TYPE, SAME_TEXT, cast_array, cast_via_text, relabel, typed_literal
 from applier.sql.typing.compile_rows import is_null, row_in, row_order, row_value
-from applier.sql.typing.constants import decimal_carrier
-from applier.sql.typing.json_expressions import is_json, json_answer, json_made
+from applier.sql.typing.constants import decimal_physical_type
+from applier.sql.typing.json_expressions import compile_is_json, compile_json_constructor, compile_json_path_query
 from applier.sql.typing.json_paths import json_path
-from applier.sql.typing.lookup import called, check_collation, check_unchanged, listed, unlisted
+from applier.sql.typing.lookup import allow_listed, call_entry, check_collation, check_unchanged, refuse_unlisted
 from applier.sql.typing.unify import unify
 
 Scope = Callable[[tree.Expression], Expr | None]
@@ -38,16 +38,16 @@ Scope = Callable[[tree.Expression], Expr | None]
 _LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
 _SIMILAR = frozenset({"similar_to_escape(text)", "similar_to_escape(text,text)"})
 _CONNECTIVES = {
-    tree.Connective.AND: Logic.AND,
-    tree.Connective.OR: Logic.OR,
-    tree.Connective.NOT: Logic.NOT,
+    tree.BoolOperator.AND: Logic.AND,
+    tree.BoolOperator.OR: Logic.OR,
+    tree.BoolOperator.NOT: Logic.NOT,
 }
 
 
-class Compiler:
+class ExpressionCompiler:
     """Compiles the expressions of one query level over one scope."""
 
-    def __init__(self, catalog: Catalog, scope: Scope) -> None:
+    def __init__(self, catalog: SystemCatalog, scope: Scope) -> None:
         self._catalog = catalog
         self._scope = scope
         self._subjects: list[Expr] = []
@@ -60,77 +60,77 @@ class Compiler:
         match expression:
             case tree.Var():
                 raise unknown("a column of no known source")
-            case tree.AggregateOf() | tree.WindowOf() | tree.GroupingOf() | tree.SetOf() | tree.Subquery():
+            case tree.Aggref() | tree.WindowFunc() | tree.GroupingFunc() | tree.SetReturningExpr() | tree.SubLink():
                 raise _misplaced(expression)
             case tree.Constant():
-                return literal(expression, self._catalog)
-            case tree.Apply() if self._catalog.function(expression.function).signature in _SIMILAR:
+                return typed_literal(expression, self._catalog)
+            case tree.FuncExpr() if self._catalog.function(expression.function).signature in _SIMILAR:
                 return self._similar(expression)
-            case tree.Apply() if expression.function >= FIRST_USER_OID:
+            case tree.FuncExpr() if expression.function >= FIRST_USER_OID:
                 return self._inlined(expression)
-            case tree.Apply():
+            case tree.FuncExpr():
                 # The function first: where it is not listed, its arguments do not matter.
-                info, _ = listed(expression, self._catalog)
+                info, _ = allow_listed(expression, self._catalog)
                 path = 1 if takes_path(info.signature) else -1
                 args = tuple(
                     json_path(arg) if i == path else self.compile(arg) for i, arg in enumerate(expression.args)
                 )
                 return self._call(args, expression)
-            case tree.Relabel():
-                return relabelled(self.compile(expression.arg), expression, self._catalog)
-            case tree.ViaText():
-                return via_text(self.compile(expression.arg), expression, self._catalog)
-            case tree.ArrayCast():
-                return array_cast(self.compile(expression.arg), expression, self._catalog)
-            case tree.DistinctFrom():
+            case tree.RelabelType():
+                return relabel(self.compile(expression.arg), expression, self._catalog)
+            case tree.CoerceViaIO():
+                return cast_via_text(self.compile(expression.arg), expression, self._catalog)
+            case tree.ArrayCoerceExpr():
+                return cast_array(self.compile(expression.arg), expression, self._catalog)
+            case tree.DistinctExpr():
                 return self._distinct(expression)
-            case tree.NullIf():
+            case tree.NullIfExpr():
                 # PostgreSQL notes the type of NULLIF itself on its equality.
                 equality = replace(self.compile(expression.equality), type=BOOL)
                 first = self.compile(expression.equality.args[0])
                 return Case(((equality, Const(None, first.type)),), first, first.type)
-            case tree.Connected():
+            case tree.BoolExpr():
                 args = tuple(self.compile(arg) for arg in expression.args)
                 return BoolOp(_CONNECTIVES[expression.connective], args, BOOL)
-            case tree.IsNull():
+            case tree.NullTest():
                 return is_null(expression, self.compile)
-            case tree.RowOf():
+            case tree.RowExpr():
                 return row_value(expression, self.compile, self._catalog)
-            case tree.IsTruth():
+            case tree.BooleanTest():
                 return truth_test(self.compile(expression.arg), expression.test)
-            case tree.CaseOf():
+            case tree.CaseExpr():
                 return self._case(expression)
-            case tree.CaseSubject():
+            case tree.CaseTestExpr():
                 if not self._subjects:
                     raise unknown("a CASE subject outside CASE")
                 return self._subjects[-1]
-            case tree.FirstNotNull():
+            case tree.CoalesceExpr():
                 return self._first_not_null(expression)
-            case tree.Extreme():
+            case tree.MinMaxExpr():
                 return self._extreme(expression)
-            case tree.AnyOf():
+            case tree.AnyOfList():
                 return self._any_of(expression)
-            case tree.AnyOfArray():
+            case tree.ScalarArrayOpExpr():
                 return self._any_of_array(expression)
-            case tree.ArrayOf():
+            case tree.ArrayExpr():
                 return self._named("array_of(any)", expression.elements, expression.type, expression.at)
-            case tree.Subscript(lower=None):
+            case tree.SubscriptingRef(lower=None):
                 return self._named("subscript(anyarray,int4)", (expression.array, expression.index), expression.type)
-            case tree.Subscript():
+            case tree.SubscriptingRef():
                 arguments = walk.arguments(expression)
                 return self._named("slice(anyarray,int4,int4)", arguments, expression.type)
             case tree.RowIn():
                 return row_in(expression, self.compile, self._catalog)
-            case tree.RowOrder():
+            case tree.RowCompareExpr():
                 return row_order(expression, self.compile, self._catalog)
-            case tree.Collated():
+            case tree.CollateExpr():
                 return self.compile(expression.arg)
-            case tree.JsonOf():
-                return json_answer(expression, self.compile, self._catalog)
-            case tree.JsonMade():
-                return json_made(expression, self.compile, self._catalog)
-            case tree.IsJson():
-                return is_json(expression, self.compile)
+            case tree.JsonExpr():
+                return compile_json_path_query(expression, self.compile, self._catalog)
+            case tree.JsonConstructorExpr():
+                return compile_json_constructor(expression, self.compile, self._catalog)
+            case tree.JsonIsPredicate():
+                return compile_is_json(expression, self.compile)
             case _:
                 assert_never(expression)
 
@@ -140,75 +140,77 @@ class Compiler:
         pg = self._catalog.pg_type(type_, -1)
         try:
             return Call(signature, args, ValueType(pg, entry.carrier(args)))
-        except Unfit as error:
+        except UnsuitableArguments as error:
             construct = f"{signature.partition('(')[0]} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
 
-    def _any_of_array(self, expression: tree.AnyOfArray) -> Expr:
-        info, own = listed(expression, self._catalog)
+    def _any_of_array(self, expression: tree.ScalarArrayOpExpr) -> Expr:
+        info, own = allow_listed(expression, self._catalog)
         operator = self._catalog.operator(expression.operator).name
         entry = ENTRIES.get(f"{COMPARED.get(operator, '')}_{'all' if expression.every else 'any'}(anyelement,anyarray)")
         subject, array = self.compile(expression.subject), self.compile(expression.array)
         try:
             if entry is None or not is_own_comparison(info.signature, array.type.pg.name):
-                raise Unfit(f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one")
+                raise UnsuitableArguments(
+                    f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one"
+                )
             check_collation(own, expression, self._catalog)
             return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.carrier((subject, array))))
-        except Unfit as error:
+        except UnsuitableArguments as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
 
-    def _call(self, args: tuple[Expr, ...], origin: tree.Apply | tree.AnyOf) -> Expr:
-        info, entry = listed(origin, self._catalog)
+    def _call(self, args: tuple[Expr, ...], origin: tree.FuncExpr | tree.AnyOfList) -> Expr:
+        info, entry = allow_listed(origin, self._catalog)
         check_collation(entry, origin, self._catalog)
         if entry.ordered_labels:
             # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
             args = (*args, joined_labels(tuple(self._catalog.labels(args[0].type.pg.oid).values())))
         try:
             carrier = entry.carrier(args)
-        except Unfit as error:
-            construct = f"{called(info, origin, self._catalog)} on {error.problem}"
+        except UnsuitableArguments as error:
+            construct = f"{call_entry(info, origin, self._catalog)} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
-        if isinstance(origin, tree.AnyOf):
+        if isinstance(origin, tree.AnyOfList):
             return Call(info.signature, args, BOOL)
         typmod = _typmod(info.signature, args)
         call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
         return _folded(call)
 
-    def _inlined(self, call: tree.Apply) -> Expr:
+    def _inlined(self, call: tree.FuncExpr) -> Expr:
         """A user's function as the expression it stands for."""
         info = self._catalog.function(call.function)
         body = read_body(self._catalog.open(), call.function, self._catalog.major)
         if body is None or _calls_users(body.expression):
-            raise unlisted(info, call, self._catalog)
-        check_unchanged(info, called(info, call, self._catalog), body.digest, call.at, self._catalog)
-        inside = walk.recollated(body.expression, call.input_collation) if call.input_collation else body.expression
-        value = self.compile(walk.substituted(inside, call.args))
+            raise refuse_unlisted(info, call, self._catalog)
+        check_unchanged(info, call_entry(info, call, self._catalog), body.digest, call.at, self._catalog)
+        inside = walk.with_collation(body.expression, call.input_collation) if call.input_collation else body.expression
+        value = self.compile(walk.substitute_vars(inside, call.args))
         if value.type.pg.oid != body.result:
-            raise unlisted(info, call, self._catalog)
+            raise refuse_unlisted(info, call, self._catalog)
         if not body.strict or not call.args:
             return value
         missing = tuple(IsNull(self.compile(arg), False, BOOL) for arg in call.args)
         absent = missing[0] if len(missing) == 1 else BoolOp(Logic.OR, missing, BOOL)
         return Case(((absent, Const(None, value.type)),), value, value.type)
 
-    def _similar(self, expression: tree.Apply) -> Expr:
+    def _similar(self, expression: tree.FuncExpr) -> Expr:
         """The pattern of SIMILAR TO as the regular expression PostgreSQL would make of it."""
         args = [self.compile(arg) for arg in expression.args]
         try:
             pattern = from_similar(*map(literal_text, args))
-        except Unfit as error:
+        except UnsuitableArguments as error:
             construct = f"SIMILAR TO with {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
         return Const(pattern, args[0].type)
 
-    def _distinct(self, expression: tree.DistinctFrom) -> Expr:
+    def _distinct(self, expression: tree.DistinctExpr) -> Expr:
         # NOT coalesce(a = b, both NULL): the equality is NULL only when a side is.
         equality = self.compile(expression.equality)
         sides = tuple(IsNull(self.compile(arg), False, BOOL) for arg in expression.equality.args)
         return BoolOp(Logic.NOT, (Coalesce((equality, BoolOp(Logic.AND, sides, BOOL)), BOOL),), BOOL)
 
-    def _case(self, expression: tree.CaseOf) -> Expr:
+    def _case(self, expression: tree.CaseExpr) -> Expr:
         with self._subject(expression.subject):
             conditions = [self.compile(condition) for condition, _ in expression.branches]
         results = [self.compile(result) for _, result in expression.branches]
@@ -225,11 +227,11 @@ class Compiler:
         yield
         self._subjects.pop()
 
-    def _first_not_null(self, expression: tree.FirstNotNull) -> Expr:
+    def _first_not_null(self, expression: tree.CoalesceExpr) -> Expr:
         args = self._unified([self.compile(arg) for arg in expression.args], expression.at)
         return Coalesce(args, ValueType(self._catalog.pg_type(expression.type, -1), args[0].type.spark))
 
-    def _extreme(self, expression: tree.Extreme) -> Expr:
+    def _extreme(self, expression: tree.MinMaxExpr) -> Expr:
         pg = self._catalog.pg_type(expression.type, -1)
         function = "GREATEST" if expression.largest else "LEAST"
         entry = ENTRIES.get(extreme(function, "text" if pg.name in SAME_TEXT else pg.name))
@@ -242,14 +244,14 @@ class Compiler:
         for arg in rest:
             try:
                 carrier = entry.carrier((first, arg))
-            except Unfit as error:
+            except UnsuitableArguments as error:
                 construct = f"{function} on {error.problem}"
                 hint = error.hint or OTHER_TYPE
                 raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
             first = Call(entry.signature, (first, arg), ValueType(pg, carrier))
         return first
 
-    def _any_of(self, expression: tree.AnyOf) -> Expr:
+    def _any_of(self, expression: tree.AnyOfList) -> Expr:
         subject = self.compile(expression.subject)
         calls = tuple(self._call((subject, self.compile(element)), expression) for element in expression.elements)
         if not calls:
@@ -259,16 +261,19 @@ class Compiler:
     def _unified(self, args: list[Expr], at: int | None) -> tuple[Expr, ...]:
         try:
             return unify(args)
-        except Unfit as error:
+        except UnsuitableArguments as error:
             raise Refused(Reason.CARRIER, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
 
 
 _MISPLACED: dict[type[tree.Expression], tuple[str, str]] = {
-    tree.AggregateOf: ("an aggregate here", "aggregate in a subquery"),
-    tree.WindowOf: ("a window function here", "compute it in a subquery of FROM"),
-    tree.GroupingOf: ("GROUPING() here", "use it beside GROUP BY"),
-    tree.SetOf: ("a set-returning function here", "use it in FROM, or in the select list without another around it"),
-    tree.Subquery: (
+    tree.Aggref: ("an aggregate here", "aggregate in a subquery"),
+    tree.WindowFunc: ("a window function here", "compute it in a subquery of FROM"),
+    tree.GroupingFunc: ("GROUPING() here", "use it beside GROUP BY"),
+    tree.SetReturningExpr: (
+        "a set-returning function here",
+        "use it in FROM, or in the select list without another around it",
+    ),
+    tree.SubLink: (
         "a subquery here",
         "put it into the select list, WHERE, ON or HAVING, or join the subquery in FROM",
     ),
@@ -277,14 +282,14 @@ _MISPLACED: dict[type[tree.Expression], tuple[str, str]] = {
 
 
 def _misplaced(
-    expression: tree.AggregateOf | tree.WindowOf | tree.GroupingOf | tree.SetOf | tree.Subquery,
+    expression: tree.Aggref | tree.WindowFunc | tree.GroupingFunc | tree.SetReturningExpr | tree.SubLink,
 ) -> Refused:
     construct, hint = _MISPLACED[type(expression)]
     return Refused(Reason.CONSTRUCT, construct, hint=hint, token=expression.at)
 
 
 def _calls_users(expression: tree.Expression) -> bool:
-    own = isinstance(expression, tree.Apply) and expression.function >= FIRST_USER_OID
+    own = isinstance(expression, tree.FuncExpr) and expression.function >= FIRST_USER_OID
     return own or any(_calls_users(argument) for argument in walk.arguments(expression))
 
 
@@ -300,6 +305,6 @@ def _folded(call: Call) -> Expr:
     match call.args:
         case (Const(value=int() as number),) if call.type.pg.name == "numeric":
             value = Decimal(number)
-            return Const(value, ValueType(call.type.pg, decimal_carrier(value) or call.type.spark))
+            return Const(value, ValueType(call.type.pg, decimal_physical_type(value) or call.type.spark))
         case _:
             return call

@@ -24,7 +24,7 @@ _SPECIAL_NUMERICS = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _INTEGERS = {"int2": "<h", "int4": "<i", "int8": "<q"}
 
 
-def decode(name: str, datum: bytes, at: int | None) -> Value:
+def decode_constant(name: str, datum: bytes, at: int | None) -> Value:
     """The value of a constant of the base type `name`; char(n) comes trimmed."""
     try:
         return _decode(name, datum)
@@ -67,7 +67,7 @@ def _decode(name: str, datum: bytes) -> Value:
         case "uuid" if len(datum) == 16:
             return str(uuid.UUID(bytes=datum))
         case "numeric":
-            return numeric(body_of(datum))
+            return decode_numeric(body_of(datum))
         case "date":
             return _EPOCH_DATE + datetime.timedelta(days=struct.unpack_from("<i", datum)[0])
         case "timestamp":
@@ -87,7 +87,7 @@ def body_of(datum: bytes) -> bytes:
     return datum[_HEADER:]
 
 
-def numeric(body: bytes) -> Decimal | str:
+def decode_numeric(body: bytes) -> Decimal | str:
     """PostgreSQL's base-10000 digits -> Decimal whose exponent is the display scale; NaN and infinities by name."""
     head = struct.unpack_from("<H", body)[0]
     if head & 0xC000 == 0xC000:
@@ -112,7 +112,7 @@ def numeric(body: bytes) -> Decimal | str:
     return Decimal((int(negative), tuple(int(d) for d in str(unscaled)), -scale))
 
 
-def decimal_carrier(value: Decimal) -> str | None:
+def decimal_physical_type(value: Decimal) -> str | None:
     """The narrowest Spark decimal for a literal; None beyond 38 digits."""
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)

@@ -34,16 +34,16 @@ def interval_text(datum: bytes) -> str:
             before = value < 0
     if micros or not out:
         sign = "-" if micros < 0 else ("+" if before else "")
-        out += f"{' ' if out else ''}{sign}{clock(abs(micros))}"
+        out += f"{' ' if out else ''}{sign}{time_of_day(abs(micros))}"
     return out
 
 
 def time_text(datum: bytes) -> str:
     """hh:mm:ss with as many decimals as needed."""
-    return clock(struct.unpack_from("<q", datum)[0])
+    return time_of_day(struct.unpack_from("<q", datum)[0])
 
 
-def clock(micros: int) -> str:
+def time_of_day(micros: int) -> str:
     """Microseconds as hh:mm:ss, without zeros at the end of the fraction."""
     seconds, rest = divmod(micros, 1_000_000)
     fraction = f".{rest:06}".rstrip("0") if rest else ""
@@ -78,9 +78,9 @@ def _jsonb_value(kind: int, data: bytes, start: int, end: int) -> str:
         case 0:
             return json_string(data[start:end].decode())
         case 1:
-            from applier.sql.typing.constants import numeric
+            from applier.sql.typing.constants import decode_numeric
 
-            number = numeric(_unpacked(data, aligned)[0])
+            number = decode_numeric(_unpacked(data, aligned)[0])
             return f"{number:f}" if not isinstance(number, str) else number
         case 2 | 3:
             return "true" if kind == 3 else "false"

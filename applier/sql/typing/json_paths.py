@@ -11,12 +11,12 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-from applier.functions.entry import Unfit
+from applier.functions.entry import UnsuitableArguments
 from applier.functions.text.regex import translate
 from applier.plan.expr import TEXT, Const
 from applier.sql.pg_tree import tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.constants import body_of, numeric
+from applier.sql.typing.constants import body_of, decode_numeric
 
 _VERSION, _LAX, _VERSION_MASK = 1, 0x80000000, 0x0FFFFFFF
 _HINT = "use keys, subscripts, wildcards, filters, comparisons, arithmetic, .type(), .size(), .abs() and their like"
@@ -38,11 +38,14 @@ def json_path(path: tree.Expression) -> Const:
     """A path of the query, which must be a literal."""
     if not isinstance(path, tree.Constant) or path.datum is None:
         construct, hint = "a jsonpath that is no literal", "write the path itself"
-        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.at(path))
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.place_of(path))
     try:
         return Const(path_text(path.datum), TEXT)
-    except (Unfit, struct.error, ValueError) as error:
-        construct, hint = f"a jsonpath with {error.problem}" if isinstance(error, Unfit) else "this jsonpath", _HINT
+    except (UnsuitableArguments, struct.error, ValueError) as error:
+        construct, hint = (
+            f"a jsonpath with {error.problem}" if isinstance(error, UnsuitableArguments) else "this jsonpath",
+            _HINT,
+        )
         raise Refused(Reason.CONSTANT, construct, hint=hint, token=path.at) from error
 
 
@@ -51,7 +54,7 @@ def path_text(datum: bytes) -> str:
     body = body_of(datum)
     (head,) = struct.unpack_from("<I", body)
     if head & _VERSION_MASK != _VERSION:
-        raise Unfit("another version", hint=_HINT)
+        raise UnsuitableArguments("another version", hint=_HINT)
     return _json({"lax": bool(head & _LAX), "path": _item(body[4:], 0)})
 
 
@@ -92,7 +95,7 @@ def _own(kind: int, data: bytes, at: int, start: int) -> Item:
             return {"kind": "value", "value": _string(data, start)}
         case 2:
             (size,) = struct.unpack_from("<I", data, start)
-            return {"kind": "value", "value": numeric(data[start + 4 : start + (size >> 2)])}
+            return {"kind": "value", "value": decode_numeric(data[start + 4 : start + (size >> 2)])}
         case 3:
             return {"kind": "value", "value": bool(data[start])}
         case 23:
@@ -109,14 +112,14 @@ def _own(kind: int, data: bytes, at: int, start: int) -> Item:
         case 42:
             return _like_regex(data, at, start)
         case _:
-            raise Unfit("another method", hint=_HINT)
+            raise UnsuitableArguments("another method", hint=_HINT)
 
 
 def _like_regex(data: bytes, at: int, start: int) -> Item:
     flags, inner = struct.unpack_from("<Ii", data, start)
     if flags & ~_DOT_ALL:
         # Which letters are the same but for their case is a matter of the database's collation.
-        raise Unfit("these flags of like_regex", hint="leave all flags but s out")
+        raise UnsuitableArguments("these flags of like_regex", hint="leave all flags but s out")
     pattern = translate(_string(data, start + 8), c_collation=False, newline_apart=not flags & _DOT_ALL)
     return {"kind": "like_regex", "left": _item(data, at + inner), "value": pattern.java}
 

@@ -6,28 +6,28 @@ from typing import assert_never
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import CollationNeed, Entry
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog, FunctionInfo, Volatility
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, FunctionInfo, SystemCatalog, Volatility
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 
-Called = tree.Apply | tree.AnyOf | tree.AnyOfArray
+Called = tree.FuncExpr | tree.AnyOfList | tree.ScalarArrayOpExpr
 _TIME_FUNCTIONS = frozenset(
     {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "age"}
 )
 
 
-def listed(origin: Called, catalog: Catalog) -> tuple[FunctionInfo, Entry]:
+def allow_listed(origin: Called, catalog: SystemCatalog) -> tuple[FunctionInfo, Entry]:
     """What the server and the allow-list say of a function; Refused where it is not listed."""
     info = catalog.function(origin.function)
     entry = ENTRIES.get(info.signature)
     if entry is None:
-        raise unlisted(info, origin, catalog)
+        raise refuse_unlisted(info, origin, catalog)
     return info, entry
 
 
-def unlisted(info: FunctionInfo, origin: Called, catalog: Catalog) -> Refused:
+def refuse_unlisted(info: FunctionInfo, origin: Called, catalog: SystemCatalog) -> Refused:
     """Why a function that is not listed is not taken."""
-    construct = called(info, origin, catalog)
+    construct = call_entry(info, origin, catalog)
     if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
         hint = "compare with a column, or filter when reading the stream table"
         return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
@@ -48,7 +48,7 @@ def unlisted(info: FunctionInfo, origin: Called, catalog: Catalog) -> Refused:
             assert_never(info.volatility)
 
 
-def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, catalog: Catalog) -> None:
+def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, catalog: SystemCatalog) -> None:
     """Refuse a function that is not the one a stored query was created with."""
     if catalog.declared is not None and catalog.declared.get(info.oid) != digest:
         construct = f"{what}, which is not the one the stream table was created with,"
@@ -59,14 +59,16 @@ def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, 
         raise Refused(Reason.FUNCTION, construct, hint=hint, token=at)
 
 
-def called(info: FunctionInfo, origin: Called, catalog: Catalog) -> str:
+def call_entry(info: FunctionInfo, origin: Called, catalog: SystemCatalog) -> str:
     """What the user wrote: a function or an operator."""
     if not origin.operator:
         return f"the function {info.signature}"
     return f"the operator {catalog.operator(origin.operator).name} ({info.signature})"
 
 
-def check_collation(entry: Entry, origin: Called | tree.Extreme | tree.SetOf, catalog: Catalog) -> None:
+def check_collation(
+    entry: Entry, origin: Called | tree.MinMaxExpr | tree.SetReturningExpr, catalog: SystemCatalog
+) -> None:
     """Refuse a text function under a collation that Spark does not share."""
     # A function of any type has no collation where its arguments have none.
     if entry.collation is CollationNeed.NONE or (not origin.input_collation and "any" in entry.signature):

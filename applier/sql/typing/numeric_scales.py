@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import decimal_of, extreme
-from applier.functions.numeric.by_scale import BY_SCALE, listed
+from applier.functions.numeric.by_scale import BY_SCALE, scale_aggregates
 from applier.functions.numeric.physical_types import PRODUCTS, SAME_DIGITS, SUMS
 from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, IsNull, ValueType, Widen
 from applier.sql.typing.unify import comparable
@@ -29,7 +29,7 @@ class _Scaled:
     scale: Expr
 
 
-def by_scale(call: AggregateCall) -> AggregateCall:
+def split_by_scale(call: AggregateCall) -> AggregateCall:
     """The sum or average over value and scale where its argument has a few known scales; else the call itself."""
     name = BY_SCALE.get(call.signature)
     if name is None or call.distinct or call.args[0].type.spark != "string":
@@ -38,7 +38,7 @@ def by_scale(call: AggregateCall) -> AggregateCall:
     scales = _scales(found.scale) if found else ()
     if found is None or not scales:
         return call
-    return replace(call, signature=name, args=(found.value, found.scale, listed(scales)))
+    return replace(call, signature=name, args=(found.value, found.scale, scale_aggregates(scales)))
 
 
 def _scales(scale: Expr) -> frozenset[int]:

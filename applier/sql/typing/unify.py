@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from applier.functions.entry import Unfit, common_decimal, decimal_of
+from applier.functions.entry import UnsuitableArguments, common_decimal, decimal_of
 from applier.plan.expr import Const, Expr, ValueType, Widen
 
 _INTEGERS = ("smallint", "int", "bigint")
@@ -27,7 +27,7 @@ def comparable(args: Sequence[Expr]) -> tuple[Expr, ...]:
     """Like unify, for values of which nothing is asked but whether they are equal: 1.0 may become 1.00."""
     try:
         common = common_decimal([decimal_of(arg) for arg in args])
-    except Unfit:
+    except UnsuitableArguments:
         return unify(args)
     return tuple(_in(arg, common) for arg in args)
 
@@ -44,14 +44,14 @@ def _common(args: Sequence[Expr]) -> str:
         return max(carriers, key=_INTEGERS.index)
     if all(a.type.pg.name == "numeric" for a in args):
         return _common_numeric(args)
-    raise Unfit(f"values held as {' and '.join(sorted(set(carriers)))}")
+    raise UnsuitableArguments(f"values held as {' and '.join(sorted(set(carriers)))}")
 
 
 def _common_numeric(args: Sequence[Expr]) -> str:
     try:
         sizes = [decimal_of(a) for a in args]
         return common_decimal(sizes) if len({scale for _, scale in sizes}) == 1 else "string"
-    except Unfit:
+    except UnsuitableArguments:
         return "string"
 
 

@@ -15,15 +15,15 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from applier.catalog.sources import DIGEST
-from applier.functions.aggregates.folds import any_order
-from applier.functions.entry import Unfit
-from applier.functions.output_text import input_carrier
+from applier.functions.aggregates.folds import is_order_free
+from applier.functions.entry import UnsuitableArguments
+from applier.functions.output_text import input_physical_type
 from applier.plan.expr import Case, Col, Expr, Fold, ValueType, Widen
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, Catalog
+from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.casts import OTHER_TYPE
-from applier.sql.typing.compile import Compiler
+from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.lookup import check_unchanged
 from applier.sql.typing.unify import unify
 
@@ -53,16 +53,16 @@ class _Own:
     digest: str
 
 
-def as_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
+def argument_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
     """The arguments as a fold takes them: a numeric as text, so that its state has one carrier; Unfit for floats."""
     for arg in args:
         # Rows are netted before they are listed, and -0 is 0 there.
         if arg.type.spark in ("double", "float"):
-            raise Unfit(f"values of type {arg.type.pg.display}", hint="cast the value to numeric")
+            raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="cast the value to numeric")
     return tuple(Widen(a, ValueType(a.type.pg, "string")) if a.type.spark.startswith("decimal(") else a for a in args)
 
 
-def fold_of(call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog, *, window: bool) -> Fold:
+def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
     """The aggregate over arguments in these carriers; Refused where one of its functions is not known."""
     info = catalog.function(call.function)
     own = _read(catalog.open(), call.function)
@@ -75,25 +75,25 @@ def fold_of(call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog, *, w
         construct = f"the user-defined aggregate {info.signature} with {refused.construct}"
         full = refused.full_in_postgres
         raise Refused(refused.reason, construct, hint=refused.hint, token=call.at, full_in_postgres=full) from refused
-    except Unfit as error:
+    except UnsuitableArguments as error:
         construct = f"the user-defined aggregate {info.signature} on {error.problem}"
         raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=call.at) from error
 
 
-def _fold(own: _Own, call: tree.AggregateOf, args: Sequence[Expr], catalog: Catalog) -> Fold:
+def _fold(own: _Own, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog) -> Fold:
     state = _state(own, call, catalog)
     columns = [state, *(arg.type for arg in args)]
-    compiler = Compiler(catalog, lambda e: _column(e, columns))
+    compiler = ExpressionCompiler(catalog, lambda e: _column(e, columns))
     given = tuple(tree.Var(tree.ARGUMENT, i + 1, c.pg.oid, -1, 0, 0, None) for i, c in enumerate(columns))
 
     def applied(function: int, result: int, arguments: tuple[tree.Expression, ...]) -> Expr:
-        plain = tree.Apply(function, 0, result, call.input_collation, call.input_collation, arguments, None)
+        plain = tree.FuncExpr(function, 0, result, call.input_collation, call.input_collation, arguments, None)
         return compiler.compile(plain)
 
     step = _held(applied(own.step, state.pg.oid, given), state)
     seeded = own.strict and own.initial is None
     if seeded and args[0].type.spark != state.spark:
-        raise Unfit(f"values held as {args[0].type.spark} whose first is a state held as {state.spark}")
+        raise UnsuitableArguments(f"values held as {args[0].type.spark} whose first is a state held as {state.spark}")
     final: Expr = Col(0, state)
     if own.final:
         rest = tuple(tree.Constant(a.type.pg.oid, -1, 0, 0, False, None, None) for a in args)
@@ -104,14 +104,14 @@ def _fold(own: _Own, call: tree.AggregateOf, args: Sequence[Expr], catalog: Cata
         initial=None if own.initial is None else _first_text(catalog.open(), own.initial, state),
         seeded=seeded,
         strict=own.strict,
-        any_order=any_order(bare, seeded=seeded),
+        any_order=is_order_free(bare, seeded=seeded),
         step=step,
         final=final,
         null_of_none=own.initial is None and (not own.final or own.final_strict),
     )
 
 
-def _state(own: _Own, call: tree.AggregateOf, catalog: Catalog) -> ValueType:
+def _state(own: _Own, call: tree.Aggref, catalog: SystemCatalog) -> ValueType:
     """The type of the state; where it follows from the arguments, it is that of the result."""
     oid = own.state
     if catalog.type(oid).name.startswith("any") and not own.final:
@@ -119,8 +119,8 @@ def _state(own: _Own, call: tree.AggregateOf, catalog: Catalog) -> ValueType:
     info = catalog.type(oid)
     unknown = info.is_enum or info.is_row or info.base != oid or oid >= FIRST_USER_OID
     if unknown or info.name.startswith(("any", "internal")):
-        raise Unfit(f"a state of type {info.display}", hint=_HINT)
-    return ValueType(catalog.pg_type(oid, -1), input_carrier(info.name))
+        raise UnsuitableArguments(f"a state of type {info.display}", hint=_HINT)
+    return ValueType(catalog.pg_type(oid, -1), input_physical_type(info.name))
 
 
 def _column(expression: tree.Expression, columns: Sequence[ValueType]) -> Expr | None:
@@ -134,7 +134,7 @@ def _held(step: Expr, state: ValueType) -> Expr:
         return step
     _, held = unify((Col(0, state), step))
     if held.type.spark != state.spark:
-        raise Unfit(f"a state held as {step.type.spark}")
+        raise UnsuitableArguments(f"a state held as {step.type.spark}")
     return held
 
 

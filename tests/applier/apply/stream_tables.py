@@ -10,12 +10,12 @@ import psycopg
 import pyarrow as pa
 
 from applier.catalog.database import Database
-from applier.catalog.history import Executed
+from applier.catalog.history import RefreshExecution
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
-from applier.sinks.postgres.sink import PostgresSink, writes_stream_tables
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
 from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import Lsn, Window
@@ -58,16 +58,16 @@ def zset(table: StreamTable, weights: Bag) -> pa.Table:
     return pa.table(arrays | {WEIGHT: pa.array([n for _, n in rows], pa.int64())})
 
 
-def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> TableDelta:
+def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> MemoryDelta:
     weights = Counter(new)
     weights.subtract(old)
-    return TableDelta(Window(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
+    return MemoryDelta(Window(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
 
 
 def sink(
     url: str, size: int = 4096, server: int | None = None, lock_timeout_ms: int = 30_000, driver_rows: int = 200_000
 ) -> PostgresSink:
-    return PostgresSink(Database(url, writes_stream_tables(lock_timeout_ms)), size, server, driver_rows)
+    return PostgresSink(Database(url, prepare_write_session(lock_timeout_ms)), size, server, driver_rows)
 
 
 def held(db: Connection, table: StreamTable) -> Bag:
@@ -78,6 +78,6 @@ def held(db: Connection, table: StreamTable) -> Bag:
     return Counter(db.execute(f"SELECT {shown} FROM {table.table.quoted}".encode()).fetchall())
 
 
-def executed(reason: str) -> Executed:
+def executed(reason: str) -> RefreshExecution:
     """A line of history."""
-    return Executed("FULL", reason, "", "SCHEDULER", datetime(2024, 2, 29, tzinfo=UTC), 0, 0.0)
+    return RefreshExecution("FULL", reason, "", "SCHEDULER", datetime(2024, 2, 29, tzinfo=UTC), 0, 0.0)

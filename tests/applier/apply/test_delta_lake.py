@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
+from applier.sinks.delta import MemoryDelta
 from applier.sinks.delta_lake.sink import PROPERTIES, DeltaSink
 from applier.spark.delta_files import MANY_FILES
 from applier.zset import WEIGHT
@@ -39,7 +39,7 @@ def stream_table(key: tuple[int, ...] | None, number: int = 1) -> StreamTable:
     return StreamTable(number, TableId("public", "st"), 9, columns, StreamPlan(scan, tuple(c.name for c in columns)))
 
 
-def delta(old: Bag, new: Bag, window: Window) -> TableDelta:
+def delta(old: Bag, new: Bag, window: Window) -> MemoryDelta:
     weights = Counter(new)
     weights.subtract(old)
     rows = [(row, n) for row, n in weights.items() if n]
@@ -50,7 +50,7 @@ def delta(old: Bag, new: Bag, window: Window) -> TableDelta:
             WEIGHT: pa.array([n for _, n in rows], pa.int64()),
         }
     )
-    return TableDelta(window, table)
+    return MemoryDelta(window, table)
 
 
 def stored(root: Path) -> Bag:

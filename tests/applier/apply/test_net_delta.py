@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.sinks.net_delta import actions, row_tuples
+from applier.sinks.net_delta import row_actions, row_tuples
 from applier.zset import WEIGHT, net
 
 
@@ -52,7 +52,7 @@ def test_every_carrier_can_be_netted() -> None:
 
 
 def acted(rows: pa.Table, key: tuple[int, ...]) -> list[tuple[object, ...]]:
-    return [(row[-1], row[:-1]) for row in row_tuples(actions(rows, key))]
+    return [(row[-1], row[:-1]) for row in row_tuples(row_actions(rows, key))]
 
 
 def test_one_action_per_key_deletions_first() -> None:
@@ -67,4 +67,4 @@ def test_no_key_column_means_one_row() -> None:
 @pytest.mark.parametrize("bad", [[(1, "a", 2)], [(1, "a", 1), (1, "b", 1)]])
 def test_a_key_that_is_none_is_a_bug(bad: list[tuple[int, str, int]]) -> None:
     with pytest.raises(AssertionError):
-        actions(zset([*bad]), (0,))
+        row_actions(zset([*bad]), (0,))

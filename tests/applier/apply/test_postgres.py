@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from applier.catalog.install import install
-from applier.errors import NotTogether, TargetDiverged, TargetError
-from applier.sinks.postgres.full_diff import TableContents
+from applier.catalog.install import install_catalog
+from applier.errors import GroupCommitRefused, TargetDiverged, TargetError
+from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.lsn import Lsn, Window
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
@@ -28,7 +28,7 @@ PG14 = 140_000
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         yield connection
 
 
@@ -82,8 +82,8 @@ def test_any_states_in_any_batches(
     check()
 
 
-def contents(rows: pa.Table | sql.Composable, old: int, new: int) -> TableContents:
-    return TableContents(Window(Lsn(old), Lsn(new)), rows)
+def contents(rows: pa.Table | sql.Composable, old: int, new: int) -> FullResult:
+    return FullResult(Window(Lsn(old), Lsn(new)), rows)
 
 
 def bag_of(rows: object) -> Counter[str]:
@@ -122,7 +122,7 @@ def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db
     db.execute("ALTER TABLE st DROP CONSTRAINT st_a_check")
     mending = delta(table, first, second, (10, 30))
     to = sink(database, 4)
-    to.replace(table, TableContents(mending.window, zset(table, second), mending), NOW, executed("repair"))
+    to.replace(table, FullResult(mending.window, zset(table, second), mending), NOW, executed("repair"))
     assert held(db, table) == second
     assert db.execute("SELECT partial_until FROM pgtrickle.pgt_stream_tables").fetchone() == (None,)
 
@@ -214,7 +214,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
                 assert held(db, one) == states[old], "seen before the others"
 
     def by_name(old: int, new: int, reason: str) -> None:
-        with pytest.raises(NotTogether, match=reason):
+        with pytest.raises(GroupCommitRefused, match=reason):
             both(old, new)
         assert [held(db, table) for table in (one, other)] == [states[old]] * 2
 

@@ -16,17 +16,17 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.errors import TargetDiverged, TargetError
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import Delta, TableDelta
+from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.kafka.change_rows import change_rows
-from applier.sinks.outbox import PART_ROWS, OwedDelta
-from applier.sinks.postgres.full_diff import TableContents
-from applier.sinks.postgres.merge_parts import any_order
-from applier.sinks.postgres.pg_errors import brought_home
-from applier.sinks.staging.staged_delta import PREFIX, Difference, StagedDelta, clear
+from applier.sinks.outbox import PART_ROWS, OutboxDelta
+from applier.sinks.postgres.full_diff import FullResult
+from applier.sinks.postgres.merge_parts import can_merge_in_any_order
+from applier.sinks.postgres.pg_errors import decode_from_executor
+from applier.sinks.staging.staged_delta import PREFIX, Delta, StagedDelta, drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
@@ -42,7 +42,7 @@ COLUMNS = {"a": "int", "b": "text", "n": "numeric(10,2)", "at": "timestamptz"}
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         yield connection
 
 
@@ -53,7 +53,11 @@ def zframe(spark: SparkSession, table: StreamTable, weights: Bag) -> DataFrame:
 
 def staged(url: str, table: StreamTable, frame: DataFrame, window: tuple[int, int], parts: int = 3) -> StagedDelta:
     return Staging(url).stage(
-        table, Window(Lsn(window[0]), Lsn(window[1])), frame, parts, lambda error: brought_home(str(error)) or error
+        table,
+        Window(Lsn(window[0]), Lsn(window[1])),
+        frame,
+        parts,
+        lambda error: decode_from_executor(str(error)) or error,
     )
 
 
@@ -111,7 +115,7 @@ def test_a_staged_fill_and_a_staged_change(
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/14",)
     with pytest.raises(TargetDiverged):
         to.apply(table, staged(database, table, zframe(spark, table, weights), (20, 30)), NOW, executed("changes"))
-    clear(database)
+    drop_leftovers(database)
     assert left_behind(db) == 0
 
 
@@ -126,7 +130,7 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
     to, delta_sink = sink(database), DeltaSink(str(tmp_path), database, merge_rows=5)
     states: list[Bag] = [Counter(), *(Counter({(i, f"{i % n}"): 1 for i in range(10 * n)}) for n in (1, 2, 3, 4))]
 
-    def written(number: int) -> TableDelta:
+    def written(number: int) -> MemoryDelta:
         change = delta(table, states[number - 1], states[number], (10 * number - 10, 10 * number))
         to.apply(table, change, NOW, executed("changes"))
         return change
@@ -167,7 +171,7 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         to = sink(database, driver_rows=5)
         to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
         whole = staged(database, table, zframe(spark, table, second), (0, 20))
-        contents = TableContents(Window(Lsn(10), Lsn(20)), whole)
+        contents = FullResult(Window(Lsn(10), Lsn(20)), whole)
         made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(10))
         contents.release()
         assert held(db, table) == second
@@ -182,7 +186,7 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         db.execute("SELECT pgtrickle.drop_stream_table('st')")
 
 
-def rows_of(change: Delta) -> list[tuple[tuple[object, ...], int]]:
+def rows_of(change: DeltaRows) -> list[tuple[tuple[object, ...], int]]:
     return [(tuple(values), n) for *values, n in zip(*[c.to_pylist() for c in change.rows.columns], strict=True)]
 
 
@@ -211,7 +215,7 @@ def test_a_refused_row_of_a_staged_delta_is_named_by_its_key(
     rows = staged(database, table, zframe(spark, table, weights), (0 if wholesale else 10, 20))
     with pytest.raises(TargetError, match=expected) as refusal:
         if wholesale:
-            to.replace(table, TableContents(Window(Lsn(10), Lsn(20)), rows), NOW, executed("full"))
+            to.replace(table, FullResult(Window(Lsn(10), Lsn(20)), rows), NOW, executed("full"))
         else:
             to.apply(table, rows, NOW, executed("changes"))
     assert str(bad) not in refusal.value.problem.replace("a = 17", "")
@@ -241,7 +245,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     weights.subtract(first)
     change = staged(database, table, zframe(spark, table, weights), (10, 20))
     with to._database.connection.cursor() as cursor:
-        assert any_order(cursor, table, change) is not unique
+        assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, beside the ticks; then the frontier.
     beside = sink(database)
     beside.apply_ahead(table, change)
@@ -341,7 +345,7 @@ def test_a_large_change_leaves_the_driver_alone(
         columns = f"CAST(id AS int) AS c0, concat(repeat('{text}', 40), id) AS c1, {weight}L AS __w"
         return spark.sql(f"SELECT {columns} FROM range({rows})")
 
-    def handed_on(change: Difference, text: str) -> None:
+    def handed_on(change: Delta, text: str) -> None:
         """To the topic and to Delta."""
         assert isinstance(change, StagedDelta)
         told = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
@@ -354,7 +358,7 @@ def test_a_large_change_leaves_the_driver_alone(
         assert stored.count() == rows
         assert stored.history(1)[0]["pgtrickle_lsn"] == str(change.window.new)
 
-    def measured(what: str, text: str, change: Callable[[], Difference]) -> None:
+    def measured(what: str, text: str, change: Callable[[], Delta]) -> None:
         with growth() as grown:
             began = time.monotonic()
             made = change()
@@ -362,18 +366,18 @@ def test_a_large_change_leaves_the_driver_alone(
             print(f"{what} of {rows} rows: {time.monotonic() - began:.1f} s, driver grew by {grown[0]:.0f} MB")
         assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
 
-    def filled() -> Difference:
+    def filled() -> Delta:
         fill = staged(database, table, frame("x", 1), (0, 10), parts=parts)
         to.apply(table, fill, NOW, executed("fill"))
         return fill
 
-    def changed() -> Difference:
+    def changed() -> Delta:
         change = staged(database, table, frame("x", -1).union(frame("y", 1)), (10, 20), parts=parts)
         to.apply(table, change, NOW, executed("changes"))
         return change
 
-    def replaced() -> Difference:
-        contents = TableContents(
+    def replaced() -> Delta:
+        contents = FullResult(
             Window(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).awaited()
         )
         made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(20))
@@ -386,6 +390,6 @@ def test_a_large_change_leaves_the_driver_alone(
     with growth() as grown:
         # As after a crash: what was kept is read again, some rows at a time.
         [kept] = to.owed(table, Lsn(20))
-        assert isinstance(kept, OwedDelta) is (2 * rows > PART_ROWS)
+        assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
         assert sum(1 for _ in change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"

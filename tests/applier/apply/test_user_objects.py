@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.errors import TargetError
 from applier.sinks.postgres import write_progress
 from applier.sinks.postgres.merge_sql import MERGE_SINCE
@@ -26,7 +26,7 @@ NOW = datetime(2024, 2, 29, tzinfo=UTC)
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         yield connection
 
 
@@ -88,7 +88,7 @@ def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pyt
         "SELECT writing_rows_done, writing_rows_total, writing_rows_per_s > 0, writing_eta > '0 s'"
         " FROM pgtrickle.pg_stat_stream_tables"
     )
-    with write_progress.Progress(database, table) as told:
+    with write_progress.WriteProgress(database, table) as told:
         time.sleep(0.02)
         told.tell(250, 1000)
         assert db.execute(seen).fetchone() == (250, 1000, True, True)
@@ -103,7 +103,7 @@ def test_nobody_else_writes_unless_it_is_allowed(db: Connection, write: str) -> 
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"of stream table public.st is refused"):
         db.execute(write.encode())
     db.execute("SELECT pgtrickle.allow_direct_dml('st')")
-    install(db)
+    install_catalog(db)
     db.execute(write.encode())
     db.execute("SELECT pgtrickle.allow_direct_dml('st', false)")
     with pytest.raises(errors.ObjectNotInPrerequisiteState):

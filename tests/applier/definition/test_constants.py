@@ -12,9 +12,9 @@ import pytest
 
 from applier.plan.expr import Const
 from applier.plan.nodes import Project
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.constants import decimal_carrier, decode, numeric
+from applier.sql.typing.constants import decimal_physical_type, decode_constant, decode_numeric
 
 LITERALS = [
     "true", "false", "0", "1", "-1", "2147483647", "-2147483648", "2147483648", "(-32768)::int2", "1::int2",
@@ -31,7 +31,7 @@ LITERALS = [
 
 def _constants(connection: psycopg.Connection[Any], literals: list[str]) -> list[Const]:
     columns = ", ".join(f"{literal} AS c{i}" for i, literal in enumerate(literals))
-    plan = define(connection, f"SELECT {columns}, one FROM single", "public").plan.root
+    plan = plan_query(connection, f"SELECT {columns}, one FROM single", "public").plan.root
     assert isinstance(plan, Project)
     found = [e for e in plan.exprs[:-1] if isinstance(e, Const)]
     assert len(found) == len(literals)
@@ -92,11 +92,11 @@ def test_random_numerics(single: psycopg.Connection[Any]) -> None:
     [("0", "decimal(1,0)"), ("1.50", "decimal(3,2)"), ("-0.001", "decimal(3,3)"), ("1234", "decimal(4,0)")],
 )
 def test_a_numeric_literal_gets_the_narrowest_carrier(value: str, carrier: str) -> None:
-    assert decimal_carrier(Decimal(value)) == carrier
+    assert decimal_physical_type(Decimal(value)) == carrier
 
 
 def test_more_than_38_digits_have_no_carrier() -> None:
-    assert decimal_carrier(Decimal("1" * 39)) is None
+    assert decimal_physical_type(Decimal("1" * 39)) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_more_than_38_digits_have_no_carrier() -> None:
 )
 def test_bytes_that_are_not_understood_are_refused(name: str, datum: bytes) -> None:
     with pytest.raises(Refused) as caught:
-        decode(name, datum, None)
+        decode_constant(name, datum, None)
     assert caught.value.reason is Reason.CONSTANT
 
 
@@ -122,10 +122,10 @@ def test_a_long_numeric_form() -> None:
     body = (
         b"\x02\x40" + (0).to_bytes(2, "little", signed=True) + (1).to_bytes(2, "little") + (5000).to_bytes(2, "little")
     )
-    assert numeric(body) == Decimal("-1.50")
+    assert decode_numeric(body) == Decimal("-1.50")
 
 
 def test_times_know_their_zone() -> None:
-    value = decode("timestamptz", (0).to_bytes(8, "little"), None)
+    value = decode_constant("timestamptz", (0).to_bytes(8, "little"), None)
     assert value == datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
-    assert decode("timestamp", (0).to_bytes(8, "little"), None) == datetime.datetime(2000, 1, 1)
+    assert decode_constant("timestamp", (0).to_bytes(8, "little"), None) == datetime.datetime(2000, 1, 1)

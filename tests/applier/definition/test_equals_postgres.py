@@ -20,7 +20,7 @@ from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Node, Scan, fields, row_key
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.definition.snapshots import LoadedInputs, weighted
@@ -101,7 +101,7 @@ def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: Sp
     _load(shop, seed)
     asked = []
     for name, query in ((n, q) for n, q in TAKEN.items() if ONLY.search(n)):
-        definition = define(shop, query, "shop")
+        definition = plan_query(shop, query, "shop")
         root = definition.plan.root
         text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan)))
         typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))

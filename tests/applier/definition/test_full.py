@@ -11,14 +11,14 @@ from psycopg import sql
 
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Connection, Database
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import PostgresQuery
-from applier.refresh.full_in_postgres import PostgresRunner
-from applier.refresh.plan_stream_table import Definer
-from applier.sinks.postgres.full_diff import TableContents, difference
-from applier.sql.plan_query import define
+from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.sinks.postgres.full_diff import FullResult, diff_with_target
+from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -41,7 +41,7 @@ _NO_LIBRARY = "server to be built with libxml"
 @pytest.fixture
 def shop(database: str) -> Iterator[Connection]:
     with psycopg.connect(database, autocommit=True) as connection:
-        install(connection)
+        install_catalog(connection)
         connection.execute("CREATE SCHEMA shop")
         connection.execute("SET search_path = shop")
         connection.execute(SCHEMA)
@@ -51,19 +51,19 @@ def shop(database: str) -> Iterator[Connection]:
 
 def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
     with pytest.raises(Refused) as caught:
-        define(connection, query, "shop")
+        plan_query(connection, query, "shop")
     return caught.value
 
 
-def _taken(connection: Connection, definer: Definer, row: StreamTableRow) -> str:
+def _taken(connection: Connection, definer: StreamTablePlanner, row: StreamTableRow) -> str:
     """Empty when FULL mode fills the stream table; else why it does not."""
     try:
         table = definer(row)
         assert isinstance(table.plan, PostgresQuery)
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
-            PostgresRunner._become_owner(connection, table)
+            FullInPostgres._become_owner(connection, table)
             query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
-            difference(cursor, table, TableContents(Window(ORIGIN, Lsn(1)), query))
+            diff_with_target(cursor, table, FullResult(Window(ORIGIN, Lsn(1)), query))
     except (psycopg.Error, TrickleError) as error:
         return "" if _NO_LIBRARY in str(error) else str(error)
     return ""
@@ -80,7 +80,7 @@ def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: 
             failures[name] = str(error)
     own = Database(database)
     catalog = Catalog(own)
-    definer = Definer(own, catalog, Thresholds())
+    definer = StreamTablePlanner(own, catalog, Thresholds())
     shop.execute("SET statement_timeout = '5s'")
     for row in catalog.stream_tables.all():
         failures[row.table.name.removeprefix("st_")] = _taken(shop, definer, row)

@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.catalog.install import install
+from applier.catalog.install import install_catalog
 from applier.plan.nodes import Project, fields
-from applier.sql.plan_query import Written, define
+from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import Refused
 from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 
@@ -45,7 +45,7 @@ def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
 def test_simple_functions_equal_postgres(connection: psycopg.Connection[Any], spark: SparkSession) -> None:
     calls = ("twice(a)", "named(a, b)", "careful(a)", "careless(a)", "atomic(a + 1)", "twice(twice(a))")
     query = f"SELECT {', '.join(f'{call} AS c{i}' for i, call in enumerate(calls))} FROM t"
-    plan = define(connection, query, "public").plan.root
+    plan = plan_query(connection, query, "public").plan.root
     assert isinstance(plan, Project)
     rows = [(1, "x"), (-5, None), (None, "y"), (7, "abc")]
     ours = collect(frame(spark, rows, ["int", "string"]).select(*(emit(e) for e in plan.exprs)))
@@ -57,23 +57,23 @@ def test_simple_functions_equal_postgres(connection: psycopg.Connection[Any], sp
 @pytest.mark.parametrize("name", ["nested", "looks", "today", "procedural", "shaky", "widened", "two"])
 def test_other_functions_are_refused(connection: psycopg.Connection[Any], name: str) -> None:
     with pytest.raises(Refused, match=name):
-        define(connection, f"SELECT {name}(a) AS c FROM t", "public")
+        plan_query(connection, f"SELECT {name}(a) AS c FROM t", "public")
 
 
 def test_a_replaced_function_is_noticed(connection: psycopg.Connection[Any]) -> None:
-    written = Written("SELECT twice(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
+    written = StoredQuery("SELECT twice(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
     row = connection.execute(
         "SELECT oid::int8, md5(concat_ws(' ', prosrc, prosqlbody::text, provolatile, proisstrict, prolang)) "
         "FROM pg_proc WHERE proname = 'twice'"
     ).fetchone()
     assert row is not None
     stored = f"/* functions: {row[0]}={row[1]} */ SELECT public.twice(a) AS c FROM public.t"
-    define(connection, stored, "pg_catalog", written)
+    plan_query(connection, stored, "pg_catalog", written)
     connection.execute("CREATE OR REPLACE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 3'")
     with pytest.raises(Refused, match="created with"):
-        define(connection, stored, "pg_catalog", written)
+        plan_query(connection, stored, "pg_catalog", written)
     with pytest.raises(Refused, match="created with"):
-        define(connection, "SELECT public.twice(a) AS c FROM public.t", "pg_catalog", written)
+        plan_query(connection, "SELECT public.twice(a) AS c FROM public.t", "pg_catalog", written)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_a_replaced_aggregate_is_noticed(connection: psycopg.Connection[Any], ch
         "CREATE AGGREGATE added(int) (SFUNC = plus, STYPE = int, INITCOND = '0', FINALFUNC = twice);"
         "CREATE VIEW v AS SELECT added(a) AS c FROM t"
     )
-    install(connection)
+    install_catalog(connection)
     row = connection.execute("SELECT pgtrickle._canonical('v'::regclass)").fetchone()
     assert row is not None
-    written = Written("SELECT added(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
-    define(connection, row[0], "public", written)
+    written = StoredQuery("SELECT added(a) AS c FROM t", datetime.datetime.now(datetime.UTC))
+    plan_query(connection, row[0], "public", written)
     connection.execute(change)
     with pytest.raises(Refused, match="created with"):
-        define(connection, row[0], "public", written)
+        plan_query(connection, row[0], "public", written)

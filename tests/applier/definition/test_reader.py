@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.layout import SPARE
-from applier.sql.pg_tree.node_text import Datum, MalformedTree, Node, Quoted, Token, parse
+from applier.sql.pg_tree.node_text import Datum, MalformedTree, Quoted, TextNode, Token, parse_node_text
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Reason, Refused
 
@@ -33,7 +33,7 @@ def test_each_major_reads_as_the_same_query(major: int) -> None:
     assert names == ["region", "state", "n", "total", "ab", "w", "odd {name}", "t", "z", "d"]
     assert len(query.groups) == 5
     assert query.has_aggregates
-    assert isinstance(query.where, tree.Connected)
+    assert isinstance(query.where, tree.BoolExpr)
     tables = [e for e in query.entries if isinstance(e, query_tree.TableEntry) and e.with_children]
     assert [e.name for e in tables] == ["c", "o"]
     assert len([e for e in query.entries if isinstance(e, query_tree.SubqueryEntry)]) == 1
@@ -106,14 +106,14 @@ def test_damaged_text_gives_a_refusal_and_nothing_else(major: int, data: st.Data
 @given(st.text(alphabet=' (){}[]<>:"\\09aA', max_size=60))
 def test_any_text_is_a_tree_or_malformed(text: str) -> None:
     try:
-        parse(text)
+        parse_node_text(text)
     except MalformedTree:
         return
 
 
 def test_the_forms_of_values() -> None:
-    node = parse(r'{THING :a 1 :b <> :c (1 <> "x\ y") :d :e :f "" :g \<> :constvalue 3 [ -1 0 127 ]}')
-    assert node == Node(
+    node = parse_node_text(r'{THING :a 1 :b <> :c (1 <> "x\ y") :d :e :f "" :g \<> :constvalue 3 [ -1 0 127 ]}')
+    assert node == TextNode(
         "THING",
         {
             "a": Token("1"),
@@ -133,4 +133,4 @@ def test_the_forms_of_values() -> None:
 )
 def test_malformed_text_is_said_to_be(text: str) -> None:
     with pytest.raises(MalformedTree):
-        parse(text)
+        parse_node_text(text)

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from applier.sql.analyze.system_catalog import catalog_of
-from applier.sql.plan_query import define
+from applier.sql.analyze.system_catalog import system_catalog_of
+from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError, Reason, Refused
 from tests.applier.definition.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
 from tests.applier.definition.shop import SCHEMA
@@ -28,7 +28,7 @@ def shop(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
     with pytest.raises(Refused) as caught:
-        define(connection, query, "shop")
+        plan_query(connection, query, "shop")
     return caught.value
 
 
@@ -45,7 +45,7 @@ def test_refusals_are_as_reviewed(shop: psycopg.Connection[Any]) -> None:
         lines.append(f"    hint: {refused.hint}; FULL mode {full} take it")
     for name, query in NOT_ACCEPTED_BY_POSTGRES.items():
         with pytest.raises(DefinitionError) as caught:
-            define(shop, query, "shop")
+            plan_query(shop, query, "shop")
         lines.append(f"{name}: {' '.join(query.split())}")
         lines.append(f"    [{caught.value.sqlstate}] {caught.value.problem}")
         lines.append(f"    hint: {caught.value.hint}")
@@ -83,7 +83,7 @@ def test_a_refusal_knows_its_place(shop: psycopg.Connection[Any], query: str, li
 
 def test_an_error_of_postgres_knows_its_place(shop: psycopg.Connection[Any]) -> None:
     with pytest.raises(DefinitionError) as caught:
-        define(shop, "SELECT id,\n       'é' || nope FROM customer", "shop")
+        plan_query(shop, "SELECT id,\n       'é' || nope FROM customer", "shop")
     assert caught.value.place is not None
     assert (caught.value.place.line, caught.value.place.column) == (2, 15)
     assert caught.value.sqlstate == "42703"
@@ -92,14 +92,14 @@ def test_an_error_of_postgres_knows_its_place(shop: psycopg.Connection[Any]) -> 
 def test_after_an_error_the_connection_is_usable(shop: psycopg.Connection[Any]) -> None:
     for query in ("SELECT nope", "SELECT now() FROM customer"):
         with pytest.raises((DefinitionError, Refused)):
-            define(shop, query, "shop")
-    assert define(shop, "SELECT id FROM customer", "shop").plan.names == ("id",)
+            plan_query(shop, query, "shop")
+    assert plan_query(shop, "SELECT id FROM customer", "shop").plan.names == ("id",)
 
 
 def test_a_literal_that_only_looks_like_today_is_taken(shop: psycopg.Connection[Any]) -> None:
-    define(shop, "SELECT id FROM customer WHERE name = 'today' AND born > '2001-01-01'", "shop")
+    plan_query(shop, "SELECT id FROM customer WHERE name = 'today' AND born > '2001-01-01'", "shop")
     day = shop.execute("SELECT current_date::text").fetchone()
-    define(shop, f"SELECT id FROM customer WHERE name = 'tomorrowland' AND born > '{(day or ('',))[0]}'", "shop")
+    plan_query(shop, f"SELECT id FROM customer WHERE name = 'tomorrowland' AND born > '{(day or ('',))[0]}'", "shop")
 
 
 @pytest.mark.parametrize(
@@ -113,32 +113,32 @@ def test_a_literal_that_only_looks_like_today_is_taken(shop: psycopg.Connection[
     ],
 )
 def test_collations_decide(shop: psycopg.Connection[Any], query: str, needs: str) -> None:
-    catalog = catalog_of(shop)
+    catalog = system_catalog_of(shop)
     default = catalog.collation(100)
     known = catalog._collations
     known[100] = replace(default, byte_order=True, deterministic=True)
-    define(shop, query, "shop")
+    plan_query(shop, query, "shop")
     known[100] = replace(default, byte_order=False, deterministic=True)
     if needs == "order":
         assert _refusal(shop, query).reason is Reason.COLLATION
     else:
-        define(shop, query, "shop")
+        plan_query(shop, query, "shop")
     known[100] = replace(default, byte_order=False, deterministic=False)
     assert _refusal(shop, query).reason is Reason.COLLATION
 
 
 def test_a_plain_column_may_have_any_collation(shop: psycopg.Connection[Any]) -> None:
-    catalog = catalog_of(shop)
+    catalog = system_catalog_of(shop)
     catalog._collations[100] = replace(catalog.collation(100), byte_order=False, deterministic=False)
-    define(shop, "SELECT id, name || region AS both FROM customer", "shop")
+    plan_query(shop, "SELECT id, name || region AS both FROM customer", "shop")
 
 
 def test_a_function_is_inlined_under_the_collation_of_its_call(shop: psycopg.Connection[Any]) -> None:
-    known = catalog_of(shop)._collations
+    known = system_catalog_of(shop)._collations
     (own,) = (oid for oid, collation in known.items() if collation.name == "C")
     known[100] = replace(known[100], byte_order=True, deterministic=True)
     known[own] = replace(known[own], byte_order=False)
     for function in ("larger({}, region)", "largest({})"):
         query = f"SELECT {function} AS l FROM customer"
-        define(shop, query.format("name"), "shop")
+        plan_query(shop, query.format("name"), "shop")
         assert _refusal(shop, query.format('name COLLATE "C"')).reason is Reason.COLLATION

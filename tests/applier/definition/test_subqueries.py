@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.nodes import Scan, row_key
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from tests.applier.definition.snapshots import LoadedInputs, weighted
 from tests.applier.expressions.frames import Row, fetch
 
@@ -36,7 +36,7 @@ def _ours(connection: psycopg.Connection[Any], spark: SparkSession, query: str) 
         columns = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         return fetch(connection, sql.Identifier(scan.table.schema, scan.table.name), columns)
 
-    root = define(connection, query, "public").plan.root
+    root = plan_query(connection, query, "public").plan.root
     return set(weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, load)))))
 
 
@@ -73,4 +73,4 @@ def test_more_than_one_row_is_an_error(
     ],
 )
 def test_answers_leave_the_row_key_alone(tables: psycopg.Connection[Any], query: str) -> None:
-    assert row_key(define(tables, query, "public").plan.root) == (0,)
+    assert row_key(plan_query(tables, query, "public").plan.root) == (0,)

@@ -29,7 +29,7 @@ from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from applier.zset import WEIGHT
 from tests.applier.expressions.frames import collect, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value
@@ -153,7 +153,7 @@ class _NoisyInputs:
 
 def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls: Sequence[str]) -> list[str]:
     query = f"SELECT g, {', '.join(f'{call} AS r{i}' for i, call in enumerate(calls))} FROM fuzz GROUP BY g"
-    root = define(connection, query, "public").plan.root
+    root = plan_query(connection, query, "public").plan.root
     typed = [(f"r{i - 1}" if i else "g", f.type) for i, f in enumerate(fields(root))]
     expected = {row[0]: row[1:] for row in fetch(connection, sql.SQL("({}) q").format(sql.SQL(query)), typed)}
     result = spark.sql(snapshot(root, Side.AFTER, _NoisyInputs(spark, connection)))
@@ -206,9 +206,9 @@ def test_a_wrong_aggregate_is_noticed(database: str, spark: SparkSession, monkey
 
 def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.sql.analyze.system_catalog import catalog_of
+        from applier.sql.analyze.system_catalog import system_catalog_of
 
-        known = {f.signature for f in catalog_of(connection).built_in_functions()}
+        known = {f.signature for f in system_catalog_of(connection).built_in_functions()}
     for entry in (e for e in AGGREGATES.values() if not e.internal):
         width = 0 if entry.signature.endswith("()") else entry.signature.count(",") + 1
         assert entry.fuzz, f"{entry.signature} has no fuzz spec"

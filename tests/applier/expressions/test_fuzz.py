@@ -27,7 +27,7 @@ from applier.functions.allow_list import ENTRIES
 from applier.functions.emit import spark_sql
 from applier.functions.entry import CollationNeed, Entry, Fixed, template
 from applier.plan.nodes import Node, Project, Scan, fields
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
 from tests.applier.expressions.values import edges, pg_type, random_value
@@ -204,7 +204,7 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, chunk
     expressions = [f"{t.guarded} AS r{i}" for i, t in enumerate(chunk)]
     query = f"SELECT id, {', '.join(expressions)} FROM fuzz"
     try:
-        plan = define(connection, query, "public").plan.root
+        plan = plan_query(connection, query, "public").plan.root
     except Refused as refused:
         if len(chunk) > 1:
             return [line for trial in chunk for line in _differences(connection, spark, [trial])]
@@ -265,7 +265,7 @@ def _silent(connection: psycopg.Connection[Any], spark: SparkSession, trials: Se
     raised: set[str] = set()
     for chunk in _chunks(raising):
         query = f"SELECT {', '.join(f'{t.call} AS r{i}' for i, t in enumerate(chunk))} FROM fuzz"
-        plan = define(connection, query, "public").plan.root
+        plan = plan_query(connection, query, "public").plan.root
         scan = _scan(plan)
         assert isinstance(plan, Project)
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
@@ -323,9 +323,9 @@ def test_every_entry_has_a_fuzz_spec() -> None:
 
 def test_every_entry_says_what_the_function_is(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.sql.analyze.system_catalog import Volatility, catalog_of
+        from applier.sql.analyze.system_catalog import Volatility, system_catalog_of
 
-        known = {f.signature: f for f in catalog_of(connection).built_in_functions()}
+        known = {f.signature: f for f in system_catalog_of(connection).built_in_functions()}
     for signature in (s for s, entry in ENTRIES.items() if not entry.spelling and not entry.internal):
         listed = Volatility.STABLE if ENTRIES[signature].session else Volatility.IMMUTABLE
         assert known[signature].volatility is listed, signature

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from applier.functions.comparison_keys import key_of, place_of
+from applier.functions.comparison_keys import comparison_key, sort_position
 from applier.plan.expr import Col, Expr, ValueType
 from shared_schema.pg_types import PgType
 from tests.applier.expressions.frames import collect, emit, fetch, frame
@@ -61,13 +61,13 @@ def _holds(x: Any, y: Any, operator: str) -> bool:
 
 
 def _key(value: Expr) -> Expr:
-    key = key_of(value)
+    key = comparison_key(value)
     assert key is not None
     return key
 
 
 def _place(value: Expr) -> Expr:
-    place = place_of(value, MOODS if value.type.pg.name == "fuzz_mood" else None)
+    place = sort_position(value, MOODS if value.type.pg.name == "fuzz_mood" else None)
     assert place is not None
     return place
 

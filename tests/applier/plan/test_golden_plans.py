@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from applier.plan.explain import explain
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from tests.applier.definition.queries import TAKEN
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import FOLDER, check_golden
@@ -28,7 +28,7 @@ def test_plans_are_as_reviewed(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         _shop(connection)
         for name, query in TAKEN.items():
-            check_golden(name, f"{query}\n\n{explain(define(connection, query, 'shop').plan)}")
+            check_golden(name, f"{query}\n\n{explain(plan_query(connection, query, 'shop').plan)}")
     files = {path.stem for path in FOLDER.glob("*.txt")} - {"refusals"}
     assert files == set(TAKEN), "a golden file without its query"
 
@@ -38,11 +38,11 @@ def test_a_plan_is_made_within_twenty_milliseconds(database: str) -> None:
     best = dict.fromkeys(TAKEN, float("inf"))
     with psycopg.connect(database, autocommit=True) as connection:
         _shop(connection)
-        define(connection, "SELECT id FROM customer", "shop")
+        plan_query(connection, "SELECT id FROM customer", "shop")
         for _ in range(ROUNDS):
             for name, query in TAKEN.items():
                 start = time.perf_counter()
-                define(connection, query, "shop")
+                plan_query(connection, query, "shop")
                 best[name] = min(best[name], (time.perf_counter() - start) * 1000)
             if statistics.median(best.values()) < MEDIAN_MS:
                 break
@@ -53,7 +53,7 @@ def test_a_definition_leaves_nothing_behind(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         _shop(connection)
         before = connection.execute("SHOW search_path").fetchone()
-        define(connection, "SELECT id FROM customer", "shop")
+        plan_query(connection, "SELECT id FROM customer", "shop")
         assert connection.execute("SHOW search_path").fetchone() == before
         assert connection.execute("SHOW TimeZone").fetchone() != ("",)
         row = connection.execute("SELECT count(*) FROM pg_class WHERE relname = 'pgtrickle_definition'").fetchone()
@@ -65,8 +65,8 @@ def test_the_canonical_text_does_not_need_the_search_path(database: str) -> None
     with psycopg.connect(database, autocommit=True) as connection:
         _shop(connection)
         for query in TAKEN.values():
-            first = define(connection, query, "shop")
-            again = define(connection, first.canonical, "pg_catalog")
+            first = plan_query(connection, query, "shop")
+            again = plan_query(connection, first.canonical, "pg_catalog")
             assert again.plan == first.plan
             assert again.canonical == first.canonical
             assert again.columns == first.columns

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from applier.plan.cardinality import Cardinality, bound_cardinality
 from applier.plan.nodes import Node, Scan
-from applier.sql.plan_query import define
+from applier.sql.plan_query import plan_query
 from tests.applier.operators.plans import TABLES, Bag, bags, evaluate, plans
 
 states = st.fixed_dictionaries({name: bags for name in TABLES})
@@ -42,7 +42,7 @@ def test_a_key_has_one_partner(database: str) -> None:
         def reached(query: str, few: int, many: int) -> float:
             relations = {"few": Cardinality(few, 1_000), "many": Cardinality(many, 1_000_000)}
             return bound_cardinality(
-                define(connection, query, "public").plan.root, lambda scan: relations[scan.table.name]
+                plan_query(connection, query, "public").plan.root, lambda scan: relations[scan.table.name]
             ).changed
 
         joined = "SELECT m.id, f.v FROM many m JOIN few f ON f.id = m.few_id"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import TableDelta
-from applier.sinks.kafka.change_rows import change_rows, wire_value
+from applier.sinks.delta import MemoryDelta
+from applier.sinks.kafka.change_rows import avro_value, change_rows
 from applier.zset import WEIGHT
 from shared_schema.change_row import Op
 from shared_schema.lsn import ORIGIN, Lsn, Window
@@ -33,7 +33,7 @@ def stream_table(key: tuple[int, ...] | None) -> StreamTable:
     )
 
 
-def delta(rows: dict[tuple[int | None, str], int], old: Lsn = SINCE) -> TableDelta:
+def delta(rows: dict[tuple[int | None, str], int], old: Lsn = SINCE) -> MemoryDelta:
     table = pa.table(
         {
             "c0": pa.array([a for a, _ in rows], pa.int32()),
@@ -41,7 +41,7 @@ def delta(rows: dict[tuple[int | None, str], int], old: Lsn = SINCE) -> TableDel
             WEIGHT: pa.array(list(rows.values()), pa.int64()),
         }
     )
-    return TableDelta(Window(old, Lsn(20)), table)
+    return MemoryDelta(Window(old, Lsn(20)), table)
 
 
 nets = st.dictionaries(
@@ -81,7 +81,7 @@ def test_a_fill_is_a_snapshot_and_may_empty_the_topic_first() -> None:
 def test_values_leave_as_postgresql_prints_them() -> None:
     numeric = PgType(1700, -1, "numeric", "numeric")
     char = PgType(1042, 8, "bpchar", "character(4)")
-    assert wire_value(numeric, Decimal("1E+3")) == "1000"
-    assert wire_value(numeric, Decimal("1.50")) == "1.50"
-    assert wire_value(char, "ab") == "ab  "
-    assert wire_value(INT, None) is None
+    assert avro_value(numeric, Decimal("1E+3")) == "1000"
+    assert avro_value(numeric, Decimal("1.50")) == "1.50"
+    assert avro_value(char, "ab") == "ab  "
+    assert avro_value(INT, None) is None
