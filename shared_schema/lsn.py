@@ -46,18 +46,18 @@ ORIGIN = Lsn(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Stamps in [old, new): what came in between two frontiers."""
+class LsnRange:
+    """Stamps in [lower, upper): what came in between two frontiers."""
 
-    old: Lsn
-    new: Lsn
+    lower: Lsn
+    upper: Lsn
 
     def __post_init__(self) -> None:
-        if self.new < self.old:
-            raise ContractError(f"a window may not end at {self.new} before it begins at {self.old}")
+        if self.upper < self.lower:
+            raise ContractError(f"a window may not end at {self.upper} before it begins at {self.lower}")
 
     def __contains__(self, lsn: Lsn) -> bool:
-        return self.old <= lsn < self.new
+        return self.lower <= lsn < self.upper
 
     def __str__(self) -> str:
-        return f"[{self.old}, {self.new})"
+        return f"[{self.lower}, {self.upper})"

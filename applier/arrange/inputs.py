@@ -22,7 +22,7 @@ from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
 from applier.zset import WEIGHT, column_name, column_names, ddl, empty_zset, net, select
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 from shared_schema.table_schema import TableId
 
 SMALL_RANGE_ROWS = 20_000
@@ -39,9 +39,13 @@ class TraceInputs:
     """
 
     def __init__(
-        self, spark: SparkSession, find: Callable[[TableId], Trace | None], arrangements: Arrangements, window: Window
+        self,
+        spark: SparkSession,
+        find: Callable[[TableId], Trace | None],
+        arrangements: Arrangements,
+        lsn_range: LsnRange,
     ) -> None:
-        self.window = window
+        self.lsn_range = lsn_range
         self._spark = spark
         self._find_trace = find
         self._arrangements = arrangements
@@ -127,7 +131,7 @@ class TraceInputs:
     def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int:
         """About how many rows the relation has after the rule."""
         segments = self._segments(scan, rule)
-        if self.window.old:
+        if self.lsn_range.lower:
             of_base = sum(self._arrangements.rows(segment, text) for segment, text in segments)
         else:
             of_base = sum(segment.rows for segment, _ in segments)
@@ -143,7 +147,11 @@ class TraceInputs:
         """The rule of the base, or of what a change may meet of it."""
         segments = self._segments(scan, rule)
         # A fill reads everything once; a window is followed by others that read the same.
-        return [self._ready(*each, needed) for each in segments] if self.window.old else [text for _, text in segments]
+        return (
+            [self._ready(*each, needed) for each in segments]
+            if self.lsn_range.lower
+            else [text for _, text in segments]
+        )
 
     def _ready(self, segment: Segment, text: str, needed: Lookup | None) -> str:
         if needed is not None and (view := self._found(segment, text, needed)) is not None:
@@ -226,7 +234,7 @@ class TraceInputs:
     def _of(self, table: TableId) -> Parts:
         with self._lock:
             if table not in self._parts:
-                self._parts[table] = self._trace(table).parts(self.window)
+                self._parts[table] = self._trace(table).parts(self.lsn_range)
             return self._parts[table]
 
     def _view(self, table: TableId, chunk: pa.Table) -> str:

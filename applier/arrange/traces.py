@@ -15,7 +15,7 @@ from applier.trace.align import LSN
 from applier.trace.columns import TraceColumn
 from applier.trace.stamped_rows import Chunk, Run
 from applier.trace.trace import Trace
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId, TableSchema
 
@@ -28,10 +28,10 @@ class Traces:
         self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
         self.arrangements = Arrangements(spark, memory_budget_mb)
 
-    def through(self, window: Window) -> TraceInputs:
+    def through(self, lsn_range: LsnRange) -> TraceInputs:
         """The traces as the operators see them."""
         self.arrangements.tidy()
-        return TraceInputs(self._spark, self.get, self.arrangements, window)
+        return TraceInputs(self._spark, self.get, self.arrangements, lsn_range)
 
     def __iter__(self) -> Iterator[Trace]:
         return iter(list(self._traces.values()))
@@ -100,15 +100,15 @@ class Traces:
     def _present(self, tables: Iterable[TableId]) -> list[Trace]:
         return [self._traces[table] for table in tables if table in self._traces]
 
-    def changes(self, tables: Iterable[TableId], window: Window) -> int:
+    def changes(self, tables: Iterable[TableId], lsn_range: LsnRange) -> int:
         """How many change rows the relations have in the window; no Spark is asked."""
-        return sum(int(trace.overlay(window).num_rows) for trace in self._present(tables))
+        return sum(int(trace.overlay(lsn_range).num_rows) for trace in self._present(tables))
 
-    def first_changes(self, tables: Iterable[TableId], window: Window, rows: int) -> Window:
+    def first_changes(self, tables: Iterable[TableId], lsn_range: LsnRange, rows: int) -> LsnRange:
         """The beginning of the window with about so many change rows, whole commits at least."""
-        parts = [trace.overlay(window)[LSN] for trace in self._present(tables)]
+        parts = [trace.overlay(lsn_range)[LSN] for trace in self._present(tables)]
         stamps = sorted(lsn for part in parts for lsn in part.to_pylist())
-        return window if len(stamps) <= rows else Window(window.old, Lsn(stamps[rows - 1] + 1))
+        return lsn_range if len(stamps) <= rows else LsnRange(lsn_range.lower, Lsn(stamps[rows - 1] + 1))
 
     def holds(self, tables: Collection[TableId], frontier: Lsn) -> bool:
         """Whether every change row since the frontier is there and still told apart from those before it."""

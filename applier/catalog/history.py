@@ -11,7 +11,7 @@ from psycopg.errors import ForeignKeyViolation
 
 from applier.catalog.database import Connection, Database
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class HistoryRow:
     rows_inserted: int
     rows_deleted: int
     write_ms: float
-    window: Window
+    lsn_range: LsnRange
 
 
 class History:
@@ -66,10 +66,10 @@ class History:
             "UPDATE pgtrickle.pgt_runtime SET consecutive_errors = %s WHERE pgt_id = %s", (errors, pgt_id)
         )
 
-    def record_failure(self, pgt_id: int, executed: RefreshExecution, window: Window, error: TrickleError) -> None:
+    def record_failure(self, pgt_id: int, executed: RefreshExecution, lsn_range: LsnRange, error: TrickleError) -> None:
         """A line of history for a refresh that failed."""
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
-            record_refresh(cursor, HistoryRow(pgt_id, executed, 0, 0, 0.0, window), error.problem)
+            record_refresh(cursor, HistoryRow(pgt_id, executed, 0, 0, 0.0, lsn_range), error.problem)
 
     def prune(self, days: int) -> int:
         """Forget refreshes older than that; return how many."""
@@ -99,8 +99,8 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
             refresh.rows_deleted,
             executed.compute_ms,
             refresh.write_ms,
-            str(refresh.window.old),
-            str(refresh.window.new),
+            str(refresh.lsn_range.lower),
+            str(refresh.lsn_range.upper),
             "COMPLETED" if error is None else "FAILED",
             error,
         ),

@@ -28,7 +28,7 @@ from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import Delta
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -138,8 +138,8 @@ def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn
         rows = engine.run_by_postgres(new, row.lsn)
     else:
         # From the beginning: what it reads now may not have been known at its frontier.
-        with engine.traces.through(Window(ORIGIN, frontier)) as inputs:
-            contents = FullResult(Window(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
+        with engine.traces.through(LsnRange(ORIGIN, frontier)) as inputs:
+            contents = FullResult(LsnRange(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
             rows = contents.awaited()
     took = (time.monotonic() - began) * 1000
     why = RefreshReason.DEFINITION_CHANGED.value

@@ -28,7 +28,7 @@ from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect, collect_at_most
 from applier.state.store import StateStore
 from applier.zset import net
-from shared_schema.lsn import ORIGIN, Window
+from shared_schema.lsn import ORIGIN, LsnRange
 
 PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
 """Read per part, about. Those of a fill are smaller: the first one is what people see first."""
@@ -49,26 +49,26 @@ def compute(
     Without states everything is computed from the traces: for a window that is not the stream table's next. With
     `staging`, what is large does not come to the driver.
     """
-    window = inputs.window
+    lsn_range = inputs.lsn_range
     with (
         _told(table),
-        nullcontext(inputs) if states is None else states.through(table, window, inputs) as known,
+        nullcontext(inputs) if states is None else states.through(table, lsn_range, inputs) as known,
     ):
-        text = delta(table.root, known) if window.old else snapshot(table.root, Side.AFTER, known)
+        text = delta(table.root, known) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
         if text is None:
             return None
-        rows = _few_or_staged(spark, text, _asked(table, window, inputs), staging)
-        return rows if isinstance(rows, StagedDelta) else MemoryDelta(window, rows)
+        rows = _few_or_staged(spark, text, _asked(table, lsn_range, inputs), staging)
+        return rows if isinstance(rows, StagedDelta) else MemoryDelta(lsn_range, rows)
 
 
 def compute_full(
     spark: SparkSession, table: StreamTable, inputs: TraceInputs, staging: Staging | None = None
 ) -> pa.Table | StagedDelta:
     """Everything it should hold at the window's end."""
-    window = Window(ORIGIN, inputs.window.new)
+    lsn_range = LsnRange(ORIGIN, inputs.lsn_range.upper)
     with _told(table):
         text = snapshot(table.root, Side.AFTER, inputs)
-        return _few_or_staged(spark, text, _asked(table, window, inputs), staging)
+        return _few_or_staged(spark, text, _asked(table, lsn_range, inputs), staging)
 
 
 def result_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
@@ -83,22 +83,22 @@ class _Asked:
     """Whose rows, over which window, how many are read for them, and how many there may be."""
 
     table: StreamTable
-    window: Window
+    lsn_range: LsnRange
     read: int
     most: float
 
     @property
     def parts(self) -> int:
-        return min(MAX_PARTS, self.read // (PART_ROWS if self.window.old else FILL_PART_ROWS) + 1)
+        return min(MAX_PARTS, self.read // (PART_ROWS if self.lsn_range.lower else FILL_PART_ROWS) + 1)
 
 
-def _asked(table: StreamTable, window: Window, inputs: TraceInputs) -> _Asked:
+def _asked(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs) -> _Asked:
     """From ORIGIN on everything is read and may come."""
     read = [inputs.extent(source) for source in table.sources]
     result = bound_cardinality(table.root, lambda scan: inputs.extent(scan.table))
-    if window.old:
-        return _Asked(table, window, int(sum(extent.changed for extent in read)), result.changed)
-    return _Asked(table, window, int(sum(extent.held for extent in read)), result.held)
+    if lsn_range.lower:
+        return _Asked(table, lsn_range, int(sum(extent.changed for extent in read)), result.changed)
+    return _Asked(table, lsn_range, int(sum(extent.held for extent in read)), result.held)
 
 
 def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Staging | None) -> pa.Table | StagedDelta:
@@ -113,7 +113,7 @@ def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Stagi
             return net(few)
         parts = UNFORESEEN_PARTS
     told = partial(_in_our_words, asked.table)
-    return staging.stage(asked.table, asked.window, spark.sql(text), parts, told)
+    return staging.stage(asked.table, asked.lsn_range, spark.sql(text), parts, told)
 
 
 @contextmanager

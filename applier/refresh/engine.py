@@ -37,7 +37,7 @@ from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableSchema
 
@@ -78,7 +78,7 @@ class Engine:
     _taken_in: Lsn = ORIGIN
     _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
     """What people were last told of each."""
-    _inputs: dict[Window, TraceInputs] = field(default_factory=dict)
+    _inputs: dict[LsnRange, TraceInputs] = field(default_factory=dict)
     """Of the current tick: stream tables that read the same relations share their frames."""
     _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -159,15 +159,15 @@ class Engine:
         """Give the topic and Delta what they missed when the last run ended."""
         self.sinks.catch_up(table, at, self._over)
 
-    def _over(self, table: StreamTable, window: Window) -> DeltaRows | None:
+    def _over(self, table: StreamTable, lsn_range: LsnRange) -> DeltaRows | None:
         """The change; where nobody can know it any more, all that PostgreSQL holds."""
-        if not self.traces.whole_at(table.sources, window.old, window.new):
+        if not self.traces.whole_at(table.sources, lsn_range.lower, lsn_range.upper):
             if any(row.pgt_id == table.id and row.partial for row in self.rows):
                 raise cannot_repair()
-            with self.traces.through(window) as inputs:
+            with self.traces.through(lsn_range) as inputs:
                 schema = result_schema(self.spark, table, inputs)
-            return self.sinks.postgres.held(table, Window(ORIGIN, window.new), schema)
-        with self.traces.through(window) as inputs:
+            return self.sinks.postgres.held(table, LsnRange(ORIGIN, lsn_range.upper), schema)
+        with self.traces.through(lsn_range) as inputs:
             return compute(self.spark, table, inputs, staging=self.staging)
 
     # -- computing ------------------------------------------------------------------------------------------------
@@ -207,16 +207,16 @@ class Engine:
         return self._timed(task, partial(self._awaited, task.table, staged))
 
     def _compute(self, task: Refresh) -> RefreshResult:
-        window = _seen(task)
+        lsn_range = _seen(task)
         with self._inputs_lock:
-            if window not in self._inputs:
-                self._inputs[window] = self.traces.through(window)
-            inputs = self._inputs[window]
+            if lsn_range not in self._inputs:
+                self._inputs[lsn_range] = self.traces.through(lsn_range)
+            inputs = self._inputs[lsn_range]
         return self._timed(task, lambda: self._in_spark(task, inputs))
 
     def _compute_long(self, inputs: TraceInputs | None, task: Refresh) -> RefreshResult:
         if inputs is None:
-            return self._timed(task, lambda: self.run_by_postgres(task.table, task.window.old))
+            return self._timed(task, lambda: self.run_by_postgres(task.table, task.lsn_range.lower))
         with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
             return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | FullResult) else done
@@ -239,11 +239,11 @@ class Engine:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
             change = compute(self.spark, task.table, inputs, staging=self.staging)
             rows = compute_full(self.spark, task.table, inputs, self.staging)
-            return FullResult(task.window, rows, change or MemoryDelta(task.window, rows.schema.empty_table()))
-        if task.strategy.way is RefreshMethod.FULL and task.window.old:
-            return FullResult(task.window, compute_full(self.spark, task.table, inputs, self.staging))
+            return FullResult(task.lsn_range, rows, change or MemoryDelta(task.lsn_range, rows.schema.empty_table()))
+        if task.strategy.way is RefreshMethod.FULL and task.lsn_range.lower:
+            return FullResult(task.lsn_range, compute_full(self.spark, task.table, inputs, self.staging))
         if task.strategy.way is RefreshMethod.NO_DATA:
-            self.states.unchanged(task.table, task.window)
+            self.states.unchanged(task.table, task.lsn_range)
             return None
         return compute(self.spark, task.table, inputs, self.states, self.staging)
 
@@ -298,7 +298,7 @@ class Engine:
         self._succeeded(done)
         if append_only and delta.leaving:
             self._revert_append_only(done.task.registered)
-        extra = {"table": str(table), "frontier": str(delta.window.new), "rows": delta.count}
+        extra = {"table": str(table), "frontier": str(delta.lsn_range.upper), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
     def _revert_append_only(self, row: StreamTableRow) -> None:
@@ -309,9 +309,11 @@ class Engine:
 
     def _advance(self, unchanged: list[RefreshResult]) -> None:
         """Frontiers of stream tables without changes, together."""
-        for window, group in group_by_range(unchanged).items():
+        for lsn_range, group in group_by_range(unchanged).items():
             as_of = group[0].task.as_of
-            self.catalog.frontiers.advance_unchanged([d.task.table.id for d in group], window.old, window.new, as_of)
+            self.catalog.frontiers.advance_unchanged(
+                [d.task.table.id for d in group], lsn_range.lower, lsn_range.upper, as_of
+            )
             for done in group:
                 self._unchanged(done)
 
@@ -341,7 +343,7 @@ class Engine:
     def fail(self, table: StreamTableRow, error: TrickleError, done: RefreshResult | None = None) -> None:
         """Try again later what other rows may mend; else out of service, with the reason where people look."""
         if done is not None:
-            self.catalog.history.record_failure(table.pgt_id, done.executed, done.window, error)
+            self.catalog.history.record_failure(table.pgt_id, done.executed, done.lsn_range, error)
         errors, full = None, isinstance(error, TargetFull)
         if isinstance(error, RefreshFailed):
             errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
@@ -358,10 +360,10 @@ class Engine:
         metrics.SUSPENSIONS.inc()
 
 
-def _seen(task: Refresh) -> Window:
+def _seen(task: Refresh) -> LsnRange:
     """What it has to see of the traces; for a whole computation their beginning may be gone."""
     only_whole = task.strategy.way is RefreshMethod.FULL and task.strategy.why is not RefreshReason.REPAIR
-    return Window(ORIGIN, task.window.new) if only_whole else task.window
+    return LsnRange(ORIGIN, task.lsn_range.upper) if only_whole else task.lsn_range
 
 
 def _straight(done: RefreshResult, rows: RefreshRows) -> RefreshRows:

@@ -12,7 +12,7 @@ from applier.refresh.pinned_snapshot import PinnedSnapshots
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
 from applier.sinks.staging.staged_delta import Delta, StagedDelta
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 
 _PIN = (
     "SELECT set_config('search_path', 'pg_catalog', true), set_config('TimeZone', 'UTC', true),"
@@ -39,14 +39,14 @@ class FullInPostgres:
             raise AssertionError(f"{table} has a plan")
         try:
             with self._pins.pinned() as (connection, at):
-                window = Window(since, at)
+                lsn_range = LsnRange(since, at)
                 self._become_owner(connection, table)
                 query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
                 with connection.cursor() as cursor:
-                    found = diff_with_target(cursor, table, FullResult(window, query))
+                    found = diff_with_target(cursor, table, FullResult(lsn_range, query))
                     # What the applier's sessions act as, which need not be who logged in.
                     cursor.execute("RESET ROLE")
-                    delta = collect_delta(cursor, table, found, window, self._room)
+                    delta = collect_delta(cursor, table, found, lsn_range, self._room)
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")
                 return delta

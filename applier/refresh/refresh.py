@@ -14,7 +14,7 @@ from applier.sinks.delta import MemoryDelta
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 RefreshRows = Delta | FullResult
 """A difference, or everything there should be."""
@@ -29,7 +29,7 @@ class Refresh:
 
     registered: StreamTableRow
     table: StreamTable
-    window: Window
+    lsn_range: LsnRange
     strategy: Strategy
     changes: int
     """Change rows of its sources in the window."""
@@ -47,12 +47,12 @@ class RefreshResult:
     compute_ms: float
 
     @property
-    def window(self) -> Window:
+    def lsn_range(self) -> LsnRange:
         """Where it leads."""
         return (
-            self.outcome.window
+            self.outcome.lsn_range
             if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult)
-            else self.task.window
+            else self.task.lsn_range
         )
 
     def discard(self) -> None:
@@ -86,9 +86,9 @@ def initiated_by(task: Refresh) -> str:
     return "MANUAL" if task.registered.refresh_requested else "SCHEDULER"
 
 
-def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[Window, list[RefreshResult]]:
+def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[LsnRange, list[RefreshResult]]:
     """Those that share a window, so that one statement moves them."""
-    groups: dict[Window, list[RefreshResult]] = {}
+    groups: dict[LsnRange, list[RefreshResult]] = {}
     for done in unchanged:
-        groups.setdefault(done.window, []).append(done)
+        groups.setdefault(done.lsn_range, []).append(done)
     return groups

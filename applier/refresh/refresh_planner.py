@@ -10,7 +10,7 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.strategy import Costs, FullPolicy, RefreshInputs, RefreshMethod, RefreshMode, choose_strategy
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 
 LONG_CHANGES = 20_000
 LONG_SOURCE_ROWS = 200_000
@@ -29,9 +29,9 @@ class RefreshPlanner:
 
     def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
-        window = Window(registered.lsn, frontier)
+        lsn_range = LsnRange(registered.lsn, frontier)
         history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)
-        changes = self.traces.changes(table.sources, window) if registered.lsn and history else 0
+        changes = self.traces.changes(table.sources, lsn_range) if registered.lsn and history else 0
         threshold, source_rows = registered.auto_threshold, self.traces.rows(table.sources)
         strategy = choose_strategy(
             RefreshInputs(
@@ -49,14 +49,14 @@ class RefreshPlanner:
             )
         )
         if strategy.way is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
-            window = self._step(table, window)
-            changes = self.traces.changes(table.sources, window)
-        return Refresh(registered, table, window, strategy, changes, source_rows, now)
+            lsn_range = self._step(table, lsn_range)
+            changes = self.traces.changes(table.sources, lsn_range)
+        return Refresh(registered, table, lsn_range, strategy, changes, source_rows, now)
 
-    def _step(self, table: StreamTable, window: Window) -> Window:
-        step = self.traces.first_changes(table.sources, window, self.step_rows)
+    def _step(self, table: StreamTable, lsn_range: LsnRange) -> LsnRange:
+        step = self.traces.first_changes(table.sources, lsn_range, self.step_rows)
         # Between two ends at which a column is known it may be unknown for a while.
-        return step if all(self.traces.knows(scan, step.new) for scan in table.scans) else window
+        return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 
     def learn(self, done: RefreshResult) -> None:
         """Remember what it took."""

@@ -21,7 +21,7 @@ from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.staging.staged_delta import Delta
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,9 @@ class WriteBack:
 
     # -- after a start --------------------------------------------------------------------------------------------
 
-    def catch_up(self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, Window], DeltaRows | None]) -> None:
+    def catch_up(
+        self, table: StreamTable, at: Lsn, compute: Callable[[StreamTable, LsnRange], DeltaRows | None]
+    ) -> None:
         """Give the topic and Delta what they missed when the last run ended; `at` is PostgreSQL's frontier."""
         if table.id in self.caught_up or table.id in self.building:
             return
@@ -57,7 +59,7 @@ class WriteBack:
         for sink, durable in self.durable(table, wait=True).items():
             behind.setdefault(self._since(table, sink, durable, at), []).append(sink)
         for since, sinks in behind.items():
-            for delta in self._missed(table, Window(since, max(since, at)), compute):
+            for delta in self._missed(table, LsnRange(since, max(since, at)), compute):
                 self._hand_on(table, delta, sinks)
                 # PostgreSQL has it.
                 delta.release()
@@ -88,19 +90,19 @@ class WriteBack:
         return since
 
     def _missed(
-        self, table: StreamTable, window: Window, compute: Callable[[StreamTable, Window], DeltaRows | None]
+        self, table: StreamTable, lsn_range: LsnRange, compute: Callable[[StreamTable, LsnRange], DeltaRows | None]
     ) -> list[DeltaRows]:
         """What happened in between: what was kept because it cannot be computed again, then what can."""
-        if window.old >= window.new:
+        if lsn_range.lower >= lsn_range.upper:
             return []
-        if isinstance(table.plan, PostgresQuery) and not window.old:
-            return [self.postgres.held(table, window)]
-        kept: list[DeltaRows] = [*self.postgres.owed(table, window.old)] if window.old else []
-        since = max([window.old, *(delta.window.new for delta in kept)])
+        if isinstance(table.plan, PostgresQuery) and not lsn_range.lower:
+            return [self.postgres.held(table, lsn_range)]
+        kept: list[DeltaRows] = [*self.postgres.owed(table, lsn_range.lower)] if lsn_range.lower else []
+        since = max([lsn_range.lower, *(delta.lsn_range.upper for delta in kept)])
         # Everything that PostgreSQL computed is kept.
-        if since >= window.new or isinstance(table.plan, PostgresQuery):
+        if since >= lsn_range.upper or isinstance(table.plan, PostgresQuery):
             return kept
-        last = compute(table, Window(since, window.new))
+        last = compute(table, LsnRange(since, lsn_range.upper))
         if last is not None and last.is_fill:
             # Everything there is; what was kept is part of it.
             return [last]
@@ -135,8 +137,8 @@ class WriteBack:
                         raise
                     except TrickleError:
                         refused.append((done, rows))
-                for window, group in group_by_range(unchanged).items():
-                    self.postgres.advance([d.task.table.id for d in group], window, group[0].task.as_of)
+                for lsn_range, group in group_by_range(unchanged).items():
+                    self.postgres.advance([d.task.table.id for d in group], lsn_range, group[0].task.as_of)
         for done, delta, found in written:
             self.written(done.task.table, delta, found=found)
         return [(done, delta) for done, delta, _ in written], refused
@@ -176,7 +178,7 @@ class WriteBack:
             rows,
             as_of,
             executed,
-            also_owed=list({d.window: d for d in waiting}.values()),
+            also_owed=list({d.lsn_range: d for d in waiting}.values()),
             settled=min(durable.values(), default=ORIGIN) if durable else None,
         )
 
@@ -194,7 +196,7 @@ class WriteBack:
         """One Kafka transaction; what could not be published stays owed."""
         if not self.unpublished or (publisher := self.current_publisher()) is None:
             return
-        owed = [(t, d) for t, d in self.unpublished if publisher.frontier(t) < d.window.new]
+        owed = [(t, d) for t, d in self.unpublished if publisher.frontier(t) < d.lsn_range.upper]
         try:
             publisher.publish(owed)
         except Infrastructure:

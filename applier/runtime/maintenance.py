@@ -128,7 +128,7 @@ class Maintenance:
     def _lowest_frontier(self, *, delta_written: bool = False) -> Lsn:
         """The last tick's, unless a sink still waits for something older."""
         engine = self.engine
-        behind = [table_delta.window.old for _, table_delta in list(engine.sinks.unpublished)]
+        behind = [table_delta.lsn_range.lower for _, table_delta in list(engine.sinks.unpublished)]
         if engine.sinks.delta_sink and not delta_written:
             behind += [
                 engine.sinks.delta_sink.frontier(t)

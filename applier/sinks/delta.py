@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.zset import WEIGHT
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 
 class DeltaRows(Protocol):
     """The net difference of one stream table over one window, wherever its rows are."""
 
     @property
-    def window(self) -> Window:
+    def lsn_range(self) -> LsnRange:
         """What it covers."""
 
     @property
@@ -54,7 +54,7 @@ class DeltaRows(Protocol):
 class MemoryDelta:
     """The net difference of one stream table over one window: columns c0.., weight `__w`, no row twice, no zero."""
 
-    window: Window
+    lsn_range: LsnRange
     rows: pa.Table
     appended: bool = False
     """Whether its rows only come, into a stream table that says so of itself: they need not be looked for."""
@@ -77,7 +77,7 @@ class MemoryDelta:
     @property
     def is_fill(self) -> bool:
         """Whether it is the whole content, for a place that holds nothing yet."""
-        return not self.window.old
+        return not self.lsn_range.lower
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """The same rows in pieces."""

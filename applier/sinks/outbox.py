@@ -14,7 +14,7 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.staging.staged_delta import StagedDelta
 from applier.zset import WEIGHT, column_name
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -25,21 +25,21 @@ PART_ROWS = 65_536
 class OutboxDelta:
     """One that is kept in parts, and read so."""
 
-    window: Window
+    lsn_range: LsnRange
     url: str
     pgt_id: int
 
     @property
     def is_fill(self) -> bool:
         """Whether it is the whole content, for a place that holds nothing yet."""
-        return not self.window.old
+        return not self.lsn_range.lower
 
     @cached_property
     def _counts(self) -> tuple[int, bool]:
         rows, leaving = 0, False
         for batch in self.batches(PART_ROWS):
             rows += batch.num_rows
-            leaving = leaving or MemoryDelta(self.window, batch).leaving
+            leaving = leaving or MemoryDelta(self.lsn_range, batch).leaving
         return rows, leaving
 
     @property
@@ -65,10 +65,10 @@ class OutboxDelta:
     def batches(self, size: int) -> Iterator[pa.Table]:
         """The rows in pieces, in the order in which they were kept."""
         with connect(self.url) as connection:
-            for part in range(_parts(connection.cursor(), self.pgt_id, self.window)):
+            for part in range(_parts(connection.cursor(), self.pgt_id, self.lsn_range)):
                 found = connection.execute(
                     "SELECT rows FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn AND part = %s",
-                    (self.pgt_id, str(self.window.new), part),
+                    (self.pgt_id, str(self.lsn_range.upper), part),
                 ).fetchone()
                 rows = _decoded(found[0] if found else b"")
                 for start in range(0, rows.num_rows, size):
@@ -85,10 +85,10 @@ def _decoded(rows: object) -> pa.Table:
     return pa.ipc.open_stream(rows).read_all()
 
 
-def _parts(cursor: Cursor, pgt_id: int, window: Window) -> int:
+def _parts(cursor: Cursor, pgt_id: int, lsn_range: LsnRange) -> int:
     cursor.execute(
         "SELECT count(*) FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn",
-        (pgt_id, str(window.new)),
+        (pgt_id, str(lsn_range.upper)),
     )
     return int(str(cursor.fetchall()[0][0]))
 
@@ -101,7 +101,7 @@ def enqueue(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> None:
             stream.write_table(rows)
         cursor.execute(
             "INSERT INTO pgtrickle.pgt_owed VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
-            (table.id, str(delta.window.old), str(delta.window.new), part, sink.getvalue().to_pybytes()),
+            (table.id, str(delta.lsn_range.lower), str(delta.lsn_range.upper), part, sink.getvalue().to_pybytes()),
         )
 
 
@@ -112,7 +112,7 @@ def _in_order(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[
         return delta.batches(PART_ROWS, cursor.connection)
     if isinstance(delta, MemoryDelta) and delta.count > PART_ROWS and table.key:
         key = [(column_name(i), "ascending") for i in table.key]
-        delta = MemoryDelta(delta.window, delta.rows.sort_by([*key, (WEIGHT, "ascending")]))
+        delta = MemoryDelta(delta.lsn_range, delta.rows.sort_by([*key, (WEIGHT, "ascending")]))
     return delta.batches(PART_ROWS)
 
 
@@ -125,8 +125,8 @@ def pending_deltas(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[Me
     )
     kept: list[MemoryDelta | OutboxDelta] = []
     for old, new, parts in cursor.fetchall():
-        delta = OutboxDelta(Window(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
-        kept.append(MemoryDelta(delta.window, delta.rows) if parts == 1 else delta)
+        delta = OutboxDelta(LsnRange(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
+        kept.append(MemoryDelta(delta.lsn_range, delta.rows) if parts == 1 else delta)
     return kept
 
 

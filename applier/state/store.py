@@ -36,7 +36,7 @@ from applier.state.fixpoint import MAX_DERIVED_ROWS, FixpointState
 from applier.state.min_max import MinMaxState
 from applier.state.top_k_buffer import TopKBuffer, count_leaving
 from applier.zset import net
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -99,19 +99,19 @@ class StateStore:
         self._tables: dict[int, OperatorStates] = {}
 
     @contextmanager
-    def through(self, table: StreamTable, window: Window, inputs: Inputs) -> Iterator[Inputs]:
+    def through(self, table: StreamTable, lsn_range: LsnRange, inputs: Inputs) -> Iterator[Inputs]:
         """The inputs of a window for one stream table, with its state at both ends."""
         nodes = stateful_nodes(table.root)
         if not nodes:
             yield inputs
             return
         kept, views = StatefulInputs(inputs), []
-        state = self._at(table, window.old)
+        state = self._at(table, lsn_range.lower)
         if state is None:
-            side = Side.BEFORE if window.old else Side.AFTER
-            state = self._computed(table, nodes, kept, side, window.old or window.new)
+            side = Side.BEFORE if lsn_range.lower else Side.AFTER
+            state = self._computed(table, nodes, kept, side, lsn_range.lower or lsn_range.upper)
         try:
-            if window.old:
+            if lsn_range.lower:
                 added: dict[StatefulNode, pa.Table] = {}
                 for node in nodes:
                     if (shares := self._before(node, state, kept)) is None:
@@ -128,7 +128,7 @@ class StateStore:
                         added[node] = rows
                         kept.known[node], made = shares.with_window(rows)
                         views += made
-                state.pending = window.new, added
+                state.pending = lsn_range.upper, added
             yield kept
         finally:
             for view in views:
@@ -241,10 +241,10 @@ class StateStore:
         held.release()
         return few
 
-    def unchanged(self, table: StreamTable, window: Window) -> None:
+    def unchanged(self, table: StreamTable, lsn_range: LsnRange) -> None:
         """A window changes nothing the stream table reads."""
-        if (state := self._at(table, window.old)) is not None:
-            state.until = window.new
+        if (state := self._at(table, lsn_range.lower)) is not None:
+            state.until = lsn_range.upper
 
     def forget(self, table_id: int) -> None:
         """A stream table is gone, or what is kept for it is of no use."""

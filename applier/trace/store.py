@@ -25,7 +25,7 @@ from applier.trace.columns import TraceColumn
 from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
 from applier.zset import WEIGHT, column_name
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
 
@@ -84,7 +84,7 @@ class TraceStore:
     def append(self, trace: Trace, frontier: Lsn) -> Base:
         """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
         base = trace.base
-        rows = trace.overlay(Window(base.frontier, frontier))
+        rows = trace.overlay(LsnRange(base.frontier, frontier))
         if not rows.num_rows:
             return replace(base, frontier=frontier)
         added = trace.frame(rows)

@@ -25,7 +25,7 @@ from applier.trace.segment import Segment
 from applier.trace.stamped_rows import Chunk, StampedRow
 from applier.zset import WEIGHT, Row, column_names, ddl
 from shared_schema.change_row import ChangeRow, Op
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.table_schema import Column, TableId, TableSchema
 
 HELD_ROWS = 2_000
@@ -136,20 +136,20 @@ class Trace:
         with self._lock:
             return sum(chunk.num_rows for chunk in self._overlay)
 
-    def overlay(self, window: Window) -> pa.Table:
+    def overlay(self, lsn_range: LsnRange) -> pa.Table:
         """The change rows of a window; it may not begin before the base."""
         with self._lock:
             chunks = list(self._overlay)
-        return self._united(self._within(chunks, window))
+        return self._united(self._within(chunks, lsn_range))
 
-    def parts(self, window: Window) -> Parts:
+    def parts(self, lsn_range: LsnRange) -> Parts:
         """Base and overlay together: a checkpoint that moves rows between them is never seen half done."""
         with self._lock:
             base, chunks = self._base, list(self._overlay)
-        old = max(window.old, base.frontier)
-        if window.old and window.old < base.frontier:
-            raise AssertionError(f"window {window} of {self.table} begins before its base at {base.frontier}")
-        before, delta = Window(base.frontier, old), Window(old, max(old, window.new))
+        old = max(lsn_range.lower, base.frontier)
+        if lsn_range.lower and lsn_range.lower < base.frontier:
+            raise AssertionError(f"window {lsn_range} of {self.table} begins before its base at {base.frontier}")
+        before, delta = LsnRange(base.frontier, old), LsnRange(old, max(old, lsn_range.upper))
         types = [column.type.spark_ddl for column in self.columns]
         views = tuple(segment.view(types) for segment in base.segments)
         changes = self._within(chunks, delta)
@@ -158,18 +158,18 @@ class Trace:
     def _united(self, chunks: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables([trace_schema(self.columns).empty_table(), *chunks])
 
-    def _within(self, chunks: list[pa.Table], window: Window) -> tuple[pa.Table, ...]:
+    def _within(self, chunks: list[pa.Table], lsn_range: LsnRange) -> tuple[pa.Table, ...]:
         """The rows of a window; a chunk that is all inside stays what it is."""
         inside = []
         for chunk in chunks:
             lsn = chunk[LSN]
             # In stamp order, so its ends tell most of the time.
             first, last = lsn[0].as_py(), lsn[-1].as_py()
-            if last < window.old.value or first >= window.new.value:
+            if last < lsn_range.lower.value or first >= lsn_range.upper.value:
                 continue
-            if first < window.old.value or last >= window.new.value:
+            if first < lsn_range.lower.value or last >= lsn_range.upper.value:
                 chunk = chunk.filter(  # noqa: PLW2901
-                    pc.and_(pc.greater_equal(lsn, window.old.value), pc.less(lsn, window.new.value))
+                    pc.and_(pc.greater_equal(lsn, lsn_range.lower.value), pc.less(lsn, lsn_range.upper.value))
                 )
             if chunk.num_rows:
                 inside.append(chunk)
@@ -216,7 +216,7 @@ class Trace:
         self.columns = tuple(columns)
 
     def _held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
-        parts = self.parts(Window(ORIGIN, Lsn(at.value + 1)))
+        parts = self.parts(LsnRange(ORIGIN, Lsn(at.value + 1)))
         return lookup_rows(self._spark, self.columns, (parts.views, parts.delta), places, keys)
 
     def _add_chunk(self, chunk: pa.Table) -> None:
@@ -251,7 +251,7 @@ class Trace:
 
     def _truncate(self, row: ChangeRow) -> None:
         """TRUNCATE is the delta −R: everything there at its stamp leaves."""
-        parts = self.parts(Window(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
+        parts = self.parts(LsnRange(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
         names = column_names(len(self.columns))
         everything = self.frame(parts.delta)
         for view in parts.views:

@@ -13,7 +13,7 @@ from applier.arrange.traces import Traces
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -42,28 +42,28 @@ def traces_of(sizes: list[tuple[int, int]]) -> tuple[Traces, list[tuple[int, int
 @given(commits, st.integers(1, 200), st.integers(0, 500))
 def test_a_step_is_a_beginning_of_whole_commits(sizes: list[tuple[int, int]], most: int, old: int) -> None:
     traces, placed = traces_of(sizes)
-    window = Window(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
+    window = LsnRange(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
     inside = [(at, rows) for at, rows in placed if Lsn(at) in window]
     step = traces.first_changes([TABLE], window, most)
     taken = traces.changes([TABLE], step)
-    assert step.old == window.old and step.new <= window.new
+    assert step.lower == window.lower and step.upper <= window.upper
     # Whole commits, the last of which reaches the limit; or everything.
     assert taken == sum(rows for at, rows in inside if Lsn(at) in step)
-    if step.new < window.new:
+    if step.upper < window.upper:
         assert taken >= most
         before_last = [rows for at, rows in inside if Lsn(at) in step][:-1]
         assert sum(before_last) < most
     else:
         assert taken == sum(rows for _, rows in inside)
-    assert step.new > step.old or not inside
+    assert step.upper > step.lower or not inside
 
 
 @given(commits)
 def test_every_window_finds_its_rows_however_chunks_were_united(sizes: list[tuple[int, int]]) -> None:
     traces, placed = traces_of(sizes)
     for at, rows in placed:
-        assert traces.changes([TABLE], Window(Lsn(at), Lsn(at + 1))) == rows
-        assert traces.changes([TABLE], Window(Lsn(0), Lsn(at))) == sum(r for a, r in placed if a < at)
+        assert traces.changes([TABLE], LsnRange(Lsn(at), Lsn(at + 1))) == rows
+        assert traces.changes([TABLE], LsnRange(Lsn(0), Lsn(at))) == sum(r for a, r in placed if a < at)
 
 
 def test_what_was_never_captured_is_not_held() -> None:

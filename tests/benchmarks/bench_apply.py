@@ -32,7 +32,7 @@ from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import spark_session
 from applier.zset import net
 from deploy.local.postgres import Postgres
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.apply.growth import growth
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, make, sink
 from tests.benchmarks import harness
@@ -58,7 +58,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.table = make(self.db, "measured", {"a": "int", "b": "text", "v": "bigint"}, (0,))
-        fill = MemoryDelta(Window(Lsn(0), Lsn(10)), net(self.frame(f"{self._row(0)}, 1L AS __w").toArrow()))
+        fill = MemoryDelta(LsnRange(Lsn(0), Lsn(10)), net(self.frame(f"{self._row(0)}, 1L AS __w").toArrow()))
         sink(self.url, 65_536).apply(self.table, fill, NOW, executed("fill"))
 
     @staticmethod
@@ -68,16 +68,16 @@ class Bench:
     def frame(self, columns: str) -> DataFrame:
         return self.spark.sql(f"SELECT {columns} FROM range({self.rows})")
 
-    def change(self) -> tuple[DataFrame, Window]:
+    def change(self) -> tuple[DataFrame, LsnRange]:
         """The next delta as a query, and its window."""
         old, self.version = self.version, self.version + 1
         leaving, arriving = (
             self.frame(f"{self._row(old)}, -1L AS __w"),
             self.frame(f"{self._row(self.version)}, 1L AS __w"),
         )
-        return leaving.union(arriving), Window(Lsn(10 + old * 10), Lsn(20 + old * 10))
+        return leaving.union(arriving), LsnRange(Lsn(10 + old * 10), Lsn(20 + old * 10))
 
-    def measured(self, run: Callable[[DataFrame, Window], None]) -> harness.Measures:
+    def measured(self, run: Callable[[DataFrame, LsnRange], None]) -> harness.Measures:
         """Rows a second, and by how much this process grew meanwhile."""
         frame, window = self.change()
         self.db.execute("VACUUM measured")
@@ -89,7 +89,7 @@ class Bench:
         return {"rows_per_s": self.rows / took, "driver_growth_mb": grown[0]}
 
     def pipelined(self) -> harness.Measures:
-        def run(frame: DataFrame, window: Window) -> None:
+        def run(frame: DataFrame, window: LsnRange) -> None:
             parts = max(2, self.rows // PART_ROWS)
             staged = Staging(self.url).stage(self.table, window, frame, parts, lambda error: error)
             sink(self.url).apply(self.table, staged, NOW, executed("changes"))
@@ -98,7 +98,7 @@ class Bench:
         return self.measured(run)
 
     def in_batches(self, size: int) -> harness.Measures:
-        def run(frame: DataFrame, window: Window) -> None:
+        def run(frame: DataFrame, window: LsnRange) -> None:
             sink(self.url, size).apply(self.table, MemoryDelta(window, net(frame.toArrow())), NOW, executed("changes"))
 
         return self.measured(run)
@@ -120,7 +120,7 @@ class Bench:
         watcher.start()
         began = time.perf_counter()
         frame = self.frame(f"{self._row(0)}, 1L AS __w")
-        staged = Staging(self.url).stage(table, Window(Lsn(0), Lsn(10)), frame, parts, lambda error: error)
+        staged = Staging(self.url).stage(table, LsnRange(Lsn(0), Lsn(10)), frame, parts, lambda error: error)
         sink(self.url).apply(table, staged, NOW, executed("fill"))
         took = time.perf_counter() - began
         stop.set()

@@ -41,7 +41,7 @@ from applier.trace.store import held_in_memory
 from applier.trace.trace import Base, Trace
 from applier.zset import WEIGHT, column_name
 from deploy.local.postgres import Postgres
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 from tests.benchmarks.reads import RowsRead
@@ -169,7 +169,7 @@ class Laboratory:
 
     def tick(self, name: str) -> Measured:
         """Bring a stream table to now: compute and write back. The first one fills it."""
-        window = Window(self._frontiers[name], self.now)
+        window = LsnRange(self._frontiers[name], self.now)
         self._reads.since_last()
         began = time.perf_counter()
         delta, jobs = self._computed(name, window, self.states)
@@ -180,7 +180,7 @@ class Laboratory:
             self._sink.apply(self.tables[name], delta, now, executed)
         else:
             with self.connection.cursor() as cursor:
-                move_frontier(cursor, self.tables[name].id, window.old, window.new, now)
+                move_frontier(cursor, self.tables[name].id, window.lower, window.upper, now)
         self._frontiers[name] = self.now
         ended = time.perf_counter()
         rows = 0 if delta is None else delta.count
@@ -189,10 +189,10 @@ class Laboratory:
     def full(self, name: str) -> float:
         """Seconds Spark needs for the whole result, from the same traces."""
         began = time.perf_counter()
-        self._computed(name, Window(ORIGIN, self.now), None)
+        self._computed(name, LsnRange(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: Window, states: StateStore | None) -> tuple[Delta | None, int]:
+    def _computed(self, name: str, window: LsnRange, states: StateStore | None) -> tuple[Delta | None, int]:
         before = count_jobs(self.spark)
         with self.traces.through(window) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)

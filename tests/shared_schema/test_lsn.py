@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_schema.errors import ContractError
-from shared_schema.lsn import LSN_MAX, Lsn, Window
+from shared_schema.lsn import LSN_MAX, Lsn, LsnRange
 
 positions = st.integers(0, LSN_MAX).map(Lsn)
 
@@ -31,9 +31,9 @@ def test_no_position(text: str) -> None:
 @given(positions, positions, positions)
 def test_windows_are_half_open(a: Lsn, b: Lsn, lsn: Lsn) -> None:
     old, new = min(a, b), max(a, b)
-    assert (lsn in Window(old, new)) == (old <= lsn < new)
+    assert (lsn in LsnRange(old, new)) == (old <= lsn < new)
 
 
 def test_a_window_does_not_run_backwards() -> None:
     with pytest.raises(ContractError):
-        Window(Lsn(2), Lsn(1))
+        LsnRange(Lsn(2), Lsn(1))

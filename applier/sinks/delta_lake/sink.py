@@ -142,7 +142,7 @@ class DeltaSink:
         except TargetDiverged as error:
             metrics.DELTA_DIVERGED.inc()
             diverged.append((table, error))
-            reached = queued[-1][1].window.new
+            reached = queued[-1][1].lsn_range.upper
         finally:
             for _, delta in queued:
                 delta.release()
@@ -152,11 +152,11 @@ class DeltaSink:
         """Forget what lies before the frontier; whether something lies behind it."""
         with self._lock:
             queued = self._pending.pop(table_id, [])
-            left = [(table, delta) for table, delta in queued if delta.window.new > frontier]
+            left = [(table, delta) for table, delta in queued if delta.lsn_range.upper > frontier]
             if left:
                 self._pending[table_id] = left
         for _, delta in queued:
-            if delta.window.new <= frontier:
+            if delta.lsn_range.upper <= frontier:
                 delta.release()
         return bool(left)
 
@@ -172,12 +172,12 @@ class DeltaSink:
 
     def _write(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
         """One commit that covers the first of the deltas at least; return the frontier it stands at."""
-        until = deltas[-1].window.new
+        until = deltas[-1].lsn_range.upper
         if sum(delta.count for delta in deltas) <= self._merge_rows:
             if not self._in_memory(table, deltas):
                 return until
         elif deltas[0].is_fill:
-            until = deltas[0].window.new
+            until = deltas[0].lsn_range.upper
             self._fill(table, _streamed(table, deltas[:1]), until)
         elif not any(delta.leaving for delta in deltas):
             self._append(table, _streamed(table, deltas), until)
@@ -190,7 +190,7 @@ class DeltaSink:
     def _in_memory(self, table: StreamTable, deltas: list[DeltaRows]) -> bool:
         """Whether there was anything to commit: what came may have gone again."""
         rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
-        until = deltas[-1].window.new
+        until = deltas[-1].lsn_range.upper
         if deltas[0].is_fill:
             self._fill(table, copies_of(rows, len(table.columns)).to_reader(), until)
         elif rows.num_rows:
@@ -199,7 +199,7 @@ class DeltaSink:
 
     def _begin_anew(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
         """The table as PostgreSQL holds it now: at the end of these deltas or later."""
-        until = deltas[-1].window.new
+        until = deltas[-1].lsn_range.upper
         if self._url is not None:
             with read_target_snapshot(self._url, table, deltas[-1].schema, STREAMED_ROWS) as held:
                 if held is not None and held.frontier >= until:

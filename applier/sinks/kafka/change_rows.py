@@ -25,7 +25,7 @@ BATCH_ROWS = 4_096
 
 def last_position(delta: DeltaRows) -> Lsn:
     """The last position the window covers: its frontier is exclusive."""
-    return Lsn(delta.window.new.value - 1)
+    return Lsn(delta.lsn_range.upper.value - 1)
 
 
 def topic_schema(table: StreamTable) -> TableSchema:

@@ -218,7 +218,7 @@ class TopicPublisher:
     def _progress(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> Progress:
         topic, slot = table_topic(self._prefix, table.table), self._slot(table)
         offsets = {topic: self._ends[topic] | ends[topic]}
-        return Progress(slot, "", 0, ORIGIN, delta.window.new, offsets, windows=windows[slot])
+        return Progress(slot, "", 0, ORIGIN, delta.lsn_range.upper, offsets, windows=windows[slot])
 
     def _capture(self, table: StreamTable, delta: DeltaRows, rows: int) -> Capture:
         schema_id = avro.codec(topic_schema(table)).id.hex()

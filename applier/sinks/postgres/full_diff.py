@@ -20,7 +20,7 @@ from applier.sinks.postgres.arrow_rows import comparable_columns, zset_schema
 from applier.sinks.postgres.gather import NetRows, evaluate_net_rows
 from applier.sinks.staging.staged_delta import NUMBERS, Delta, StagedDelta
 from applier.zset import WEIGHT, column_name, column_names, copies_of
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -29,7 +29,7 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 class FullResult:
     """Everything a stream table should hold at the window's end."""
 
-    window: Window
+    lsn_range: LsnRange
     rows: pa.Table | StagedDelta | sql.Composable
     """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
     change: Delta | None = None

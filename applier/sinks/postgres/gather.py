@@ -14,7 +14,7 @@ from applier.sinks.net_delta import DELETE, INSERT, UPDATE
 from applier.sinks.postgres.arrow_rows import read_arrow
 from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Delta, StagedDelta, StagedPart
 from applier.zset import column_name
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -48,15 +48,15 @@ def evaluate_net_rows(cursor: Cursor, query: sql.Composed, schema: pa.Schema) ->
     return NetRows(table, schema, count)
 
 
-def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, window: Window, room: DriverLimit) -> Delta:
+def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, room: DriverLimit) -> Delta:
     """In Arrow what the driver has room for; more is kept in PostgreSQL, seen by others after the caller's commit."""
     if found.count > room.rows:
-        return _stage(cursor, table, found, window, room.url)
+        return _stage(cursor, table, found, lsn_range, room.url)
     rows = read_arrow(cursor.connection, sql.SQL("TABLE {}").format(found.table), found.schema, FETCH_ROWS)
-    return MemoryDelta(window, pa.Table.from_batches(rows, found.schema))
+    return MemoryDelta(lsn_range, pa.Table.from_batches(rows, found.schema))
 
 
-def _stage(cursor: Cursor, table: StreamTable, found: NetRows, window: Window, url: str) -> StagedDelta:
+def _stage(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, url: str) -> StagedDelta:
     """One part, its columns of exactly the stream table's types."""
     cursor.execute(
         "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a"
@@ -78,7 +78,7 @@ def _stage(cursor: Cursor, table: StreamTable, found: NetRows, window: Window, u
     counted = "SELECT count(*), coalesce(sum(greatest(n, 0)), 0), coalesce(-sum(least(n, 0)), 0) FROM {}"
     cursor.execute(sql.SQL(counted).format(part.table))
     counts = cursor.fetchall()[0]
-    staged = StagedDelta(window, table, url, found.schema, 1)
+    staged = StagedDelta(lsn_range, table, url, found.schema, 1)
     staged.arrived.add(StagedPart(part.name, *(int(str(n)) for n in counts)))
     staged.arrived.end()
     return staged

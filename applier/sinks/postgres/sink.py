@@ -33,7 +33,7 @@ from applier.sinks.postgres.merge_parts import merge_parts
 from applier.sinks.postgres.prefetch import prefetch as encoded_ahead
 from applier.sinks.postgres.rejected_row import find_rejected_row
 from applier.sinks.staging.staged_delta import Delta, StagedDelta, StagedPart
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class PostgresSink:
                 ahead = self._progressively(table, delta)
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 counts = ahead or self._write(cursor, table, self._way(cursor, table, delta), delta)
-                refresh = HistoryRow(table.id, executed, *counts, _since(started), delta.window)
+                refresh = HistoryRow(table.id, executed, *counts, _since(started), delta.lsn_range)
                 self._finish(cursor, table, delta, as_of, refresh, was_partial=large)
 
     def apply_ahead(self, table: StreamTable, delta: StagedDelta) -> None:
@@ -141,9 +141,9 @@ class PostgresSink:
         finally:
             self._in_company = False
 
-    def advance(self, ids: list[int], window: Window, as_of: datetime) -> None:
+    def advance(self, ids: list[int], lsn_range: LsnRange, as_of: datetime) -> None:
         """The frontiers of stream tables whose rows the window does not touch."""
-        Frontiers(self._database).advance_unchanged(ids, window.old, window.new, as_of)
+        Frontiers(self._database).advance_unchanged(ids, lsn_range.lower, lsn_range.upper, as_of)
 
     def replace(
         self,
@@ -166,7 +166,7 @@ class PostgresSink:
         def found(cursor: Cursor) -> Delta:
             if not isinstance(rows, FullResult):
                 return rows
-            return collect_delta(cursor, table, diff_with_target(cursor, table, rows), rows.window, self._room)
+            return collect_delta(cursor, table, diff_with_target(cursor, table, rows), rows.lsn_range, self._room)
 
         with self._told(table, found), self._connection.transaction(), self._connection.cursor() as cursor:
             delta = found(cursor)
@@ -175,7 +175,7 @@ class PostgresSink:
                 acknowledge(cursor, table.id, settled)
                 for one in (*also_owed, delta):
                     enqueue(cursor, table, one)
-            refresh = HistoryRow(table.id, executed, *counts, _since(started), rows.window)
+            refresh = HistoryRow(table.id, executed, *counts, _since(started), rows.lsn_range)
             self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
         return delta
 
@@ -200,10 +200,10 @@ class PostgresSink:
         with self._connection.cursor() as cursor:
             return pending_deltas(cursor, table.id, since, self._database.url)
 
-    def held(self, table: StreamTable, window: Window, schema: pa.Schema | None = None) -> Delta:
+    def held(self, table: StreamTable, lsn_range: LsnRange, schema: pa.Schema | None = None) -> Delta:
         """What the stream table holds, each row once with its count, as the change over the window."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            return collect_delta(cursor, table, target_rows(cursor, table, schema), window, self._room)
+            return collect_delta(cursor, table, target_rows(cursor, table, schema), lsn_range, self._room)
 
     def _finish(
         self,
@@ -225,7 +225,7 @@ class PostgresSink:
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
                 (table.id,),
             )
-        move_frontier(cursor, table.id, delta.window.old, delta.window.new, as_of)
+        move_frontier(cursor, table.id, delta.lsn_range.lower, delta.lsn_range.upper, as_of)
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
             record_refresh(cursor, refresh)
 
@@ -253,7 +253,7 @@ class PostgresSink:
                 self._must_be_empty(cursor, table)
             cursor.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = %s::pg_lsn WHERE pgt_id = %s",
-                (str(delta.window.new), table.id),
+                (str(delta.lsn_range.upper), table.id),
             )
             if isinstance(delta, StagedDelta):
                 return self._staged(cursor, table, delta)

@@ -25,7 +25,7 @@ from applier.sinks.delta import MemoryDelta
 from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from applier.sinks.postgres.copy_text import PIECE_ROWS
 from applier.zset import column_name
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class StagedDelta:
     Who makes it holds it; who is handed it says `retain`, and everybody `release` in the end.
     """
 
-    window: Window
+    lsn_range: LsnRange
     table: StreamTable
     url: str
     schema: pa.Schema
@@ -119,7 +119,7 @@ class StagedDelta:
     @property
     def is_fill(self) -> bool:
         """Whether it is the whole content, for a place that holds nothing yet."""
-        return not self.window.old
+        return not self.lsn_range.lower
 
     @property
     def count(self) -> int:

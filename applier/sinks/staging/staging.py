@@ -43,7 +43,7 @@ from applier.sinks.staging.staged_delta import (
 )
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.connections import conninfo
-from shared_schema.lsn import Window
+from shared_schema.lsn import LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +63,14 @@ class Staging:
     def stage(
         self,
         table: StreamTable,
-        window: Window,
+        lsn_range: LsnRange,
         frame: DataFrame,
         parts: int,
         told: Callable[[BaseException], BaseException],
     ) -> StagedDelta:
         """Begin to COPY the frame, a Z-set that need not be net, and return at once; `told` words what goes wrong."""
         schema = pa.schema([*(_arrow(frame, i) for i in range(len(table.columns))), pa.field(WEIGHT, pa.int64())])
-        staged = StagedDelta(window, table, self.url, schema, parts if table.key != () else 1)
+        staged = StagedDelta(lsn_range, table, self.url, schema, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
         with connect(self.url) as connection:
             copier = _Copier(self.url, table, next(NUMBERS), create_part_template(connection, table))

@@ -18,7 +18,7 @@ from applier.sinks.delta import MemoryDelta
 from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
 from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -61,7 +61,7 @@ def zset(table: StreamTable, weights: Bag) -> pa.Table:
 def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> MemoryDelta:
     weights = Counter(new)
     weights.subtract(old)
-    return MemoryDelta(Window(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
+    return MemoryDelta(LsnRange(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
 
 
 def sink(

@@ -17,7 +17,7 @@ from applier.catalog.install import install_catalog
 from applier.errors import GroupCommitRefused, TargetDiverged, TargetError
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import StagedDelta
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
 COLUMNS = {"a": "int", "b": "text", "f": "float8", "n": "numeric", "j": "json"}
@@ -69,7 +69,7 @@ def test_any_states_in_any_batches(
                 assert bag_of(made.rows) == expected
                 assert isinstance(made, StagedDelta) is (expected.total() > driver_rows)
                 # Kept for a sink that has not seen any of it.
-                kept = [d for d in to.owed(table, Lsn(0)) if d.window == made.window]
+                kept = [d for d in to.owed(table, Lsn(0)) if d.lsn_range == made.lsn_range]
                 assert sum((bag_of(d.rows) for d in kept), Counter()) == expected
                 made.release()
             else:
@@ -83,7 +83,7 @@ def test_any_states_in_any_batches(
 
 
 def contents(rows: pa.Table | sql.Composable, old: int, new: int) -> FullResult:
-    return FullResult(Window(Lsn(old), Lsn(new)), rows)
+    return FullResult(LsnRange(Lsn(old), Lsn(new)), rows)
 
 
 def bag_of(rows: object) -> Counter[str]:
@@ -122,7 +122,7 @@ def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db
     db.execute("ALTER TABLE st DROP CONSTRAINT st_a_check")
     mending = delta(table, first, second, (10, 30))
     to = sink(database, 4)
-    to.replace(table, FullResult(mending.window, zset(table, second), mending), NOW, executed("repair"))
+    to.replace(table, FullResult(mending.lsn_range, zset(table, second), mending), NOW, executed("repair"))
     assert held(db, table) == second
     assert db.execute("SELECT partial_until FROM pgtrickle.pgt_stream_tables").fetchone() == (None,)
 
@@ -234,7 +234,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
         to.apply(one, delta(one, states[1], states[2], (20, 30)), NOW, executed("changes"))
         with pytest.raises(TargetError, match=r"a = 5 .*check violation"):
             to.apply(other, delta(other, states[1], states[2], (20, 30)), NOW, executed("changes"))
-        to.advance([other.id], Window(Lsn(20), Lsn(30)), NOW)
+        to.advance([other.id], LsnRange(Lsn(20), Lsn(30)), NOW)
     assert [held(db, table) for table in (one, other)] == [states[2], states[1]]
     assert db.execute("SELECT DISTINCT frontier::text FROM pgtrickle.pgt_frontiers").fetchall() == [("0/1E",)]
 

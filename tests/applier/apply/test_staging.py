@@ -30,7 +30,7 @@ from applier.sinks.staging.staged_delta import PREFIX, Delta, StagedDelta, drop_
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.apply.growth import growth
 from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
@@ -54,7 +54,7 @@ def zframe(spark: SparkSession, table: StreamTable, weights: Bag) -> DataFrame:
 def staged(url: str, table: StreamTable, frame: DataFrame, window: tuple[int, int], parts: int = 3) -> StagedDelta:
     return Staging(url).stage(
         table,
-        Window(Lsn(window[0]), Lsn(window[1])),
+        LsnRange(Lsn(window[0]), Lsn(window[1])),
         frame,
         parts,
         lambda error: decode_from_executor(str(error)) or error,
@@ -171,7 +171,7 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         to = sink(database, driver_rows=5)
         to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
         whole = staged(database, table, zframe(spark, table, second), (0, 20))
-        contents = FullResult(Window(Lsn(10), Lsn(20)), whole)
+        contents = FullResult(LsnRange(Lsn(10), Lsn(20)), whole)
         made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(10))
         contents.release()
         assert held(db, table) == second
@@ -215,7 +215,7 @@ def test_a_refused_row_of_a_staged_delta_is_named_by_its_key(
     rows = staged(database, table, zframe(spark, table, weights), (0 if wholesale else 10, 20))
     with pytest.raises(TargetError, match=expected) as refusal:
         if wholesale:
-            to.replace(table, FullResult(Window(Lsn(10), Lsn(20)), rows), NOW, executed("full"))
+            to.replace(table, FullResult(LsnRange(Lsn(10), Lsn(20)), rows), NOW, executed("full"))
         else:
             to.apply(table, rows, NOW, executed("changes"))
     assert str(bad) not in refusal.value.problem.replace("a = 17", "")
@@ -356,7 +356,7 @@ def test_a_large_change_leaves_the_driver_alone(
         assert db.execute(right.encode()).fetchone() == (rows, True)
         stored = DeltaTable(delta_sink.path(table))
         assert stored.count() == rows
-        assert stored.history(1)[0]["pgtrickle_lsn"] == str(change.window.new)
+        assert stored.history(1)[0]["pgtrickle_lsn"] == str(change.lsn_range.upper)
 
     def measured(what: str, text: str, change: Callable[[], Delta]) -> None:
         with growth() as grown:
@@ -378,7 +378,7 @@ def test_a_large_change_leaves_the_driver_alone(
 
     def replaced() -> Delta:
         contents = FullResult(
-            Window(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).awaited()
+            LsnRange(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).awaited()
         )
         made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(20))
         contents.release()

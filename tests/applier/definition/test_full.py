@@ -21,7 +21,7 @@ from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from tests.applier.definition.queries import REFUSED
 from tests.applier.definition.shop import SCHEMA
 
@@ -63,7 +63,7 @@ def _taken(connection: Connection, definer: StreamTablePlanner, row: StreamTable
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
             FullInPostgres._become_owner(connection, table)
             query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
-            diff_with_target(cursor, table, FullResult(Window(ORIGIN, Lsn(1)), query))
+            diff_with_target(cursor, table, FullResult(LsnRange(ORIGIN, Lsn(1)), query))
     except (psycopg.Error, TrickleError) as error:
         return "" if _NO_LIBRARY in str(error) else str(error)
     return ""

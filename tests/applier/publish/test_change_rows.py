@@ -16,7 +16,7 @@ from applier.sinks.delta import MemoryDelta
 from applier.sinks.kafka.change_rows import avro_value, change_rows
 from applier.zset import WEIGHT
 from shared_schema.change_row import Op
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, TableId
 
@@ -41,7 +41,7 @@ def delta(rows: dict[tuple[int | None, str], int], old: Lsn = SINCE) -> MemoryDe
             WEIGHT: pa.array(list(rows.values()), pa.int64()),
         }
     )
-    return MemoryDelta(Window(old, Lsn(20)), table)
+    return MemoryDelta(LsnRange(old, Lsn(20)), table)
 
 
 nets = st.dictionaries(

@@ -14,7 +14,7 @@ from applier.operators.support.inputs import Inputs
 from applier.plan.expr import AggregateCall, Col, Const
 from applier.plan.nodes import Aggregate, Filter, Node
 from applier.state.min_max import MinMaxState
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, Row, bags, less, scan
 from tests.applier.state.test_states import Followed
 
@@ -32,7 +32,7 @@ def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> Followed:
     followed = Followed(spark, node)
     followed.fill({"a": rows[0], "b": Bag()}, 1)
     for i in range(1, len(rows)):
-        followed.go({"a": rows[i - 1], "b": Bag()}, {"a": rows[i], "b": Bag()}, Window(Lsn(i), Lsn(i + 1)))
+        followed.go({"a": rows[i - 1], "b": Bag()}, {"a": rows[i], "b": Bag()}, LsnRange(Lsn(i), Lsn(i + 1)))
     return followed
 
 

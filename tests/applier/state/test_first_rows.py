@@ -15,7 +15,7 @@ from applier.plan.expr import Col, SortKey
 from applier.plan.nodes import Aggregate, Node, TopK
 from applier.state import store as states_module
 from applier.state import top_k_buffer
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, bags, scan
 from tests.applier.state.test_states import COUNT_SUM, Followed
 
@@ -34,7 +34,7 @@ def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
     followed = Followed(spark, node)
     followed.fill(contents[0], 1)
     for i in range(1, len(contents)):
-        followed.go(contents[i - 1], contents[i], Window(Lsn(i), Lsn(i + 1)))
+        followed.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))

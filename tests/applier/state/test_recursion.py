@@ -18,7 +18,7 @@ from applier.plan.expr import Const
 from applier.plan.nodes import Field, Filter, Node, Recursion, UnionAll
 from applier.plan.recursion import is_delete_rederivable
 from applier.state import delete_rederive
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import INT, less, scan
 from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
 from tests.applier.state.test_states import Followed
@@ -48,7 +48,7 @@ def _follow(spark: SparkSession, node: Node, graphs: list[Graph]) -> None:
     followed = Followed(spark, node)
     followed.fill(contents[0], 1)
     for i in range(1, len(contents)):
-        followed.go(contents[i - 1], contents[i], Window(Lsn(i), Lsn(i + 1)))
+        followed.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
 
 
 @pytest.mark.usefixtures("never_anew")

@@ -21,7 +21,7 @@ from applier.state import accumulators_driver, accumulators_spark, affected_grou
 from applier.state import store as states_module
 from applier.state.accumulators_spark import sum_accumulator_rows
 from applier.state.store import StateStore
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.table_schema import TableId
 from tests.applier.operators.plans import BIG, BOOL, INT, TABLES, Bag, bags, evaluate, plans, scan
 from tests.applier.operators.test_law import BagInputs, collected, difference
@@ -49,11 +49,11 @@ class Followed:
 
     def fill(self, content: dict[str, Bag], at: int) -> None:
         inputs = BagInputs(self.spark, {name: Counter() for name in TABLES}, content)
-        with self.states.through(self.table, Window(ORIGIN, Lsn(at)), inputs) as known:
+        with self.states.through(self.table, LsnRange(ORIGIN, Lsn(at)), inputs) as known:
             text = incrementalize.snapshot(self.node, Side.AFTER, known)
             assert collected(self.spark, text) == evaluate(self.node, content)
 
-    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: Window) -> Bag:
+    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: LsnRange) -> Bag:
         inputs = BagInputs(self.spark, before, after)
         with self.states.through(self.table, window, inputs) as known:
             got = collected(self.spark, incrementalize.delta(self.node, known))
@@ -82,13 +82,13 @@ def test_windows_after_windows(
 def _follow(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
     followed = Followed(spark, node)
     followed.fill(states[0], 1)
-    followed.go(states[0], states[1], Window(Lsn(1), Lsn(2)))
+    followed.go(states[0], states[1], LsnRange(Lsn(1), Lsn(2)))
     if repeated:
         # As if the first try had not been written: the same beginning, another end.
-        followed.go(states[0], states[2], Window(Lsn(1), Lsn(3)))
+        followed.go(states[0], states[2], LsnRange(Lsn(1), Lsn(3)))
     else:
-        followed.go(states[1], states[2], Window(Lsn(2), Lsn(3)))
-    followed.go(states[2], states[0], Window(Lsn(3), Lsn(4)))
+        followed.go(states[1], states[2], LsnRange(Lsn(2), Lsn(3)))
+    followed.go(states[2], states[0], LsnRange(Lsn(3), Lsn(4)))
 
 
 NESTED: Node = SemiJoin(
@@ -129,7 +129,7 @@ def test_groups_empty_and_refill(
     followed.fill(SOME, 1)
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
     for i, (before, after) in enumerate(pairwise(path), 1):
-        followed.go(before, after, Window(Lsn(i), Lsn(i + 1)))
+        followed.go(before, after, LsnRange(Lsn(i), Lsn(i + 1)))
 
 
 TWO_TOTALS: Node = Join(Aggregate(scan("a"), (X,), COUNT_SUM), Aggregate(scan("b"), (X,), COUNT_SUM), ((X, X),), None)
@@ -141,30 +141,30 @@ def test_many_windows_add_up_to_one(spark: SparkSession) -> None:
         followed.fill(SOME, 1)
     total: Bag = Counter()
     for i, (before, after) in enumerate(pairwise([SOME, OTHER, EMPTY, OTHER]), 1):
-        total.update(step_by_step.go(before, after, Window(Lsn(i), Lsn(i + 1))))
-    assert {row: n for row, n in total.items() if n} == at_once.go(SOME, OTHER, Window(Lsn(1), Lsn(4)))
+        total.update(step_by_step.go(before, after, LsnRange(Lsn(i), Lsn(i + 1))))
+    assert {row: n for row, n in total.items() if n} == at_once.go(SOME, OTHER, LsnRange(Lsn(1), Lsn(4)))
 
 
 def test_a_window_elsewhere_computes_the_state_again(spark: SparkSession) -> None:
     followed = Followed(spark, OUTER)
-    followed.go(SOME, OTHER, Window(Lsn(7), Lsn(8)))
-    followed.go(EMPTY, SOME, Window(Lsn(3), Lsn(4)))
-    followed.states.unchanged(followed.table, Window(Lsn(4), Lsn(9)))
+    followed.go(SOME, OTHER, LsnRange(Lsn(7), Lsn(8)))
+    followed.go(EMPTY, SOME, LsnRange(Lsn(3), Lsn(4)))
+    followed.states.unchanged(followed.table, LsnRange(Lsn(4), Lsn(9)))
     # What was unchanged until 9 may be asked for anywhere up to there.
-    followed.go(SOME, EMPTY, Window(Lsn(6), Lsn(10)))
-    followed.go(EMPTY, OTHER, Window(Lsn(10), Lsn(11)))
+    followed.go(SOME, EMPTY, LsnRange(Lsn(6), Lsn(10)))
+    followed.go(EMPTY, OTHER, LsnRange(Lsn(10), Lsn(11)))
 
 
 def test_a_state_added_twice_is_noticed(spark: SparkSession) -> None:
     followed = Followed(spark, Aggregate(scan("a"), (X,), COUNT_SUM))
     followed.fill(EMPTY, 1)
-    followed.go(EMPTY, SOME, Window(Lsn(1), Lsn(2)))
+    followed.go(EMPTY, SOME, LsnRange(Lsn(1), Lsn(2)))
     state = followed.states._tables[1]
     assert state.pending is not None
     for node, rows in state.pending[1].items():
         state.shares[node].add(rows)
     with pytest.raises(AssertionError):
-        followed.go(SOME, EMPTY, Window(Lsn(2), Lsn(3)))
+        followed.go(SOME, EMPTY, LsnRange(Lsn(2), Lsn(3)))
 
 
 def test_sums_without_a_place_are_refused() -> None:

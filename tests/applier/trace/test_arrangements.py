@@ -18,7 +18,7 @@ from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.zset import net
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -40,7 +40,7 @@ def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
     )
 
 
-def read(spark: SparkSession, traces: Traces, side: Side, window: Window) -> list[tuple[int, int]]:
+def read(spark: SparkSession, traces: Traces, side: Side, window: LsnRange) -> list[tuple[int, int]]:
     with traces.through(window) as inputs:
         rows: pa.Table = net(spark.sql(inputs.snapshot(SCAN, side, even)).toArrow())
     return sorted(zip(rows["c0"].to_pylist(), rows["__w"].to_pylist(), strict=True))
@@ -59,12 +59,12 @@ def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: p
         change(trace, at, op, rows)
         held = held | {*rows} if op is Op.INSERT else held - {*rows}
         after = sorted((i, 1) for i in held if i % 10 % 2 == 0)
-        window = Window(Lsn(at - 5), Lsn(at + 1))
+        window = LsnRange(Lsn(at - 5), Lsn(at + 1))
         assert read(spark, traces, Side.BEFORE, window) == before
         assert read(spark, traces, Side.AFTER, window) == after
         trace.rebase(store.append(trace, Lsn(at + 2)))
         # The base holds it now; the last deletion was so large that all of it was written anew.
-        assert read(spark, traces, Side.AFTER, Window(Lsn(at + 3), Lsn(at + 3))) == after
+        assert read(spark, traces, Side.AFTER, LsnRange(Lsn(at + 3), Lsn(at + 3))) == after
     # A base is given up one checkpoint later: somebody may still read it.
     trace.rebase(trace.base)
     traces.arrangements.tidy()
@@ -82,7 +82,7 @@ def test_there_is_no_more_of_it_than_room(
     change(trace, 10, Op.INSERT, range(50))
     trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
     (segment,) = trace.base.segments
-    view = trace.parts(Window(Lsn(20), Lsn(20))).views[0]
+    view = trace.parts(LsnRange(Lsn(20), Lsn(20))).views[0]
     kept = arrangements.Arrangements(spark, 1)
     first = kept.of(segment, f"SELECT c0, __w FROM {view}")
     assert first is not None and first.rows == 50 and 0 < first.size < 1 << 20

@@ -16,7 +16,7 @@ from applier.trace.trace import Trace
 from applier.zset import WEIGHT
 from shared_schema.avro import codec
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -58,7 +58,7 @@ def rows_of(spark: SparkSession, rows: list[ChangeRow], many: bool) -> pa.Table 
     else:
         trace.append([StampedRow(row, SCHEMA) for row in rows])
     assert [column.name for column in trace.columns if not column.open] == ["late"]
-    return trace.overlay(Window(Lsn(0), Lsn(10**6)))
+    return trace.overlay(LsnRange(Lsn(0), Lsn(10**6)))
 
 
 def some(seed: int) -> list[ChangeRow]:

@@ -17,7 +17,7 @@ from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -85,7 +85,7 @@ class Log:
 
 
 def relation(spark: SparkSession, trace: Trace, at: Lsn) -> list[tuple[Image, int]]:
-    with Traces(spark, [trace]).through(Window(at, at)) as inputs:
+    with Traces(spark, [trace]).through(LsnRange(at, at)) as inputs:
         columns = ", ".join(f"c{i}" for i in range(4))
         text = f"SELECT {columns}, sum(__w) FROM ({inputs.snapshot(SCAN, Side.AFTER)}) GROUP BY {columns}"
         found = [tuple(row) for row in spark.sql(text).collect()]

@@ -27,7 +27,7 @@ from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from applier.zset import net
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -116,7 +116,7 @@ def test_the_change_is_the_difference_of_both_ends(
             come = [row(random) for _ in range(3)]
             held[of] += come
             changed(trace, of, at, [*((Op.DELETE, one) for one in gone), *((Op.INSERT, one) for one in come)])
-        window = Window(Lsn(at - 4), Lsn(at + 1))
+        window = LsnRange(Lsn(at - 4), Lsn(at + 1))
         with traces.through(window) as inputs:
             before, after = (snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER))
             names = ", ".join(f"c{i}" for i in range(len(fields(node))))
@@ -140,7 +140,7 @@ def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypat
         changed(trace, of, 5, [(Op.INSERT, (i, 1, 1)) for i in range(500)])
         trace.rebase(store.append(trace, Lsn(6)))
     changed(tables[LEFT], LEFT, 10, [(Op.INSERT, (7, 2, 2)), (Op.DELETE, (400, 1, 1))])
-    with traces.through(Window(Lsn(6), Lsn(11))) as inputs:
+    with traces.through(LsnRange(Lsn(6), Lsn(11))) as inputs:
         text = delta(joined(), inputs)
         assert rows_of(spark, text) == [(1, 400, 400, 1, -1), (2, 7, 7, 1, 1)]
         (view,) = [view for view in inputs._needed.values() if view is not None]

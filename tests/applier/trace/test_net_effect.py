@@ -19,12 +19,12 @@ from applier.spark.session import count_jobs
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import Lsn, Window
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 from tests.applier.trace.test_trace import INT, SCHEMA, captured, change
 
-WINDOW = Window(Lsn(15), Lsn(30))
+WINDOW = LsnRange(Lsn(15), Lsn(30))
 INTEGER = ValueType.of_column(INT)
 BIG = ValueType.of_column(PgType(20, -1, "int8", "bigint"))
 OF_A = Scan(SCHEMA.table, 1, ("a",), (Field(INTEGER, True),), None)

@@ -22,7 +22,7 @@ from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
-from shared_schema.lsn import ORIGIN, Lsn, Window
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
@@ -44,7 +44,7 @@ def change(op: Op, lsn: int, seq: int, values: tuple[object, ...] | None) -> Sta
 
 
 def relation(spark: SparkSession, trace: Trace, at: Lsn) -> Bag:
-    with Traces(spark, [trace]).through(Window(at, at)) as inputs:
+    with Traces(spark, [trace]).through(LsnRange(at, at)) as inputs:
         table = spark.sql(inputs.snapshot(SCAN, Side.AFTER)).toArrow()
     out: Bag = Counter()
     for *row, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
@@ -122,8 +122,8 @@ def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) 
     trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
     trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
     with pytest.raises(AssertionError, match="begins before its base"):
-        trace.parts(Window(Lsn(15), Lsn(30)))
-    assert trace.parts(Window(ORIGIN, Lsn(30))).base.rows == 1
+        trace.parts(LsnRange(Lsn(15), Lsn(30)))
+    assert trace.parts(LsnRange(ORIGIN, Lsn(30))).base.rows == 1
 
 
 def test_an_incomplete_old_row_loses_its_column_and_says_so(spark: SparkSession) -> None:
@@ -145,7 +145,7 @@ def scan_of(*columns: tuple[str, PgType]) -> Scan:
 
 
 def rows_of(spark: SparkSession, traces: Traces, scan: Scan, at: int) -> Bag:
-    with traces.through(Window(Lsn(at), Lsn(at))) as inputs:
+    with traces.through(LsnRange(Lsn(at), Lsn(at))) as inputs:
         table = spark.sql(inputs.snapshot(scan, Side.AFTER)).toArrow()
     out: Bag = Counter()
     for *row, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
@@ -196,7 +196,7 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     assert traces.knows(everything, Lsn(41))
     assert rows_of(spark, traces, everything, 41) == Counter({(1, 9, 8): 1, (2, 2, 0): 1, (3, 3, 3): 1})
     # Who reads only a sees no difference over the capture.
-    with traces.through(Window(Lsn(36), Lsn(41))) as inputs:
+    with traces.through(LsnRange(Lsn(36), Lsn(41))) as inputs:
         assert inputs.delta(scan_of(("a", INT))) is None
         assert inputs.delta(everything) is not None
     assert not traces.knows(a_b, Lsn(41))
