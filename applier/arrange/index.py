@@ -44,7 +44,7 @@ class ArrangementIndex:
         """Bytes."""
         return self._rows.nbytes + sum(values.nbytes + at.nbytes for values, at in self._places.values())
 
-    def met(self, column: int, values: np.ndarray) -> pa.Table | None:
+    def lookup(self, column: int, values: np.ndarray) -> pa.Table | None:
         """The rows whose column is one of the values, which are distinct; None when they are too many. NULL is none."""
         ordered, at = self._ordered(column)
         first, behind = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")

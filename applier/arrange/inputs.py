@@ -170,7 +170,7 @@ class TraceInputs:
         if not self._is_worth(segment, needed) or (index := self._arrangements.index(segment, text)) is None:
             return None
         values = self._values(needed)
-        few = None if values is None else index.met(needed.column, values)
+        few = None if values is None else index.lookup(needed.column, values)
         return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
 
     def _is_worth(self, segment: Segment, needed: Lookup) -> bool:
@@ -208,15 +208,15 @@ class TraceInputs:
                 self._fixpoints[asked] = fixpoint(self._spark, node, base, step)
             return f"SELECT * FROM {self._fixpoints[asked]}"
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
         """Computed once however often it is asked for, if the window is small."""
-        return self._computed.settled(zset, columns) if self.small else zset
+        return self._computed.materialize_small(zset, columns) if self.small else zset
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
         """The same for what may be larger than the change."""
-        return self._computed.shared(zset, columns) if self.small else zset
+        return self._computed.materialize_once(zset, columns) if self.small else zset
 
-    def kept(self, node: StatefulNode) -> None:
+    def state_of(self, node: StatefulNode) -> None:
         """Nothing: the traces are all there is."""
         return
 

@@ -26,13 +26,13 @@ class MaterializedRows:
         """By text, a SELECT from the view that holds its rows; None for no rows."""
         self._views: list[str] = []
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
         """A Z-set as small as the change, by what is on the driver; None when it is empty."""
         if zset not in self._selects:
             self._keep(zset, self._on_driver(collect(self._spark.sql(zset)), columns))
         return self._selects[zset]
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
         """A Z-set of any size: what is large stays in Spark."""
         if zset not in self._selects:
             rows = collect_at_most(self._spark, zset, self._most_rows)

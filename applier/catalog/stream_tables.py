@@ -48,7 +48,7 @@ class StreamTableRow:
     """Whether somebody waits for it right now."""
     reads: list[int]
     """Relations of the stream tables it reads."""
-    elsewhere: bool
+    reads_uncaptured: bool
     """Whether it also reads what leaves no rows in the log."""
     partial: bool = False
     """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
@@ -97,7 +97,7 @@ class StreamTableStore:
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
-                "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS elsewhere,"
+                "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS reads_uncaptured,"
                 " s.partial_until IS NOT NULL AS partial,"
                 " a.pgt_id IS NOT NULL AS altered, s.replaces, s.last_error_message AS error, s.last_error_hint AS hint"
                 " FROM pgtrickle.pgt_stream_tables s"

@@ -61,7 +61,7 @@ def delta_aggregate(node: Aggregate, before: Callable[[KeyFilter], str], delta: 
 def delta_from_accumulators(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
     """The same from the shares of A and of ΔA.   State: σ(A)."""
     keys = key_names(node)
-    touched = KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small).filtered(before, keys)
+    touched = KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small).apply(before, keys)
     return _difference(node, touched, delta)
 
 

@@ -75,7 +75,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = Non
                 raise AssertionError("the rows of a round outside its recursion")
             return node.text
         case Recursion():
-            if isinstance(kept := inputs.kept(node), Accumulators):
+            if isinstance(kept := inputs.state_of(node), Accumulators):
                 return _shares(kept, side)
 
             def step(working: str) -> str:
@@ -93,13 +93,13 @@ def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = Non
         case SemiJoin():
             return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
-            if isinstance(kept := inputs.kept(node), Accumulators):
+            if isinstance(kept := inputs.state_of(node), Accumulators):
                 return results_of(node, _shares(kept, side))
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
             return sum_zsets([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
-            kept = inputs.kept(node)
+            kept = inputs.state_of(node)
             first = _shares(kept, side) if isinstance(kept, Accumulators) else snapshot(node.input, side, inputs)
             return snapshot_top_k(node, first)
         case Window():
@@ -119,7 +119,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case WorkTable():
             return node.changed
         case Recursion():
-            if isinstance(kept := inputs.kept(node), Accumulators):
+            if isinstance(kept := inputs.state_of(node), Accumulators):
                 return kept.delta
             if all(inputs.delta(scan) is None for scan in scans(node)):
                 return None
@@ -137,9 +137,9 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return delta_outer_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case SemiJoin():
             return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
-        case Aggregate() if (kept := inputs.kept(node)) is not None:
-            if kept.touched is not None:
-                return delta_from_sums(node, kept.touched)
+        case Aggregate() if (kept := inputs.state_of(node)) is not None:
+            if kept.affected_groups is not None:
+                return delta_from_sums(node, kept.affected_groups)
             if isinstance(kept, AffectedMinMax):
                 return None
             return (
@@ -147,7 +147,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 if kept.delta is None
                 else delta_from_accumulators(node, kept.before(), kept.delta, small=inputs.small)
             )
-        case TopK() if isinstance(kept := inputs.kept(node), Accumulators):
+        case TopK() if isinstance(kept := inputs.state_of(node), Accumulators):
             first = kept.before
             return None if kept.delta is None else delta_top_k(node, lambda _: first(), kept.delta, small=inputs.small)
         case Aggregate() | TopK() | Window():
@@ -170,7 +170,7 @@ def _settled(node: Node, zset: str | None, inputs: Inputs, *, again: bool = Fals
     """What is as small as the change; computed now if it is read `again`, or its text is long."""
     if zset is None or not ((again and derived(node)) or len(zset) > LONG_TEXT):
         return zset
-    return inputs.settled(zset, fields(node))
+    return inputs.materialize_small(zset, fields(node))
 
 
 def _shares(kept: Accumulators, side: Side) -> str:
@@ -185,7 +185,7 @@ def _changing(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
         if only is not None:
             rows = select_columns(rows, only)
         # Without keys it is everything, which is there anyway.
-        return inputs.shared(rows, columns) if again and wanted.keys else rows
+        return inputs.materialize_once(rows, columns) if again and wanted.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
 
@@ -202,7 +202,7 @@ def snapshot_where(node: Node, side: Side, wanted: KeyFilter, inputs: Inputs) ->
     """
     below = partial(snapshot_where, side=side, inputs=inputs)
     if linear_prefix(node) is not None:
-        return wanted.filtered(snapshot(node, side, inputs, wanted.asked()))
+        return wanted.apply(snapshot(node, side, inputs, wanted.asked()))
     match node:
         case Filter() | Repeat() if wanted.keys:
             return apply_linear(node, below(node.input, wanted=wanted))
@@ -217,28 +217,28 @@ def snapshot_where(node: Node, side: Side, wanted: KeyFilter, inputs: Inputs) ->
 
             return join_where(node, wanted, part, size=partial(estimate_rows, inputs=inputs))
         case SemiJoin() if wanted.keys:
-            left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
+            left = inputs.materialize_once(below(node.left, wanted=wanted), fields(node.left))
             return semi_join(node, left, _partners(node, left, side, wanted, inputs))
         case OuterJoin() if not node.full and _reads_only(wanted, range(len(fields(node.left)))):
-            left = inputs.shared(below(node.left, wanted=wanted), fields(node.left))
+            left = inputs.materialize_once(below(node.left, wanted=wanted), fields(node.left))
             return outer_join(node, left, _partners(node, left, side, wanted, inputs))
         case Aggregate() if _reads_only(wanted, range(len(node.keys))):
-            if not isinstance(kept := inputs.kept(node), Accumulators):
+            if not isinstance(kept := inputs.state_of(node), Accumulators):
                 return snapshot_aggregate(node, below(node.input, wanted=wanted.through(node.keys)))
             if (ordinals := wanted.ordinals()) is None:
-                return wanted.filtered(snapshot(node, side, inputs))
-            return results_of(node, wanted.filtered(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
+                return wanted.apply(snapshot(node, side, inputs))
+            return results_of(node, wanted.apply(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
         case TopK() if wanted.keys and set(wanted.keys) <= set(node.keys):
             return snapshot_top_k(node, below(node.input, wanted=wanted))
         case Window() if wanted.keys and set(wanted.keys) <= set(node.keys):
             return snapshot_window(node, below(node.input, wanted=wanted))
         case _:
-            return wanted.filtered(snapshot(node, side, inputs))
+            return wanted.apply(snapshot(node, side, inputs))
 
 
 def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, wanted: KeyFilter, inputs: Inputs) -> str:
     """The right rows that may be partners of these left ones."""
-    partners = join_match_of(node).partners_of(left, small=wanted.small)
+    partners = join_match_of(node).matches_of(left, small=wanted.small)
     return snapshot_where(node.right, side, partners, inputs)
 
 

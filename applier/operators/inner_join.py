@@ -89,11 +89,11 @@ def join_where(
     known = [_places_of(wanted, factor) for factor in factors]
     first = max(range(len(factors)), key=lambda i: len(known[i]))
     if not known[first]:
-        return wanted.filtered(inner_join(node, among(node.left, None), among(node.right, None)))
+        return wanted.apply(inner_join(node, among(node.left, None), among(node.right, None)))
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], wanted.small)
     begun = among(factors[first].node, wanted.some(known[first], factors[first].places.start))
     text = product.beginning_with(first, begun, lambda other: among(factors[other].node, None))
-    return text if len(known[first]) == len(wanted.keys) else wanted.filtered(text)
+    return text if len(known[first]) == len(wanted.keys) else wanted.apply(text)
 
 
 def _places_of(wanted: KeyFilter, factor: _Factor) -> list[int]:

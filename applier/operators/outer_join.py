@@ -27,8 +27,8 @@ def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str
 def outer_join(node: OuterJoin, left: str, right: str) -> str:
     """A ⟕ B of two Z-sets, or the full join."""
     matching, output = join_match_of(node), fields(node)
-    alone = matching.with_partner(MatchKind.NONE, left, right)
-    others = matching.flipped().with_partner(MatchKind.NONE, right, left) if node.full else None
+    alone = matching.filter_by_match(MatchKind.ANTI, left, right)
+    others = matching.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
     parts = (
         inner_join(_inner(node), left, right),
         _extended(alone, matching.left.places, output),
@@ -40,9 +40,9 @@ def outer_join(node: OuterJoin, left: str, right: str) -> str:
 def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
     matching, output = join_match_of(node), fields(node)
-    meeting = matching.meeting(left, right, small=small, again=True, full=node.full, bare=False)
-    alone = matching.delta(MatchKind.NONE, meeting)
-    others = matching.flipped().delta(MatchKind.NONE, meeting.flipped()) if node.full else None
+    meeting = matching.affected_sides(left, right, small=small, again=True, full=node.full, bare=False)
+    alone = matching.delta(MatchKind.ANTI, meeting)
+    others = matching.flipped().delta(MatchKind.ANTI, meeting.flipped()) if node.full else None
     return plus(
         matching.delta_joined(meeting, small=small),
         _extended(alone, matching.left.places, output),

@@ -11,15 +11,15 @@ from applier.plan.nodes import SemiJoin
 
 
 def _partner(node: SemiJoin) -> MatchKind:
-    return MatchKind.NONE if node.anti else MatchKind.SOME
+    return MatchKind.ANTI if node.anti else MatchKind.SEMI
 
 
 def semi_join(node: SemiJoin, left: str, right: str) -> str:
     """A ⋉ B or A ▷ B of two Z-sets."""
-    return join_match_of(node).with_partner(_partner(node), left, right)
+    return join_match_of(node).filter_by_match(_partner(node), left, right)
 
 
 def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
     matching = join_match_of(node)
-    return matching.delta(_partner(node), matching.meeting(left, right, small=small, bare=True))
+    return matching.delta(_partner(node), matching.affected_sides(left, right, small=small, bare=True))

@@ -14,7 +14,7 @@ class PostgresQuery:
 
     query: str
     sources: frozenset[TableId]
-    steady: bool
+    is_deterministic: bool
     """Whether its result can only change with those tables."""
     refusal: str
 
@@ -28,7 +28,7 @@ class StreamTable:
     relid: int
     columns: tuple[Column, ...]
     plan: StreamPlan | PostgresQuery
-    counted: bool = False
+    by_count: bool = False
     """Whether rows are told apart by counting them even where there is a key."""
     scans: tuple[Scan, ...] = field(init=False)
     sources: frozenset[TableId] = field(init=False)
@@ -41,7 +41,7 @@ class StreamTable:
         match self.plan:
             case StreamPlan(root=root):
                 read = tuple(scans(root))
-                self._set(read, frozenset(scan.table for scan in read), None if self.counted else row_key(root))
+                self._set(read, frozenset(scan.table for scan in read), None if self.by_count else row_key(root))
                 object.__setattr__(self, "not_null", frozenset(i for i, f in enumerate(fields(root)) if not f.nullable))
             case PostgresQuery(sources=sources):
                 self._set((), sources, None)

@@ -47,7 +47,7 @@ class AlterStreamTables:
     save: Callable[[int, TableId, StreamPlan], None]
     """Keeps the facts of a plan."""
 
-    def carry_out(self, engine: Engine, rows: list[StreamTableRow], frontier: Lsn) -> None:
+    def run(self, engine: Engine, rows: list[StreamTableRow], frontier: Lsn) -> None:
         """Each alteration that can be done at this frontier; for the others the old query is kept meanwhile."""
         for row in rows:
             try:
@@ -76,7 +76,7 @@ class AlterStreamTables:
         if planned.keys() != {other.pgt_id for other in group}:
             return
         # As if nothing was there yet: the old rows need not be explained by the new query.
-        if not all([engine.definitions.ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]):
+        if not all([engine.stream_tables.ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]):
             return
         changes = [_change(engine, other, planned[other.pgt_id][1], frontier) for other in group if other.lsn]
         try:
@@ -93,8 +93,8 @@ class AlterStreamTables:
             engine.sinks.written(table, delta, found=delta is not change.rows)
             change.rows.release()
         for adopted, table in planned.values():
-            engine.states.forget(table.id)
-            engine.definitions.adopt(adopted, table)
+            engine.state_store.forget(table.id)
+            engine.stream_tables.adopt(adopted, table)
             if isinstance(table.plan, StreamPlan):
                 self.save(table.id, table.table, table.plan)
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
@@ -129,13 +129,13 @@ class _Change:
 
 def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
     """What it should hold; its sinks are brought to where PostgreSQL stands while the old query is known."""
-    old = engine.defined.get(row.pgt_id) or engine.definitions.define(row)
+    old = engine.defined.get(row.pgt_id) or engine.stream_tables.define(row)
     engine.catch_up(old, row.lsn)
     started, began = datetime.now(UTC), time.monotonic()
     way = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
     rows: FullResult | Delta
     if way is RefreshMethod.IN_POSTGRES:
-        rows = engine.run_by_postgres(new, row.lsn)
+        rows = engine.run_in_postgres(new, row.lsn)
     else:
         # From the beginning: what it reads now may not have been known at its frontier.
         with engine.traces.through(LsnRange(ORIGIN, frontier)) as inputs:
@@ -150,6 +150,6 @@ def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, Delta]:
     if change.old.key == change.new.key:
         return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.executed)
     # Rows of the one query may share a key of the other.
-    counted = replace(change.new, counted=True)
+    counted = replace(change.new, by_count=True)
     with engine.sinks.postgres.rekeyed(change.old, change.new):
         return counted, engine.sinks.replace(counted, change.rows, change.as_of, change.executed)

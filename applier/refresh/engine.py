@@ -50,24 +50,24 @@ class Engine:
 
     spark: SparkSession
     catalog: Catalog
-    definitions: StreamTables
+    stream_tables: StreamTables
     scheduler: Scheduler
     planner: RefreshPlanner
     inbox: Inbox
     inbox_lock: threading.Condition
     schema_of: Callable[[Capture], TableSchema]
     traces: Traces
-    states: StateStore
+    state_store: StateStore
     sinks: WriteBack
     staging: Staging | None
     """Where deltas go that are too large for the driver."""
-    sink_beside: Callable[[], PostgresSink]
+    open_side_sink: Callable[[], PostgresSink]
     """Another one, for whoever writes beside the ticks."""
-    run_by_postgres: Callable[[StreamTable, Lsn], Delta]
+    run_in_postgres: Callable[[StreamTable, Lsn], Delta]
     """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
     workers: ThreadPoolExecutor
-    long_jobs: LongRefreshes
-    carry_out: Callable[[Engine, list[StreamTableRow], Lsn], None]
+    long_refreshes: LongRefreshes
+    alter: Callable[[Engine, list[StreamTableRow], Lsn], None]
     """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
     frontier: Lsn = ORIGIN
     """Of the last whole tick."""
@@ -85,14 +85,14 @@ class Engine:
     @property
     def defined(self) -> dict[int, StreamTable]:
         """The stream tables whose plan is known."""
-        return self.definitions.tables
+        return self.stream_tables.tables
 
     @property
     def settled(self) -> bool:
         """Whether every sink has everything and nothing is under way."""
-        return self.sinks.settled(self.defined) and not self.long_jobs.any_left
+        return self.sinks.settled(self.defined) and not self.long_refreshes.any_left
 
-    def take_in(self) -> Lsn:
+    def advance_intake(self) -> Lsn:
         """Inbox -> traces."""
         self._close_inputs()
         with self.inbox_lock:
@@ -109,7 +109,7 @@ class Engine:
         return frontier
 
     def _of_this_database(self, capture: Capture) -> Capture:
-        here = not (self.definitions.elsewhere or has_topic(capture))
+        here = not (self.stream_tables.elsewhere or has_topic(capture))
         return capture if here else replace(capture, relid=ANY_RELATION)
 
     def _close_inputs(self) -> None:
@@ -123,27 +123,27 @@ class Engine:
         """Definitions as stored now; a new one is understood here or suspended."""
         rows = self.catalog.stream_tables.all()
         if any(row.altered or row.replaces is not None for row in rows):
-            self.carry_out(self, rows, self._taken_in)
+            self.alter(self, rows, self._taken_in)
             # What is built to take a place is wanted now, whatever its schedule.
             rows = [
                 row if row.replaces is None else replace(row, refresh_requested=True)
                 for row in self.catalog.stream_tables.all()
             ]
         self.sinks.building = {row.pgt_id for row in rows if row.replaces is not None}
-        for gone in self.definitions.forget_all_but({row.pgt_id for row in rows}):
+        for gone in self.stream_tables.forget_all_but({row.pgt_id for row in rows}):
             self.forget(gone)
         self.rows = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
-        understood, refused = self.definitions.understand(self.rows)
+        understood, refused = self.stream_tables.understand(self.rows)
         for row, error in (*refused, *self.scheduler.understand(self.rows)):
             self.fail(row, error)
         metrics.STREAM_TABLES.set(len(understood))
-        return [(row, table) for row, table in understood if not self.long_jobs.busy(row.pgt_id)]
+        return [(row, table) for row, table in understood if not self.long_refreshes.busy(row.pgt_id)]
 
     def forget(self, pgt_id: int) -> None:
         """It is dropped, or has become another."""
-        self.definitions.forget(pgt_id)
+        self.stream_tables.forget(pgt_id)
         self.sinks.ask_again(pgt_id)
-        self.states.forget(pgt_id)
+        self.state_store.forget(pgt_id)
         self.scheduler.forget(pgt_id)
 
     def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
@@ -151,7 +151,7 @@ class Engine:
         by_postgres = isinstance(table.plan, PostgresQuery)
         if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
             return None
-        if not self.definitions.ready(registered, table, frontier):
+        if not self.stream_tables.ready(registered, table, frontier):
             return None
         return self.planner.plan(registered, table, frontier, now)
 
@@ -166,7 +166,7 @@ class Engine:
                 raise cannot_repair()
             with self.traces.through(lsn_range) as inputs:
                 schema = result_schema(self.spark, table, inputs)
-            return self.sinks.postgres.held(table, LsnRange(ORIGIN, lsn_range.upper), schema)
+            return self.sinks.postgres.target_rows(table, LsnRange(ORIGIN, lsn_range.upper), schema)
         with self.traces.through(lsn_range) as inputs:
             return compute(self.spark, table, inputs, staging=self.staging)
 
@@ -175,17 +175,17 @@ class Engine:
     def begin(self, tasks: Sequence[Refresh]) -> list[Refresh]:
         """What takes long goes on beside the ticks."""
         for task in (t for t in tasks if is_long_refresh(t)):
-            inputs = None if task.strategy.way is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(task))
+            inputs = None if task.strategy.method is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(task))
             if inputs is not None:
                 # Now, between two checkpoints: the next one may move what it reads.
                 inputs.take(task.table.sources)
-            self.long_jobs.begin(task, partial(self._compute_long, inputs))
+            self.long_refreshes.begin(task, partial(self._compute_long, inputs))
         return [task for task in tasks if not is_long_refresh(task)]
 
     def finished(self) -> list[RefreshResult]:
         """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
-        ended = self.long_jobs.finished()
-        counting = [done for done in ended if self.defined.get(done.task.table.id) is done.task.table]
+        ended = self.long_refreshes.finished()
+        counting = [done for done in ended if self.defined.get(done.refresh.table.id) is done.refresh.table]
         for done in ended:
             if done not in counting:
                 done.discard()
@@ -199,7 +199,7 @@ class Engine:
         for done in self.workers.map(self._compute, tasks):
             match done.outcome:
                 case (StagedDelta() | FullResult(is_staged=True)) as staged:
-                    self.long_jobs.begin(done.task, partial(self._go_on, staged))
+                    self.long_refreshes.begin(done.refresh, partial(self._go_on, staged))
                 case _:
                     yield done
 
@@ -216,17 +216,17 @@ class Engine:
 
     def _compute_long(self, inputs: TraceInputs | None, task: Refresh) -> RefreshResult:
         if inputs is None:
-            return self._timed(task, lambda: self.run_by_postgres(task.table, task.lsn_range.lower))
+            return self._timed(task, lambda: self.run_in_postgres(task.table, task.lsn_range.lower))
         with inputs:
             done = self._timed(task, lambda: self._in_spark(task, inputs))
             return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | FullResult) else done
 
     def _awaited(self, table: StreamTable, staged: StagedDelta | FullResult) -> StagedDelta | FullResult:
         """All parts; those of a progressive stream table can be seen while the next are made."""
-        beside = self.sink_beside()
+        beside = self.open_side_sink()
         try:
             if isinstance(staged, StagedDelta):
-                beside.apply_ahead(table, staged)
+                beside.prefetch_parts(table, staged)
             return staged.awaited()
         except BaseException:
             staged.release(all_holders=True)
@@ -235,17 +235,17 @@ class Engine:
             beside.close()
 
     def _in_spark(self, task: Refresh, inputs: TraceInputs) -> RefreshOutcome:
-        if task.strategy.why is RefreshReason.REPAIR:
+        if task.strategy.reason is RefreshReason.REPAIR:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
             change = compute(self.spark, task.table, inputs, staging=self.staging)
             rows = compute_full(self.spark, task.table, inputs, self.staging)
             return FullResult(task.lsn_range, rows, change or MemoryDelta(task.lsn_range, rows.schema.empty_table()))
-        if task.strategy.way is RefreshMethod.FULL and task.lsn_range.lower:
+        if task.strategy.method is RefreshMethod.FULL and task.lsn_range.lower:
             return FullResult(task.lsn_range, compute_full(self.spark, task.table, inputs, self.staging))
-        if task.strategy.way is RefreshMethod.NO_DATA:
-            self.states.unchanged(task.table, task.lsn_range)
+        if task.strategy.method is RefreshMethod.NO_DATA:
+            self.state_store.unchanged(task.table, task.lsn_range)
             return None
-        return compute(self.spark, task.table, inputs, self.states, self.staging)
+        return compute(self.spark, task.table, inputs, self.state_store, self.staging)
 
     def _timed(self, task: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
         started, began = datetime.now(UTC), time.monotonic()
@@ -257,22 +257,22 @@ class Engine:
                 raise
             outcome = error
         took = time.monotonic() - began
-        if task.strategy.way is not RefreshMethod.NO_DATA:
+        if task.strategy.method is not RefreshMethod.NO_DATA:
             metrics.COMPUTE_SECONDS.observe(took)
         return RefreshResult(task, outcome, started, took * 1000)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write_together(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
+    def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
         """Everything short in one transaction; returns what has to be written by itself."""
-        fits = self.sinks.postgres.fits_together
-        short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.task.table, rows)]
+        fits = self.sinks.postgres.can_group_commit
+        short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.refresh.table, rows)]
         if len(short) + bool(unchanged) < 2 or not short:
             self._advance(unchanged)
             return changed
         started = time.monotonic()
         try:
-            written, refused = self.sinks.write_together(short, unchanged)
+            written, refused = self.sinks.group_commit(short, unchanged)
         except GroupCommitRefused as error:
             log.info("stream tables are written one by one", extra={"error": error.problem})
             self._advance(unchanged)
@@ -282,8 +282,8 @@ class Engine:
             self._written(done, delta)
         for done in unchanged:
             self._unchanged(done)
-        taken = {done.task.table.id for done, _ in short}
-        return [*refused, *((done, rows) for done, rows in changed if done.task.table.id not in taken)]
+        taken = {done.refresh.table.id for done, _ in short}
+        return [*refused, *((done, rows) for done, rows in changed if done.refresh.table.id not in taken)]
 
     def write_back(self, done: RefreshResult, rows: RefreshRows) -> None:
         """PostgreSQL first: from its commit on the difference is owed to the others."""
@@ -293,11 +293,11 @@ class Engine:
         self._written(done, delta)
 
     def _written(self, done: RefreshResult, delta: Delta) -> None:
-        table, append_only = done.task.table, done.task.registered.append_only
+        table, append_only = done.refresh.table, done.refresh.row.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
         self._succeeded(done)
         if append_only and delta.leaving:
-            self._revert_append_only(done.task.registered)
+            self._revert_append_only(done.refresh.row)
         extra = {"table": str(table), "frontier": str(delta.lsn_range.upper), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
@@ -310,9 +310,9 @@ class Engine:
     def _advance(self, unchanged: list[RefreshResult]) -> None:
         """Frontiers of stream tables without changes, together."""
         for lsn_range, group in group_by_range(unchanged).items():
-            as_of = group[0].task.as_of
+            as_of = group[0].refresh.as_of
             self.catalog.frontiers.advance_unchanged(
-                [d.task.table.id for d in group], lsn_range.lower, lsn_range.upper, as_of
+                [d.refresh.table.id for d in group], lsn_range.lower, lsn_range.upper, as_of
             )
             for done in group:
                 self._unchanged(done)
@@ -323,15 +323,17 @@ class Engine:
 
     def _succeeded(self, done: RefreshResult) -> None:
         self.planner.learn(done)
-        row, strategy = done.task.registered, done.task.strategy
-        if strategy.way is RefreshMethod.IN_POSTGRES:
+        row, strategy = done.refresh.row, done.refresh.strategy
+        if strategy.method is RefreshMethod.IN_POSTGRES:
             self.scheduler.rest(row.pgt_id, datetime.now(UTC), done.compute_ms)
         self.scheduler.succeeded(row.pgt_id)
         noted = self._noted.get(row.pgt_id)
         way, why = (
-            (strategy.way, strategy.why) if strategy.way is not RefreshMethod.NO_DATA or noted is None else noted[:2]
+            (strategy.method, strategy.reason)
+            if strategy.method is not RefreshMethod.NO_DATA or noted is None
+            else noted[:2]
         )
-        state = way, why, self.scheduler.next_refresh(row, done.task.as_of)
+        state = way, why, self.scheduler.next_refresh(row, done.refresh.as_of)
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, way.value, why.value, state[2])
             self._noted[row.pgt_id] = state
@@ -362,12 +364,12 @@ class Engine:
 
 def _seen(task: Refresh) -> LsnRange:
     """What it has to see of the traces; for a whole computation their beginning may be gone."""
-    only_whole = task.strategy.way is RefreshMethod.FULL and task.strategy.why is not RefreshReason.REPAIR
+    only_whole = task.strategy.method is RefreshMethod.FULL and task.strategy.reason is not RefreshReason.REPAIR
     return LsnRange(ORIGIN, task.lsn_range.upper) if only_whole else task.lsn_range
 
 
 def _straight(done: RefreshResult, rows: RefreshRows) -> RefreshRows:
     """Rows that only come, into a stream table that says so of itself, need not be looked for."""
-    if done.task.registered.append_only and isinstance(rows, MemoryDelta):
+    if done.refresh.row.append_only and isinstance(rows, MemoryDelta):
         return replace(rows, appended=not rows.leaving)
     return rows

@@ -41,7 +41,7 @@ class LongRefreshes:
     @property
     def reading_traces(self) -> bool:
         """Whether one reads what a checkpoint would move."""
-        return any(task.strategy.way is not RefreshMethod.IN_POSTGRES for task, _ in list(self._running.values()))
+        return any(task.strategy.method is not RefreshMethod.IN_POSTGRES for task, _ in list(self._running.values()))
 
     def finished(self) -> list[RefreshResult]:
         """Those that ended since this was last asked; a failure that is none of the stream table's is raised."""

@@ -60,7 +60,7 @@ class StreamTablePlanner:
                 f"the query of {row.table} no longer returns the columns the stream table has",
                 hint="a source was altered: drop and create the stream table",
             )
-        if row.elsewhere:
+        if row.reads_uncaptured:
             return self._run_by_postgres(row, "it reads what leaves no rows in the log", steady=False)
         try:
             written = StoredQuery(row.original_query, row.created_at)

@@ -27,7 +27,7 @@ RefreshOutcome = RefreshRows | TrickleError | None
 class Refresh:
     """A refresh that is due. PostgreSQL chooses the window's end itself when it runs the query."""
 
-    registered: StreamTableRow
+    row: StreamTableRow
     table: StreamTable
     lsn_range: LsnRange
     strategy: Strategy
@@ -41,7 +41,7 @@ class Refresh:
 class RefreshResult:
     """A refresh whose rows are known, not yet written."""
 
-    task: Refresh
+    refresh: Refresh
     outcome: RefreshOutcome
     started: datetime
     compute_ms: float
@@ -52,7 +52,7 @@ class RefreshResult:
         return (
             self.outcome.lsn_range
             if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult)
-            else self.task.lsn_range
+            else self.refresh.lsn_range
         )
 
     def discard(self) -> None:
@@ -63,10 +63,10 @@ class RefreshResult:
     @property
     def executed(self) -> RefreshExecution:
         """For the history."""
-        task, strategy = self.task, self.task.strategy
+        task, strategy = self.refresh, self.refresh.strategy
         return RefreshExecution(
-            action=strategy.way.value,
-            reason=strategy.why.value,
+            action=strategy.method.value,
+            reason=strategy.reason.value,
             detail=strategy.detail,
             initiated_by=initiated_by(task),
             started=self.started,
@@ -81,9 +81,9 @@ ChangedResult = tuple[RefreshResult, RefreshRows]
 
 def initiated_by(task: Refresh) -> str:
     """Who wanted the refresh."""
-    if task.strategy.why is RefreshReason.INITIAL:
+    if task.strategy.reason is RefreshReason.INITIAL:
         return "INITIAL"
-    return "MANUAL" if task.registered.refresh_requested else "SCHEDULER"
+    return "MANUAL" if task.row.refresh_requested else "SCHEDULER"
 
 
 def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[LsnRange, list[RefreshResult]]:

@@ -37,18 +37,18 @@ class RefreshPlanner:
             RefreshInputs(
                 mode=RefreshMode(registered.refresh_mode),
                 policy=FullPolicy(registered.full_policy),
-                followed=not isinstance(table.plan, PostgresQuery),
-                steady=not isinstance(table.plan, PostgresQuery) or table.plan.steady,
-                filled=bool(registered.lsn),
+                has_plan=not isinstance(table.plan, PostgresQuery),
+                is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
+                is_filled=bool(registered.lsn),
                 partial=registered.partial,
-                history=history,
+                has_history=history,
                 changes=changes,
                 source_rows=source_rows,
                 threshold=self.max_change_ratio if threshold is None else threshold,
                 costs=self._costs.get(table.id, Costs()),
             )
         )
-        if strategy.way is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
+        if strategy.method is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
             lsn_range = self._step(table, lsn_range)
             changes = self.traces.changes(table.sources, lsn_range)
         return Refresh(registered, table, lsn_range, strategy, changes, source_rows, now)
@@ -60,17 +60,17 @@ class RefreshPlanner:
 
     def learn(self, done: RefreshResult) -> None:
         """Remember what it took."""
-        task = done.task
+        task = done.refresh
         costs = self._costs.get(task.table.id, Costs())
-        if task.strategy.way is RefreshMethod.FULL:
+        if task.strategy.method is RefreshMethod.FULL:
             self._costs[task.table.id] = costs.after_full(done.compute_ms, task.source_rows)
-        elif task.strategy.way is RefreshMethod.DIFFERENTIAL:
+        elif task.strategy.method is RefreshMethod.DIFFERENTIAL:
             self._costs[task.table.id] = costs.after_changes(done.compute_ms, task.changes)
 
 
 def is_long_refresh(task: Refresh) -> bool:
     """Whether it goes on beside the ticks."""
-    match task.strategy.way:
+    match task.strategy.method:
         case RefreshMethod.IN_POSTGRES:
             return True
         case RefreshMethod.FULL:

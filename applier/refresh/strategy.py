@@ -84,8 +84,8 @@ def cannot_repair() -> CannotRepair:
 class Strategy:
     """The decision for one refresh; `detail` has the figures it rests on."""
 
-    way: RefreshMethod
-    why: RefreshReason
+    method: RefreshMethod
+    reason: RefreshReason
     detail: str = ""
 
 
@@ -118,14 +118,14 @@ class RefreshInputs:
 
     mode: RefreshMode
     policy: FullPolicy
-    followed: bool
+    has_plan: bool
     """Whether the query has a plan."""
-    steady: bool
+    is_deterministic: bool
     """Whether its result changes only with its sources."""
-    filled: bool
+    is_filled: bool
     partial: bool
     """Whether PostgreSQL holds the rows of no frontier."""
-    history: bool
+    has_history: bool
     """Whether the changes since its frontier are still there."""
     changes: int
     """Change rows of its sources in the window."""
@@ -143,24 +143,24 @@ SAFETY_MARGIN = 0.8
 
 def choose_strategy(now: RefreshInputs) -> Strategy:
     """The way to refresh; FullForbidden when there is only one and the user forbids it."""
-    if now.partial and not now.history:
+    if now.partial and not now.has_history:
         raise cannot_repair()
     if now.partial:
         return Strategy(RefreshMethod.FULL, RefreshReason.REPAIR)
-    if now.filled and now.history and now.steady and not now.changes:
+    if now.is_filled and now.has_history and now.is_deterministic and not now.changes:
         return Strategy(RefreshMethod.NO_DATA, RefreshReason.UNCHANGED)
-    if not now.followed:
+    if not now.has_plan:
         why = (
             RefreshReason.INITIAL
-            if not now.filled
+            if not now.is_filled
             else RefreshReason.MODE
             if now.mode is RefreshMode.FULL
             else RefreshReason.QUERY_REFUSED
         )
         return Strategy(RefreshMethod.IN_POSTGRES, why)
-    if not now.filled:
+    if not now.is_filled:
         return Strategy(RefreshMethod.FULL, RefreshReason.INITIAL)
-    if not now.history:
+    if not now.has_history:
         if now.policy is FullPolicy.ERROR:
             raise FullForbidden(
                 "the changes since the stream table was last refreshed are no longer kept, and full_policy is 'error'",

@@ -96,8 +96,8 @@ class WriteBack:
         if lsn_range.lower >= lsn_range.upper:
             return []
         if isinstance(table.plan, PostgresQuery) and not lsn_range.lower:
-            return [self.postgres.held(table, lsn_range)]
-        kept: list[DeltaRows] = [*self.postgres.owed(table, lsn_range.lower)] if lsn_range.lower else []
+            return [self.postgres.target_rows(table, lsn_range)]
+        kept: list[DeltaRows] = [*self.postgres.pending_deltas(table, lsn_range.lower)] if lsn_range.lower else []
         since = max([lsn_range.lower, *(delta.lsn_range.upper for delta in kept)])
         # Everything that PostgreSQL computed is kept.
         if since >= lsn_range.upper or isinstance(table.plan, PostgresQuery):
@@ -112,13 +112,13 @@ class WriteBack:
 
     def write_back(self, done: RefreshResult, rows: RefreshRows) -> Delta:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
-        table = done.task.table
+        table = done.refresh.table
         with self._asking_again(table.id), _released(rows):
             delta = self._into_postgres(done, rows)
             self.written(table, delta, found=delta is not rows)
         return delta
 
-    def write_together(
+    def group_commit(
         self, changed: Sequence[ChangedResult], unchanged: Sequence[RefreshResult]
     ) -> tuple[list[tuple[RefreshResult, Delta]], list[ChangedResult]]:
         """In one transaction of PostgreSQL: the differences written, and the changes it refused, for somebody to ask
@@ -127,8 +127,8 @@ class WriteBack:
         refused: list[ChangedResult] = []
         with ExitStack() as asking_again:
             for done, _ in changed:
-                asking_again.enter_context(self._asking_again(done.task.table.id))
-            with self.postgres.together():
+                asking_again.enter_context(self._asking_again(done.refresh.table.id))
+            with self.postgres.group_commit():
                 for done, rows in changed:
                     try:
                         delta = self._into_postgres(done, rows)
@@ -138,18 +138,20 @@ class WriteBack:
                     except TrickleError:
                         refused.append((done, rows))
                 for lsn_range, group in group_by_range(unchanged).items():
-                    self.postgres.advance([d.task.table.id for d in group], lsn_range, group[0].task.as_of)
+                    self.postgres.advance([d.refresh.table.id for d in group], lsn_range, group[0].refresh.as_of)
         for done, delta, found in written:
-            self.written(done.task.table, delta, found=found)
+            self.written(done.refresh.table, delta, found=found)
         return [(done, delta) for done, delta, _ in written], refused
 
     def _into_postgres(self, done: RefreshResult, rows: RefreshRows) -> Delta:
         """Returns what the other sinks are owed."""
-        table, as_of = done.task.table, done.task.as_of
+        table, as_of = done.refresh.table, done.refresh.as_of
         if isinstance(rows, FullResult) and rows.change is not None:
             self.postgres.replace(table, rows, as_of, done.executed).release()
             return rows.change
-        if isinstance(rows, FullResult) or (done.task.strategy.way is RefreshMethod.IN_POSTGRES and not rows.is_fill):
+        if isinstance(rows, FullResult) or (
+            done.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
+        ):
             return self.replace(table, rows, as_of, done.executed)
         self.postgres.apply(table, rows, as_of, done.executed)
         return rows

@@ -69,7 +69,7 @@ class Maintenance:
 
     def _checkpoint_pays(self) -> bool:
         """Not while a long refresh reads the traces: the base it reads would be released by the next but one."""
-        return not self.engine.long_jobs.reading_traces and any(
+        return not self.engine.long_refreshes.reading_traces and any(
             trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces
         )
 

@@ -190,14 +190,14 @@ class Applier:
         engine = Engine(
             spark=spark,
             catalog=catalog,
-            definitions=StreamTables(catalog, traces, definer, settings.sources_elsewhere),
+            stream_tables=StreamTables(catalog, traces, definer, settings.sources_elsewhere),
             scheduler=Scheduler(settings.max_consecutive_errors),
             planner=RefreshPlanner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
             inbox_lock=self._inbox_lock,
             schema_of=schemas.copied,
             traces=traces,
-            states=StateStore(spark),
+            state_store=StateStore(spark),
             sinks=WriteBack(
                 PostgresSink(self._database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
                 open_publisher if settings.publish_sink else None,
@@ -205,11 +205,11 @@ class Applier:
                 manifest,
             ),
             staging=Staging(url, settings.staging_rows),
-            sink_beside=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
-            run_by_postgres=self._runner.run,
+            open_side_sink=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
+            run_in_postgres=self._runner.run,
             workers=self._workers("compute"),
-            long_jobs=LongRefreshes(self._workers("long"), self._wake),
-            carry_out=AlterStreamTables(definer.trial, definer.save).carry_out,
+            long_refreshes=LongRefreshes(self._workers("long"), self._wake),
+            alter=AlterStreamTables(definer.trial, definer.save).run,
         )
         maintenance = Maintenance(
             engine=engine,
@@ -234,10 +234,10 @@ class Applier:
 
     def _end_long_jobs(self, engine: Engine) -> None:
         """What they computed is not written; the next start begins them again."""
-        if engine.long_jobs.any_left:
+        if engine.long_refreshes.any_left:
             self._runner.stop()
             engine.spark.sparkContext.cancelAllJobs()
-        engine.long_jobs.workers.shutdown(cancel_futures=True)
+        engine.long_refreshes.workers.shutdown(cancel_futures=True)
 
     def _wake(self) -> None:
         with self._inbox_lock:
@@ -290,7 +290,9 @@ class Applier:
         scheduled = engine.scheduler.seconds_to_next(engine.rows, datetime.now(UTC))
         with self._inbox_lock:
             self._inbox_lock.wait_for(
-                lambda: engine.inbox.advance() > engine.frontier or engine.long_jobs.any_done or self.stopping.is_set(),
+                lambda: (
+                    engine.inbox.advance() > engine.frontier or engine.long_refreshes.any_done or self.stopping.is_set()
+                ),
                 RETRY_S[0] if hurry or engine.draining else min(IDLE_LOOK_S, scheduled),
             )
         return not self.stopping.is_set()

@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Ports(Protocol):
     """Everything a tick does to the world, in the order it does it."""
 
-    def take_in(self) -> Lsn:
+    def advance_intake(self) -> Lsn:
         """Move complete rows from the inbox to the traces; return the frontier they are complete to."""
 
     def finished(self) -> list[RefreshResult]:
@@ -49,7 +49,7 @@ class Ports(Protocol):
     def compute(self, tasks: Sequence[Refresh]) -> Iterator[RefreshResult]:
         """The outcome of each, in order; several at a time."""
 
-    def write_together(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
+    def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
         """Rows and frontiers of all of them in one transaction, as far as that is possible.
 
         Returns those whose rows are still to be written by themselves; the frontiers of the unchanged are moved.
@@ -67,7 +67,7 @@ class Ports(Protocol):
 
 def run_tick(ports: Ports) -> Lsn:
     """Advance every due stream table to the frontier of what has arrived; return it. Safe to repeat after a failure."""
-    frontier = ports.take_in()
+    frontier = ports.advance_intake()
     now = datetime.now(UTC)
     _settle(ports, ports.finished())
     tasks = [task for row, table in ports.in_service() if (task := _planned(ports, row, table, frontier, now))]
@@ -92,7 +92,7 @@ def _settle(ports: Ports, outcomes: Iterable[RefreshResult]) -> None:
     for done in outcomes:
         match done.outcome:
             case TrickleError() as error:
-                ports.fail(done.task.registered, error, done)
+                ports.fail(done.refresh.row, error, done)
             case FullResult() as rows:
                 changed.append((done, rows))
             case MemoryDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
@@ -101,8 +101,8 @@ def _settle(ports: Ports, outcomes: Iterable[RefreshResult]) -> None:
                 unchanged.append(done)
             case _:
                 assert_never(done.outcome)
-    for done, rows in ports.write_together(changed, unchanged):
-        _tried(ports, done.task.registered, done, partial(ports.write_back, done, rows))
+    for done, rows in ports.group_commit(changed, unchanged):
+        _tried(ports, done.refresh.row, done, partial(ports.write_back, done, rows))
 
 
 def _tried(ports: Ports, row: StreamTableRow, done: RefreshResult | None, step: Callable[[], T]) -> T | None:

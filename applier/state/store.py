@@ -55,7 +55,7 @@ class StatefulInputs(ForwardingInputs):
 
     known: dict[StatefulNode, Accumulators | AffectedMinMax] = field(default_factory=dict)
 
-    def kept(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
+    def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
         """What is known of the node."""
         return self.known.get(node)
 
@@ -65,7 +65,7 @@ class OperatorStates:
     """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
 
     root: Node
-    shares: dict[StatefulNode, NodeState]
+    node_states: dict[StatefulNode, NodeState]
     since: Lsn
     until: Lsn
     pending: tuple[Lsn, dict[StatefulNode, pa.Table]] | None = None
@@ -73,14 +73,14 @@ class OperatorStates:
     too_large: set[StatefulNode] = field(default_factory=set)
     """What is not kept after all."""
 
-    def brought_to(self, frontier: Lsn) -> bool:
+    def advance_to(self, frontier: Lsn) -> bool:
         """Whether it could be made the state at a frontier: there the last window counts, or it is forgotten."""
         if self.pending is not None and self.pending[0] == frontier:
             for node, rows in self.pending[1].items():
-                shares = self.shares[node]
+                shares = self.node_states[node]
                 shares.add(rows)
                 if isinstance(shares, DriverAccumulators | TopKBuffer) and (moved := shares.moved()):
-                    self.shares[node] = moved
+                    self.node_states[node] = moved
                     shares.release()
             self.since = self.until = frontier
             self.pending = None
@@ -120,7 +120,7 @@ class StateStore:
                     if isinstance(shares, TopKBuffer) and rows is not None and not shares.stands(rows):
                         whole = snapshot(shares.node.input, Side.BEFORE, kept)
                         shares.release()
-                        shares = state.shares[node] = TopKBuffer.of(
+                        shares = state.node_states[node] = TopKBuffer.of(
                             self._spark, shares.node, whole, count_leaving(rows)
                         )
                     kept.known[node] = _unchanged(shares)
@@ -138,12 +138,12 @@ class StateStore:
         """What is kept of the node at the beginning of a window."""
         if isinstance(node, TopK) and not kept.small:
             # So many changes are not worth bringing to the driver; what is first now is found out in the next window.
-            if (shares := state.shares.pop(node, None)) is not None:
+            if (shares := state.node_states.pop(node, None)) is not None:
                 shares.release()
             return None
-        if node not in state.shares and node not in state.too_large:
+        if node not in state.node_states and node not in state.too_large:
             self._hold(node, state, Side.BEFORE, kept)
-        return state.shares.get(node)
+        return state.node_states.get(node)
 
     def _added(self, shares: NodeState, kept: StatefulInputs) -> pa.Table | None:
         match shares:
@@ -176,7 +176,7 @@ class StateStore:
     def _at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
         state = self._tables.get(table.id)
         try:
-            if state is None or (state.root == table.root and frontier and state.brought_to(frontier)):
+            if state is None or (state.root == table.root and frontier and state.advance_to(frontier)):
                 return state
         except BaseException:
             # Some of the shares may count already: never add them twice.
@@ -193,18 +193,18 @@ class StateStore:
         try:
             for node in nodes:
                 self._hold(node, state, side, kept)
-                if node in state.shares:
-                    kept.known[node] = _unchanged(state.shares[node])
+                if node in state.node_states:
+                    kept.known[node] = _unchanged(state.node_states[node])
         except BaseException:
             self.forget(table.id)
             raise
-        rows = sum(shares.rows for shares in state.shares.values())
+        rows = sum(shares.rows for shares in state.node_states.values())
         extra = {"table": str(table), "frontier": str(at), "rows": rows, "seconds": round(time.monotonic() - began, 3)}
         log.info("state computed", extra=extra)
         metrics.STATES_COMPUTED.inc()
         kept.known.clear()
         if side is Side.AFTER:
-            kept.known |= {node: _unchanged(shares) for node, shares in state.shares.items()}
+            kept.known |= {node: _unchanged(shares) for node, shares in state.node_states.items()}
         return state
 
     def _hold(self, node: StatefulNode, state: OperatorStates, side: Side, kept: StatefulInputs) -> None:
@@ -212,7 +212,7 @@ class StateStore:
         if held is None:
             state.too_large.add(node)
         else:
-            state.shares[node] = held
+            state.node_states[node] = held
 
     def _held(self, node: StatefulNode, side: Side, kept: StatefulInputs) -> NodeState | None:
         match node:
@@ -249,5 +249,5 @@ class StateStore:
     def forget(self, table_id: int) -> None:
         """A stream table is gone, or what is kept for it is of no use."""
         if (state := self._tables.pop(table_id, None)) is not None:
-            for shares in state.shares.values():
+            for shares in state.node_states.values():
                 shares.release()

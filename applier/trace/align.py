@@ -99,7 +99,7 @@ class RowAligner:
             (i, without_column(columns[i], written.columns)) for i, place in places.items() if place is None
         ]
 
-    def fit(self, row: ChangeRow) -> AlignedRow:
+    def align(self, row: ChangeRow) -> AlignedRow:
         """The row's values in the trace's column order, NULL for what it does not bring."""
         if row.values is None:
             raise AssertionError("a TRUNCATE has no row to fit")

@@ -184,7 +184,7 @@ class Trace:
                 batch = []
                 self._truncate(arrival.row)
             else:
-                batch.append(self._fitter(arrival.schema).fit(arrival.row))
+                batch.append(self._fitter(arrival.schema).align(arrival.row))
         self._add(batch)
 
     def append_chunk(self, chunk: Chunk) -> None:

@@ -22,11 +22,11 @@ from applier.refresh.strategy import (
 CALM = RefreshInputs(
     RefreshMode.AUTO,
     FullPolicy.ALLOW,
-    followed=True,
-    steady=True,
-    filled=True,
+    has_plan=True,
+    is_deterministic=True,
+    is_filled=True,
     partial=False,
-    history=True,
+    has_history=True,
     changes=10,
     source_rows=1_000_000,
     threshold=0.15,
@@ -37,17 +37,17 @@ CALM = RefreshInputs(
     ("situation", "way", "why"),
     [
         (CALM, RefreshMethod.DIFFERENTIAL, RefreshReason.INCREMENTAL),
-        (replace(CALM, filled=False), RefreshMethod.FULL, RefreshReason.INITIAL),
+        (replace(CALM, is_filled=False), RefreshMethod.FULL, RefreshReason.INITIAL),
         (replace(CALM, changes=0), RefreshMethod.NO_DATA, RefreshReason.UNCHANGED),
         (replace(CALM, changes=0, mode=RefreshMode.FULL), RefreshMethod.NO_DATA, RefreshReason.UNCHANGED),
         (
-            replace(CALM, changes=0, followed=False, steady=False),
+            replace(CALM, changes=0, has_plan=False, is_deterministic=False),
             RefreshMethod.IN_POSTGRES,
             RefreshReason.QUERY_REFUSED,
         ),
-        (replace(CALM, followed=False, filled=False), RefreshMethod.IN_POSTGRES, RefreshReason.INITIAL),
-        (replace(CALM, followed=False), RefreshMethod.IN_POSTGRES, RefreshReason.QUERY_REFUSED),
-        (replace(CALM, mode=RefreshMode.FULL, followed=False), RefreshMethod.IN_POSTGRES, RefreshReason.MODE),
+        (replace(CALM, has_plan=False, is_filled=False), RefreshMethod.IN_POSTGRES, RefreshReason.INITIAL),
+        (replace(CALM, has_plan=False), RefreshMethod.IN_POSTGRES, RefreshReason.QUERY_REFUSED),
+        (replace(CALM, mode=RefreshMode.FULL, has_plan=False), RefreshMethod.IN_POSTGRES, RefreshReason.MODE),
         (replace(CALM, mode=RefreshMode.FULL), RefreshMethod.FULL, RefreshReason.MODE),
         (replace(CALM, mode=RefreshMode.DIFFERENTIAL, changes=999_999), RefreshMethod.DIFFERENTIAL, RefreshReason.MODE),
         (replace(CALM, mode=RefreshMode.IMMEDIATE, changes=999_999), RefreshMethod.DIFFERENTIAL, RefreshReason.MODE),
@@ -60,27 +60,31 @@ CALM = RefreshInputs(
             RefreshReason.INCREMENTAL,
         ),
         (replace(CALM, partial=True, changes=0), RefreshMethod.FULL, RefreshReason.REPAIR),
-        (replace(CALM, history=False), RefreshMethod.FULL, RefreshReason.HISTORY_GONE),
-        (replace(CALM, mode=RefreshMode.DIFFERENTIAL, history=False), RefreshMethod.FULL, RefreshReason.HISTORY_GONE),
+        (replace(CALM, has_history=False), RefreshMethod.FULL, RefreshReason.HISTORY_GONE),
+        (
+            replace(CALM, mode=RefreshMode.DIFFERENTIAL, has_history=False),
+            RefreshMethod.FULL,
+            RefreshReason.HISTORY_GONE,
+        ),
     ],
 )
 def test_the_way_and_the_reason(situation: RefreshInputs, way: RefreshMethod, why: RefreshReason) -> None:
     strategy = choose_strategy(situation)
-    assert (strategy.way, strategy.why) == (way, why)
+    assert (strategy.method, strategy.reason) == (way, why)
 
 
 def test_a_forbidden_recomputation_is_an_error_not_a_surprise() -> None:
     with pytest.raises(FullForbidden, match="full_policy"):
-        choose_strategy(replace(CALM, history=False, policy=FullPolicy.ERROR))
+        choose_strategy(replace(CALM, has_history=False, policy=FullPolicy.ERROR))
 
 
 def test_costs_are_learnt_and_tip_the_scales() -> None:
     costs = Costs().after_full(2_000, 1_000_000).after_changes(5_000, 50_000)
-    assert choose_strategy(replace(CALM, changes=50_000, costs=costs)).why is RefreshReason.MEASURED_COST
-    assert choose_strategy(replace(CALM, changes=20_000, costs=costs)).why is RefreshReason.INCREMENTAL
+    assert choose_strategy(replace(CALM, changes=50_000, costs=costs)).reason is RefreshReason.MEASURED_COST
+    assert choose_strategy(replace(CALM, changes=20_000, costs=costs)).reason is RefreshReason.INCREMENTAL
     # Sources that grew make the whole dearer.
     assert (
-        choose_strategy(replace(CALM, changes=50_000, source_rows=3_000_000, costs=costs)).why
+        choose_strategy(replace(CALM, changes=50_000, source_rows=3_000_000, costs=costs)).reason
         is RefreshReason.INCREMENTAL
     )
     assert costs.after_changes(9_999, 10) == costs
@@ -104,6 +108,6 @@ def test_costs_are_learnt_and_tip_the_scales() -> None:
 )
 def test_never_full_against_the_users_word(situation: RefreshInputs) -> None:
     assert (
-        choose_strategy(situation).way in (RefreshMethod.DIFFERENTIAL, RefreshMethod.NO_DATA)
+        choose_strategy(situation).method in (RefreshMethod.DIFFERENTIAL, RefreshMethod.NO_DATA)
         or situation.mode is RefreshMode.FULL
     )

@@ -94,13 +94,13 @@ class Ends:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
-        return self._computed.shared(zset, columns)
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+        return self._computed.materialize_once(zset, columns)
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        return self._computed.settled(zset, columns)
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+        return self._computed.materialize_small(zset, columns)
 
-    def kept(self, node: StatefulNode) -> None:
+    def state_of(self, node: StatefulNode) -> None:
         return None
 
 

@@ -36,10 +36,10 @@ class ForwardingInputs:
         """As theirs."""
         return self.inputs.fixpoint(node, base, step)
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
         """As theirs."""
-        return self.inputs.settled(zset, columns)
+        return self.inputs.materialize_small(zset, columns)
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
         """As theirs."""
-        return self.inputs.shared(zset, columns)
+        return self.inputs.materialize_once(zset, columns)

@@ -31,6 +31,6 @@ class FrozenInputs(ForwardingInputs):
         del side, needed
         return self.inputs.snapshot(scan, self.side, rule)
 
-    def kept(self, node: StatefulNode) -> None:
+    def state_of(self, node: StatefulNode) -> None:
         """Nothing: what is kept changes with the window."""
         del node

@@ -41,7 +41,7 @@ class Accumulators:
     before: Callable[[], str]
     delta: str | None
     """None when nothing is added."""
-    touched: AffectedGroups | None = None
+    affected_groups: AffectedGroups | None = None
     """Where somebody has added up their sums at both ends already."""
 
 
@@ -49,7 +49,7 @@ class Accumulators:
 class AffectedMinMax:
     """The least and largest values of the groups of an aggregate, of which a window touches some or none."""
 
-    touched: AffectedGroups | None
+    affected_groups: AffectedGroups | None
 
 
 StatefulNode = Aggregate | Recursion | TopK
@@ -109,11 +109,11 @@ class Inputs(Protocol):
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
         """The same Z-set, computed now; None when it is empty. Only for what is as small as the change."""
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
         """The same Z-set, of any size, to be read several times and computed once."""
 
-    def kept(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
+    def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
         """What is kept for the node; None when nothing is, and it must be computed from its input."""

@@ -27,8 +27,8 @@ KeyedRows = tuple[tuple[str, ...], str | None]
 class MatchKind(Enum):
     """Which rows are wanted; the values are Spark's names of the joins."""
 
-    SOME = "LEFT SEMI JOIN"
-    NONE = "LEFT ANTI JOIN"
+    SEMI = "LEFT SEMI JOIN"
+    ANTI = "LEFT ANTI JOIN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +108,18 @@ class JoinMatch:
         """The same condition seen from the other side."""
         return JoinMatch(self.right, self.left, self.condition, self.reads)
 
-    def with_partner(self, partner: MatchKind, left: str, right: str) -> str:
+    def filter_by_match(self, partner: MatchKind, left: str, right: str) -> str:
         """Rows of the left Z-set, columns at their places, by whether the right one has a partner for them."""
-        return self._by_partner(partner, self.left.placed(left), self.right.placed(right))
+        return self._filter_by_match(partner, self.left.placed(left), self.right.placed(right))
 
-    def _by_partner(self, partner: MatchKind, left: str, right: str) -> str:
+    def _filter_by_match(self, partner: MatchKind, left: str, right: str) -> str:
         names = [column_name(place) for place in self.right.places if place in self.reads]
         grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only what the condition looks at: several rows that differ elsewhere are one partner.
         there = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
         return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
 
-    def meeting(
+    def affected_sides(
         self,
         left: OperandDelta,
         right: OperandDelta,
@@ -147,7 +147,9 @@ class JoinMatch:
             given = [(keys, rows) for keys, rows in asking if rows is not None]
             if not given:
                 return None
-            return whole.touched(KeyFilter.any_of(operand.exprs, given, null_safe=False, small=small), again, only)
+            return whole.affected_rows(
+                KeyFilter.any_of(operand.exprs, given, null_safe=False, small=small), again, only
+            )
 
         there = before(self.left, left, None, *((own, other) if full else (other,)))
         left_before = None if there is None else self.left.placed(there)
@@ -162,13 +164,13 @@ class JoinMatch:
         """How the answer of `with_partner` changes."""
         arrived = None
         if meeting.arriving is not None:
-            arrived = self._by_partner(partner, meeting.arriving, meeting.right_after)
+            arrived = self._filter_by_match(partner, meeting.arriving, meeting.right_after)
         return plus(arrived, None if meeting.changing is None else self._switched(partner, meeting))
 
     def _switched(self, partner: MatchKind, meeting: AffectedSides) -> str:
         """What enters and leaves among the rows that stay, because partners come and go."""
         asked, there = meeting.left_before or "", (meeting.right_before or "", meeting.right_after)
-        old, new = (self._by_partner(partner, asked, right) for right in there)
+        old, new = (self._filter_by_match(partner, asked, right) for right in there)
         names = [column_name(place) for place in self.left.places]
         return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
 
@@ -181,7 +183,7 @@ class JoinMatch:
             switched = times(meeting.left_before or "", meeting.changing, [self.condition], RIGHT if small else None)
         return plus(arrived, switched)
 
-    def partners_of(self, left: str, *, small: bool) -> KeyFilter:
+    def matches_of(self, left: str, *, small: bool) -> KeyFilter:
         """The rows of the right whose keys occur in these placed rows of the left."""
         return KeyFilter.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
 

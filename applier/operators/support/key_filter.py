@@ -38,7 +38,7 @@ class KeyFilter:
         ]
         return cls(tuple(keys), " UNION ALL ".join(values), null_safe, small)
 
-    def filtered(self, zset: str, texts: Sequence[str] | None = None) -> str:
+    def apply(self, zset: str, texts: Sequence[str] | None = None) -> str:
         """The rows of a Z-set that are wanted; `texts` are the keys where the columns have other names."""
         if not self.keys:
             return zset

@@ -16,6 +16,6 @@ class OperandDelta:
     delta: str | None
     whole: Callable[[Side, Lookup | None], str]
     """With `needed`, of a relation, at least the rows that it names."""
-    touched: Callable[[KeyFilter, bool, Sequence[int] | None], str]
+    affected_rows: Callable[[KeyFilter, bool, Sequence[int] | None], str]
     """The rows that are wanted as they were before the window; computed once where the flag says that they are read
     again. Of these columns only, where not all are needed: then equal rows are one."""

@@ -101,7 +101,7 @@ class PostgresSink:
                 refresh = HistoryRow(table.id, executed, *counts, _since(started), delta.lsn_range)
                 self._finish(cursor, table, delta, as_of, refresh, was_partial=large)
 
-    def apply_ahead(self, table: StreamTable, delta: StagedDelta) -> None:
+    def prefetch_parts(self, table: StreamTable, delta: StagedDelta) -> None:
         """Of a progressive stream table: rows as they come, before it is `apply`'s turn to move the frontier."""
         with self._told(table, lambda _: delta):
             if self._is_progressive(table):
@@ -111,7 +111,7 @@ class PostgresSink:
         """Leave the server."""
         self._database.close()
 
-    def fits_together(self, table: StreamTable, rows: Delta | FullResult) -> bool:
+    def can_group_commit(self, table: StreamTable, rows: Delta | FullResult) -> bool:
         """Whether it may be one of several in a transaction: short, and nobody asked to see parts of it."""
         if isinstance(rows, FullResult):
             return rows.change is None and isinstance(rows.rows, pa.Table) and rows.rows.num_rows <= TOGETHER_ROWS
@@ -120,7 +120,7 @@ class PostgresSink:
         return rows.count <= self.batch_size or not self._is_progressive(table)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def group_commit(self) -> Iterator[None]:
         """One transaction for several stream tables, each of which may fail in it by itself. It does not wait long.
 
         NotTogether when nothing of it was written.
@@ -195,12 +195,12 @@ class PostgresSink:
             if new.key:
                 self._index(cursor, new, new.key)
 
-    def owed(self, table: StreamTable, since: Lsn) -> list[MemoryDelta | OutboxDelta]:
+    def pending_deltas(self, table: StreamTable, since: Lsn) -> list[MemoryDelta | OutboxDelta]:
         """Differences kept for sinks that stand at `since`, oldest first."""
         with self._connection.cursor() as cursor:
             return pending_deltas(cursor, table.id, since, self._database.url)
 
-    def held(self, table: StreamTable, lsn_range: LsnRange, schema: pa.Schema | None = None) -> Delta:
+    def target_rows(self, table: StreamTable, lsn_range: LsnRange, schema: pa.Schema | None = None) -> Delta:
         """What the stream table holds, each row once with its count, as the change over the window."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
             return collect_delta(cursor, table, target_rows(cursor, table, schema), lsn_range, self._room)

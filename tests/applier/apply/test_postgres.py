@@ -69,7 +69,7 @@ def test_any_states_in_any_batches(
                 assert bag_of(made.rows) == expected
                 assert isinstance(made, StagedDelta) is (expected.total() > driver_rows)
                 # Kept for a sink that has not seen any of it.
-                kept = [d for d in to.owed(table, Lsn(0)) if d.lsn_range == made.lsn_range]
+                kept = [d for d in to.pending_deltas(table, Lsn(0)) if d.lsn_range == made.lsn_range]
                 assert sum((bag_of(d.rows) for d in kept), Counter()) == expected
                 made.release()
             else:
@@ -100,8 +100,8 @@ def test_contents_may_be_a_query(db: Connection, database: str) -> None:
     )
     made = to.replace(table, contents(query, 10, 20), NOW, executed("full"), settled=Lsn(10))
     assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
-    assert [bag_of(d.rows) for d in to.owed(table, Lsn(10))] == [bag_of(made.rows)]
-    assert to.owed(table, Lsn(20)) == []
+    assert [bag_of(d.rows) for d in to.pending_deltas(table, Lsn(10))] == [bag_of(made.rows)]
+    assert to.pending_deltas(table, Lsn(20)) == []
     history = db.execute(
         "SELECT refresh_reason, rows_inserted, rows_deleted FROM pgtrickle.pgt_refresh_history ORDER BY 1"
     )
@@ -207,7 +207,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
 
     def both(old: int, new: int) -> None:
         """From one state to the next."""
-        with to.together():
+        with to.group_commit():
             for table in (one, other):
                 change = delta(table, states[old], states[new], (10 * old + 10, 10 * new + 10))
                 to.apply(table, change, NOW, executed("changes"))
@@ -230,7 +230,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
     assert [held(db, table) for table in (one, other)] == [states[1]] * 2
     # A row that is refused concerns its own stream table.
     db.execute("ALTER TABLE other ADD CHECK (a <> 5)")
-    with to.together():
+    with to.group_commit():
         to.apply(one, delta(one, states[1], states[2], (20, 30)), NOW, executed("changes"))
         with pytest.raises(TargetError, match=r"a = 5 .*check violation"):
             to.apply(other, delta(other, states[1], states[2], (20, 30)), NOW, executed("changes"))

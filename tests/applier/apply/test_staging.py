@@ -178,7 +178,7 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         assert isinstance(made, StagedDelta) and made.leaving
         weights = Counter(second)
         weights.subtract(first)
-        kept = to.owed(table, Lsn(10))
+        kept = to.pending_deltas(table, Lsn(10))
         for one in (made, *kept):
             assert Counter(dict(rows_of(one))) == Counter({r: n for r, n in weights.items() if n})
         made.release()
@@ -248,7 +248,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
         assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, beside the ticks; then the frontier.
     beside = sink(database)
-    beside.apply_ahead(table, change)
+    beside.prefetch_parts(table, change)
     assert change.applied == (40, 40) and held(db, table) == second
     state = (
         "SELECT f.frontier::text, s.partial_until::text FROM pgtrickle.pgt_stream_tables s"
@@ -389,7 +389,7 @@ def test_a_large_change_leaves_the_driver_alone(
     measured("a replacement", "z", replaced)
     with growth() as grown:
         # As after a crash: what was kept is read again, some rows at a time.
-        [kept] = to.owed(table, Lsn(20))
+        [kept] = to.pending_deltas(table, Lsn(20))
         assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
         assert sum(1 for _ in change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"

@@ -40,13 +40,13 @@ class LoadedInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
         return zset
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
         return zset
 
-    def kept(self, node: StatefulNode) -> None:
+    def state_of(self, node: StatefulNode) -> None:
         return None
 
 

@@ -84,13 +84,13 @@ class BagInputs:
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
 
-    def shared(self, zset: str, columns: Sequence[Field]) -> str:
-        return self._computed.shared(zset, columns)
+    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+        return self._computed.materialize_once(zset, columns)
 
-    def settled(self, zset: str, columns: Sequence[Field]) -> str | None:
-        return self._computed.settled(zset, columns)
+    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+        return self._computed.materialize_small(zset, columns)
 
-    def kept(self, node: StatefulNode) -> None:
+    def state_of(self, node: StatefulNode) -> None:
         return None
 
     def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:

@@ -162,7 +162,7 @@ def test_a_state_added_twice_is_noticed(spark: SparkSession) -> None:
     state = followed.states._tables[1]
     assert state.pending is not None
     for node, rows in state.pending[1].items():
-        state.shares[node].add(rows)
+        state.node_states[node].add(rows)
     with pytest.raises(AssertionError):
         followed.go(SOME, EMPTY, LsnRange(Lsn(2), Lsn(3)))
 

@@ -152,12 +152,12 @@ def test_values_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     values = [3, None, 1, 3, 2, None, 3, -5]
     rows = pa.table({"c0": pa.array(values, pa.int32()), "c1": pa.array(range(8), pa.int64())})
     found = ArrangementIndex(rows, StructType([StructField("c0", LongType())]))
-    few = found.met(0, np.array([-5, 3, 9]))
+    few = found.lookup(0, np.array([-5, 3, 9]))
     assert few is not None and sorted(few["c1"].to_pylist()) == [0, 3, 6, 7]
-    none = found.met(0, np.array([], dtype=np.int64))
+    none = found.lookup(0, np.array([], dtype=np.int64))
     assert none is not None and none.num_rows == 0
     monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 0.4)
-    assert found.met(0, np.array([-5, 3, 9])) is None, "so many are read faster than handed over"
+    assert found.lookup(0, np.array([-5, 3, 9])) is None, "so many are read faster than handed over"
 
 
 def test_packed_rows_come_out_as_they_were() -> None:
