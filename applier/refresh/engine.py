@@ -146,14 +146,14 @@ class Engine:
         self.state_store.forget(pgt_id)
         self.scheduler.forget(pgt_id)
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
+    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
         """How it is refreshed; None when it is not its turn or while what it reads is not known."""
         by_postgres = isinstance(table.plan, PostgresQuery)
-        if not (self.draining or self.scheduler.is_due(registered, now, by_postgres=by_postgres)):
+        if not (self.draining or self.scheduler.is_due(row, now, by_postgres=by_postgres)):
             return None
-        if not self.stream_tables.ready(registered, table, frontier):
+        if not self.stream_tables.ready(row, table, frontier):
             return None
-        return self.planner.plan(registered, table, frontier, now)
+        return self.planner.plan(row, table, frontier, now)
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Give the topic and Delta what they missed when the last run ended."""
@@ -172,54 +172,58 @@ class Engine:
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def begin(self, tasks: Sequence[Refresh]) -> list[Refresh]:
+    def begin(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
         """What takes long goes on beside the ticks."""
-        for task in (t for t in tasks if is_long_refresh(t)):
-            inputs = None if task.strategy.method is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(task))
+        for refresh in (t for t in refreshes if is_long_refresh(t)):
+            inputs = (
+                None if refresh.strategy.method is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(refresh))
+            )
             if inputs is not None:
                 # Now, between two checkpoints: the next one may move what it reads.
-                inputs.take(task.table.sources)
-            self.long_refreshes.begin(task, partial(self._compute_long, inputs))
-        return [task for task in tasks if not is_long_refresh(task)]
+                inputs.take(refresh.table.sources)
+            self.long_refreshes.begin(refresh, partial(self._compute_long, inputs))
+        return [refresh for refresh in refreshes if not is_long_refresh(refresh)]
 
     def finished(self) -> list[RefreshResult]:
         """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
         ended = self.long_refreshes.finished()
-        counting = [done for done in ended if self.defined.get(done.refresh.table.id) is done.refresh.table]
-        for done in ended:
-            if done not in counting:
-                done.discard()
+        counting = [result for result in ended if self.defined.get(result.refresh.table.id) is result.refresh.table]
+        for result in ended:
+            if result not in counting:
+                result.discard()
         return counting
 
-    def compute(self, tasks: Sequence[Refresh]) -> Iterator[RefreshResult]:
+    def compute(self, refreshes: Sequence[Refresh]) -> Iterator[RefreshResult]:
         """Independent stream tables side by side: planning is most of a small query's time, and it uses one core.
 
         What turns out to be long, because few rows come to many, goes on beside the ticks.
         """
-        for done in self.workers.map(self._compute, tasks):
-            match done.outcome:
+        for result in self.workers.map(self._compute, refreshes):
+            match result.outcome:
                 case (StagedDelta() | FullResult(is_staged=True)) as staged:
-                    self.long_refreshes.begin(done.refresh, partial(self._go_on, staged))
+                    self.long_refreshes.begin(result.refresh, partial(self._go_on, staged))
                 case _:
-                    yield done
+                    yield result
 
-    def _go_on(self, staged: StagedDelta | FullResult, task: Refresh) -> RefreshResult:
-        return self._timed(task, partial(self._awaited, task.table, staged))
+    def _go_on(self, staged: StagedDelta | FullResult, refresh: Refresh) -> RefreshResult:
+        return self._timed(refresh, partial(self._awaited, refresh.table, staged))
 
-    def _compute(self, task: Refresh) -> RefreshResult:
-        lsn_range = _seen(task)
+    def _compute(self, refresh: Refresh) -> RefreshResult:
+        lsn_range = _seen(refresh)
         with self._inputs_lock:
             if lsn_range not in self._inputs:
                 self._inputs[lsn_range] = self.traces.through(lsn_range)
             inputs = self._inputs[lsn_range]
-        return self._timed(task, lambda: self._in_spark(task, inputs))
+        return self._timed(refresh, lambda: self._in_spark(refresh, inputs))
 
-    def _compute_long(self, inputs: TraceInputs | None, task: Refresh) -> RefreshResult:
+    def _compute_long(self, inputs: TraceInputs | None, refresh: Refresh) -> RefreshResult:
         if inputs is None:
-            return self._timed(task, lambda: self.run_in_postgres(task.table, task.lsn_range.lower))
+            return self._timed(refresh, lambda: self.run_in_postgres(refresh.table, refresh.lsn_range.lower))
         with inputs:
-            done = self._timed(task, lambda: self._in_spark(task, inputs))
-            return self._go_on(done.outcome, task) if isinstance(done.outcome, StagedDelta | FullResult) else done
+            result = self._timed(refresh, lambda: self._in_spark(refresh, inputs))
+            return (
+                self._go_on(result.outcome, refresh) if isinstance(result.outcome, StagedDelta | FullResult) else result
+            )
 
     def _awaited(self, table: StreamTable, staged: StagedDelta | FullResult) -> StagedDelta | FullResult:
         """All parts; those of a progressive stream table can be seen while the next are made."""
@@ -234,20 +238,22 @@ class Engine:
         finally:
             beside.close()
 
-    def _in_spark(self, task: Refresh, inputs: TraceInputs) -> RefreshOutcome:
-        if task.strategy.reason is RefreshReason.REPAIR:
+    def _in_spark(self, refresh: Refresh, inputs: TraceInputs) -> RefreshOutcome:
+        if refresh.strategy.reason is RefreshReason.REPAIR:
             # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
-            change = compute(self.spark, task.table, inputs, staging=self.staging)
-            rows = compute_full(self.spark, task.table, inputs, self.staging)
-            return FullResult(task.lsn_range, rows, change or MemoryDelta(task.lsn_range, rows.schema.empty_table()))
-        if task.strategy.method is RefreshMethod.FULL and task.lsn_range.lower:
-            return FullResult(task.lsn_range, compute_full(self.spark, task.table, inputs, self.staging))
-        if task.strategy.method is RefreshMethod.NO_DATA:
-            self.state_store.unchanged(task.table, task.lsn_range)
+            change = compute(self.spark, refresh.table, inputs, staging=self.staging)
+            rows = compute_full(self.spark, refresh.table, inputs, self.staging)
+            return FullResult(
+                refresh.lsn_range, rows, change or MemoryDelta(refresh.lsn_range, rows.schema.empty_table())
+            )
+        if refresh.strategy.method is RefreshMethod.FULL and refresh.lsn_range.lower:
+            return FullResult(refresh.lsn_range, compute_full(self.spark, refresh.table, inputs, self.staging))
+        if refresh.strategy.method is RefreshMethod.NO_DATA:
+            self.state_store.unchanged(refresh.table, refresh.lsn_range)
             return None
-        return compute(self.spark, task.table, inputs, self.state_store, self.staging)
+        return compute(self.spark, refresh.table, inputs, self.state_store, self.staging)
 
-    def _timed(self, task: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
+    def _timed(self, refresh: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
         started, began = datetime.now(UTC), time.monotonic()
         outcome: RefreshOutcome
         try:
@@ -257,16 +263,16 @@ class Engine:
                 raise
             outcome = error
         took = time.monotonic() - began
-        if task.strategy.method is not RefreshMethod.NO_DATA:
+        if refresh.strategy.method is not RefreshMethod.NO_DATA:
             metrics.COMPUTE_SECONDS.observe(took)
-        return RefreshResult(task, outcome, started, took * 1000)
+        return RefreshResult(refresh, outcome, started, took * 1000)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
         """Everything short in one transaction; returns what has to be written by itself."""
         fits = self.sinks.postgres.can_group_commit
-        short = [(done, _straight(done, rows)) for done, rows in changed if fits(done.refresh.table, rows)]
+        short = [(result, _straight(result, rows)) for result, rows in changed if fits(result.refresh.table, rows)]
         if len(short) + bool(unchanged) < 2 or not short:
             self._advance(unchanged)
             return changed
@@ -278,26 +284,26 @@ class Engine:
             self._advance(unchanged)
             return changed
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
-        for done, delta in written:
-            self._written(done, delta)
-        for done in unchanged:
-            self._unchanged(done)
-        taken = {done.refresh.table.id for done, _ in short}
-        return [*refused, *((done, rows) for done, rows in changed if done.refresh.table.id not in taken)]
+        for result, delta in written:
+            self._written(result, delta)
+        for result in unchanged:
+            self._unchanged(result)
+        taken = {result.refresh.table.id for result, _ in short}
+        return [*refused, *((result, rows) for result, rows in changed if result.refresh.table.id not in taken)]
 
-    def write_back(self, done: RefreshResult, rows: RefreshRows) -> None:
+    def write_back(self, result: RefreshResult, rows: RefreshRows) -> None:
         """PostgreSQL first: from its commit on the difference is owed to the others."""
         started = time.monotonic()
-        delta = self.sinks.write_back(done, _straight(done, rows))
+        delta = self.sinks.write_back(result, _straight(result, rows))
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
-        self._written(done, delta)
+        self._written(result, delta)
 
-    def _written(self, done: RefreshResult, delta: Delta) -> None:
-        table, append_only = done.refresh.table, done.refresh.row.append_only
+    def _written(self, result: RefreshResult, delta: Delta) -> None:
+        table, append_only = result.refresh.table, result.refresh.row.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
-        self._succeeded(done)
+        self._succeeded(result)
         if append_only and delta.leaving:
-            self._revert_append_only(done.refresh.row)
+            self._revert_append_only(result.refresh.row)
         extra = {"table": str(table), "frontier": str(delta.lsn_range.upper), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
@@ -314,18 +320,18 @@ class Engine:
             self.catalog.frontiers.advance_unchanged(
                 [d.refresh.table.id for d in group], lsn_range.lower, lsn_range.upper, as_of
             )
-            for done in group:
-                self._unchanged(done)
+            for result in group:
+                self._unchanged(result)
 
-    def _unchanged(self, done: RefreshResult) -> None:
-        done.discard()
-        self._succeeded(done)
+    def _unchanged(self, result: RefreshResult) -> None:
+        result.discard()
+        self._succeeded(result)
 
-    def _succeeded(self, done: RefreshResult) -> None:
-        self.planner.learn(done)
-        row, strategy = done.refresh.row, done.refresh.strategy
+    def _succeeded(self, result: RefreshResult) -> None:
+        self.planner.learn(result)
+        row, strategy = result.refresh.row, result.refresh.strategy
         if strategy.method is RefreshMethod.IN_POSTGRES:
-            self.scheduler.rest(row.pgt_id, datetime.now(UTC), done.compute_ms)
+            self.scheduler.rest(row.pgt_id, datetime.now(UTC), result.compute_ms)
         self.scheduler.succeeded(row.pgt_id)
         noted = self._noted.get(row.pgt_id)
         way, why = (
@@ -333,7 +339,7 @@ class Engine:
             if strategy.method is not RefreshMethod.NO_DATA or noted is None
             else noted[:2]
         )
-        state = way, why, self.scheduler.next_refresh(row, done.refresh.as_of)
+        state = way, why, self.scheduler.next_refresh(row, result.refresh.as_of)
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, way.value, why.value, state[2])
             self._noted[row.pgt_id] = state
@@ -342,10 +348,10 @@ class Engine:
         """One Kafka transaction; what could not be published stays owed."""
         self.sinks.publish()
 
-    def fail(self, table: StreamTableRow, error: TrickleError, done: RefreshResult | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Try again later what other rows may mend; else out of service, with the reason where people look."""
-        if done is not None:
-            self.catalog.history.record_failure(table.pgt_id, done.executed, done.lsn_range, error)
+        if result is not None:
+            self.catalog.history.record_failure(table.pgt_id, result.executed, result.lsn_range, error)
         errors, full = None, isinstance(error, TargetFull)
         if isinstance(error, RefreshFailed):
             errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
@@ -362,14 +368,14 @@ class Engine:
         metrics.SUSPENSIONS.inc()
 
 
-def _seen(task: Refresh) -> LsnRange:
+def _seen(refresh: Refresh) -> LsnRange:
     """What it has to see of the traces; for a whole computation their beginning may be gone."""
-    only_whole = task.strategy.method is RefreshMethod.FULL and task.strategy.reason is not RefreshReason.REPAIR
-    return LsnRange(ORIGIN, task.lsn_range.upper) if only_whole else task.lsn_range
+    only_whole = refresh.strategy.method is RefreshMethod.FULL and refresh.strategy.reason is not RefreshReason.REPAIR
+    return LsnRange(ORIGIN, refresh.lsn_range.upper) if only_whole else refresh.lsn_range
 
 
-def _straight(done: RefreshResult, rows: RefreshRows) -> RefreshRows:
+def _straight(result: RefreshResult, rows: RefreshRows) -> RefreshRows:
     """Rows that only come, into a stream table that says so of itself, need not be looked for."""
-    if done.refresh.row.append_only and isinstance(rows, MemoryDelta):
+    if result.refresh.row.append_only and isinstance(rows, MemoryDelta):
         return replace(rows, appended=not rows.leaving)
     return rows

@@ -18,10 +18,10 @@ class LongRefreshes:
     wake: Callable[[], None]
     _running: dict[int, tuple[Refresh, Future[RefreshResult]]] = field(default_factory=dict)
 
-    def begin(self, task: Refresh, run: Callable[[Refresh], RefreshResult]) -> None:
+    def begin(self, refresh: Refresh, run: Callable[[Refresh], RefreshResult]) -> None:
         """Start it."""
-        future = self.workers.submit(run, task)
-        self._running[task.table.id] = task, future
+        future = self.workers.submit(run, refresh)
+        self._running[refresh.table.id] = refresh, future
         future.add_done_callback(lambda _: self.wake())
 
     def busy(self, table_id: int) -> bool:
@@ -41,7 +41,9 @@ class LongRefreshes:
     @property
     def reading_traces(self) -> bool:
         """Whether one reads what a checkpoint would move."""
-        return any(task.strategy.method is not RefreshMethod.IN_POSTGRES for task, _ in list(self._running.values()))
+        return any(
+            refresh.strategy.method is not RefreshMethod.IN_POSTGRES for refresh, _ in list(self._running.values())
+        )
 
     def finished(self) -> list[RefreshResult]:
         """Those that ended since this was last asked; a failure that is none of the stream table's is raised."""

@@ -63,14 +63,14 @@ class RefreshResult:
     @property
     def executed(self) -> RefreshExecution:
         """For the history."""
-        task, strategy = self.refresh, self.refresh.strategy
+        refresh, strategy = self.refresh, self.refresh.strategy
         return RefreshExecution(
             action=strategy.method.value,
             reason=strategy.reason.value,
             detail=strategy.detail,
-            initiated_by=initiated_by(task),
+            initiated_by=initiated_by(refresh),
             started=self.started,
-            rows_in=task.changes,
+            rows_in=refresh.changes,
             compute_ms=self.compute_ms,
         )
 
@@ -79,16 +79,16 @@ ChangedResult = tuple[RefreshResult, RefreshRows]
 """A refresh with the rows it came to."""
 
 
-def initiated_by(task: Refresh) -> str:
+def initiated_by(refresh: Refresh) -> str:
     """Who wanted the refresh."""
-    if task.strategy.reason is RefreshReason.INITIAL:
+    if refresh.strategy.reason is RefreshReason.INITIAL:
         return "INITIAL"
-    return "MANUAL" if task.row.refresh_requested else "SCHEDULER"
+    return "MANUAL" if refresh.row.refresh_requested else "SCHEDULER"
 
 
 def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[LsnRange, list[RefreshResult]]:
     """Those that share a window, so that one statement moves them."""
     groups: dict[LsnRange, list[RefreshResult]] = {}
-    for done in unchanged:
-        groups.setdefault(done.lsn_range, []).append(done)
+    for result in unchanged:
+        groups.setdefault(result.lsn_range, []).append(result)
     return groups

@@ -27,20 +27,20 @@ class RefreshPlanner:
     """Most change rows followed in one refresh: who is far behind comes up in steps."""
     _costs: dict[int, Costs] = field(default_factory=dict)
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
+    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
-        lsn_range = LsnRange(registered.lsn, frontier)
-        history = not registered.lsn or self.traces.holds(table.sources, registered.lsn)
-        changes = self.traces.changes(table.sources, lsn_range) if registered.lsn and history else 0
-        threshold, source_rows = registered.auto_threshold, self.traces.rows(table.sources)
+        lsn_range = LsnRange(row.lsn, frontier)
+        history = not row.lsn or self.traces.holds(table.sources, row.lsn)
+        changes = self.traces.changes(table.sources, lsn_range) if row.lsn and history else 0
+        threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
         strategy = choose_strategy(
             RefreshInputs(
-                mode=RefreshMode(registered.refresh_mode),
-                policy=FullPolicy(registered.full_policy),
+                mode=RefreshMode(row.refresh_mode),
+                policy=FullPolicy(row.full_policy),
                 has_plan=not isinstance(table.plan, PostgresQuery),
                 is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
-                is_filled=bool(registered.lsn),
-                partial=registered.partial,
+                is_filled=bool(row.lsn),
+                partial=row.partial,
                 has_history=history,
                 changes=changes,
                 source_rows=source_rows,
@@ -51,31 +51,31 @@ class RefreshPlanner:
         if strategy.method is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
             lsn_range = self._step(table, lsn_range)
             changes = self.traces.changes(table.sources, lsn_range)
-        return Refresh(registered, table, lsn_range, strategy, changes, source_rows, now)
+        return Refresh(row, table, lsn_range, strategy, changes, source_rows, now)
 
     def _step(self, table: StreamTable, lsn_range: LsnRange) -> LsnRange:
         step = self.traces.first_changes(table.sources, lsn_range, self.step_rows)
         # Between two ends at which a column is known it may be unknown for a while.
         return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 
-    def learn(self, done: RefreshResult) -> None:
+    def learn(self, result: RefreshResult) -> None:
         """Remember what it took."""
-        task = done.refresh
-        costs = self._costs.get(task.table.id, Costs())
-        if task.strategy.method is RefreshMethod.FULL:
-            self._costs[task.table.id] = costs.after_full(done.compute_ms, task.source_rows)
-        elif task.strategy.method is RefreshMethod.DIFFERENTIAL:
-            self._costs[task.table.id] = costs.after_changes(done.compute_ms, task.changes)
+        refresh = result.refresh
+        costs = self._costs.get(refresh.table.id, Costs())
+        if refresh.strategy.method is RefreshMethod.FULL:
+            self._costs[refresh.table.id] = costs.after_full(result.compute_ms, refresh.source_rows)
+        elif refresh.strategy.method is RefreshMethod.DIFFERENTIAL:
+            self._costs[refresh.table.id] = costs.after_changes(result.compute_ms, refresh.changes)
 
 
-def is_long_refresh(task: Refresh) -> bool:
+def is_long_refresh(refresh: Refresh) -> bool:
     """Whether it goes on beside the ticks."""
-    match task.strategy.method:
+    match refresh.strategy.method:
         case RefreshMethod.IN_POSTGRES:
             return True
         case RefreshMethod.FULL:
-            return task.source_rows > LONG_SOURCE_ROWS
+            return refresh.source_rows > LONG_SOURCE_ROWS
         case RefreshMethod.DIFFERENTIAL:
-            return task.changes > LONG_CHANGES
+            return refresh.changes > LONG_CHANGES
         case RefreshMethod.NO_DATA:
             return False

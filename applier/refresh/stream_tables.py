@@ -105,7 +105,7 @@ class StreamTables:
         now = self.catalog.sources.function_digests({oid for _, digests in called for oid in digests})
         return [row for row, digests in called if any(now.get(oid) != told for oid, told in digests.items())]
 
-    def ready(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
+    def ready(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
         """Whether everything it reads is known as of the frontier.
 
         A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
@@ -113,7 +113,7 @@ class StreamTables:
         """
         if isinstance(table.plan, PostgresQuery):
             self._must_be_here(table, table.plan)
-        return all([self._known(registered, scan, frontier) for scan in table.scans])
+        return all([self._known(row, scan, frontier) for scan in table.scans])
 
     def _must_be_here(self, table: StreamTable, plan: PostgresQuery) -> None:
         read = [self.traces.get(source) for source in plan.sources]
@@ -123,19 +123,19 @@ class StreamTables:
                 hint="keep it in the database of its sources, or write the query so that it can be followed",
             )
 
-    def _known(self, registered: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
+    def _known(self, row: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
         trace = self.traces.get(scan.table)
         if trace is None:
             return False
         if trace.relid not in (ANY_RELATION, scan.relid):
-            if registered.lsn:
+            if row.lsn:
                 raise SourceChanged(
                     f"table {scan.table} was dropped and created again", hint="drop and create the stream table"
                 )
             return False
         # What nothing is known of is not compared: the stream table is computed anew as a whole.
-        comparable = registered.lsn and self.traces.whole_at((scan.table,), registered.lsn)
-        if comparable and not self.traces.knows(scan, registered.lsn):
+        comparable = row.lsn and self.traces.whole_at((scan.table,), row.lsn)
+        if comparable and not self.traces.knows(scan, row.lsn):
             raise self.traces.reason(scan)
         if self.traces.knows(scan, frontier):
             return True
@@ -146,10 +146,10 @@ class StreamTables:
             raise self.traces.reason(scan)
         if self.catalog.sources.recapture_epoch(scan.relid) > epoch(trace.membership):
             return False
-        if registered.lsn or (registered.pgt_id, scan.relid) in self._recaptured:
+        if row.lsn or (row.pgt_id, scan.relid) in self._recaptured:
             raise self.traces.reason(scan)
-        self._recaptured.add((registered.pgt_id, scan.relid))
-        log.info("source is captured anew", extra={"table": str(registered.table), "source": str(scan.table)})
+        self._recaptured.add((row.pgt_id, scan.relid))
+        log.info("source is captured anew", extra={"table": str(row.table), "source": str(scan.table)})
         self.catalog.sources.request_recapture(scan.relid)
         return False
 

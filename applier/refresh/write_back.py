@@ -110,11 +110,11 @@ class WriteBack:
 
     # -- a refresh ------------------------------------------------------------------------------------------------
 
-    def write_back(self, done: RefreshResult, rows: RefreshRows) -> Delta:
+    def write_back(self, result: RefreshResult, rows: RefreshRows) -> Delta:
         """PostgreSQL first: from its commit on the difference is owed to the others. Returns the difference."""
-        table = done.refresh.table
+        table = result.refresh.table
         with self._asking_again(table.id), _released(rows):
-            delta = self._into_postgres(done, rows)
+            delta = self._into_postgres(result, rows)
             self.written(table, delta, found=delta is not rows)
         return delta
 
@@ -126,34 +126,34 @@ class WriteBack:
         written: list[tuple[RefreshResult, Delta, bool]] = []
         refused: list[ChangedResult] = []
         with ExitStack() as asking_again:
-            for done, _ in changed:
-                asking_again.enter_context(self._asking_again(done.refresh.table.id))
+            for result, _ in changed:
+                asking_again.enter_context(self._asking_again(result.refresh.table.id))
             with self.postgres.group_commit():
-                for done, rows in changed:
+                for result, rows in changed:
                     try:
-                        delta = self._into_postgres(done, rows)
-                        written.append((done, delta, delta is not rows))
+                        delta = self._into_postgres(result, rows)
+                        written.append((result, delta, delta is not rows))
                     except (Infrastructure, GroupCommitRefused, TargetLocked):
                         raise
                     except TrickleError:
-                        refused.append((done, rows))
+                        refused.append((result, rows))
                 for lsn_range, group in group_by_range(unchanged).items():
                     self.postgres.advance([d.refresh.table.id for d in group], lsn_range, group[0].refresh.as_of)
-        for done, delta, found in written:
-            self.written(done.refresh.table, delta, found=found)
-        return [(done, delta) for done, delta, _ in written], refused
+        for result, delta, found in written:
+            self.written(result.refresh.table, delta, found=found)
+        return [(result, delta) for result, delta, _ in written], refused
 
-    def _into_postgres(self, done: RefreshResult, rows: RefreshRows) -> Delta:
+    def _into_postgres(self, result: RefreshResult, rows: RefreshRows) -> Delta:
         """Returns what the other sinks are owed."""
-        table, as_of = done.refresh.table, done.refresh.as_of
+        table, as_of = result.refresh.table, result.refresh.as_of
         if isinstance(rows, FullResult) and rows.change is not None:
-            self.postgres.replace(table, rows, as_of, done.executed).release()
+            self.postgres.replace(table, rows, as_of, result.executed).release()
             return rows.change
         if isinstance(rows, FullResult) or (
-            done.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
+            result.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
         ):
-            return self.replace(table, rows, as_of, done.executed)
-        self.postgres.apply(table, rows, as_of, done.executed)
+            return self.replace(table, rows, as_of, result.executed)
+        self.postgres.apply(table, rows, as_of, result.executed)
         return rows
 
     def written(self, table: StreamTable, delta: Delta, *, found: bool) -> None:

@@ -37,16 +37,16 @@ class Ports(Protocol):
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
         """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
 
-    def plan(self, registered: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
+    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
         """How it is refreshed; None when it is not its turn or what it reads is not known yet.
 
         Raises when it never will be.
         """
 
-    def begin(self, tasks: Sequence[Refresh]) -> list[Refresh]:
+    def begin(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
         """Start the long ones beside the ticks; return the others."""
 
-    def compute(self, tasks: Sequence[Refresh]) -> Iterator[RefreshResult]:
+    def compute(self, refreshes: Sequence[Refresh]) -> Iterator[RefreshResult]:
         """The outcome of each, in order; several at a time."""
 
     def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
@@ -55,13 +55,13 @@ class Ports(Protocol):
         Returns those whose rows are still to be written by themselves; the frontiers of the unchanged are moved.
         """
 
-    def write_back(self, done: RefreshResult, rows: RefreshRows) -> None:
+    def write_back(self, result: RefreshResult, rows: RefreshRows) -> None:
         """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
 
     def publish(self) -> None:
         """Everything owed to the topics, in one Kafka transaction."""
 
-    def fail(self, table: StreamTableRow, error: TrickleError, done: RefreshResult | None = None) -> None:
+    def fail(self, table: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """One stream table is tried again later or taken out of service; nothing else stops."""
 
 
@@ -70,8 +70,10 @@ def run_tick(ports: Ports) -> Lsn:
     frontier = ports.advance_intake()
     now = datetime.now(UTC)
     _settle(ports, ports.finished())
-    tasks = [task for row, table in ports.in_service() if (task := _planned(ports, row, table, frontier, now))]
-    _settle(ports, ports.compute(ports.begin(tasks)))
+    refreshes = [
+        refresh for row, table in ports.in_service() if (refresh := _planned(ports, row, table, frontier, now))
+    ]
+    _settle(ports, ports.compute(ports.begin(refreshes)))
     ports.publish()
     return frontier
 
@@ -85,32 +87,32 @@ def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Ls
     return _tried(ports, row, None, plan)
 
 
-def _settle(ports: Ports, outcomes: Iterable[RefreshResult]) -> None:
+def _settle(ports: Ports, results: Iterable[RefreshResult]) -> None:
     """Write what changed and move the frontiers of the rest: together, so that a reader sees all or none of it."""
     changed: list[ChangedResult] = []
     unchanged: list[RefreshResult] = []
-    for done in outcomes:
-        match done.outcome:
+    for result in results:
+        match result.outcome:
             case TrickleError() as error:
-                ports.fail(done.refresh.row, error, done)
+                ports.fail(result.refresh.row, error, result)
             case FullResult() as rows:
-                changed.append((done, rows))
+                changed.append((result, rows))
             case MemoryDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
-                changed.append((done, rows))
+                changed.append((result, rows))
             case MemoryDelta() | StagedDelta() | None:
-                unchanged.append(done)
+                unchanged.append(result)
             case _:
-                assert_never(done.outcome)
-    for done, rows in ports.group_commit(changed, unchanged):
-        _tried(ports, done.refresh.row, done, partial(ports.write_back, done, rows))
+                assert_never(result.outcome)
+    for result, rows in ports.group_commit(changed, unchanged):
+        _tried(ports, result.refresh.row, result, partial(ports.write_back, result, rows))
 
 
-def _tried(ports: Ports, row: StreamTableRow, done: RefreshResult | None, step: Callable[[], T]) -> T | None:
+def _tried(ports: Ports, row: StreamTableRow, result: RefreshResult | None, step: Callable[[], T]) -> T | None:
     """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
     try:
         return step()
     except TrickleError as error:
         if error.retryable:
             raise
-        ports.fail(row, error, done)
+        ports.fail(row, error, result)
         return None
