@@ -54,7 +54,7 @@ class TraceInputs:
         """Of chunks, which the parts keep alive, by their identity."""
         self._nets: dict[tuple[TableId, tuple[int, ...]], tuple[pa.Table, str | None]] = {}
         """Net deltas by the columns they have, which may have any names, and their views; None for an empty one."""
-        self._needed: dict[tuple[str, Lookup], str | None] = {}
+        self._lookups: dict[tuple[str, Lookup], str | None] = {}
         """Views of the rows of a base that are needed; None where they are not found by value, or too many."""
         self._asked: dict[str, pa.Table] = {}
         """The values of a SELECT."""
@@ -67,7 +67,7 @@ class TraceInputs:
 
     def __exit__(self, *_: object) -> None:
         nets = (view for _, view in self._nets.values())
-        for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._needed.values()):
+        for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._lookups.values()):
             drop_view(self._spark, view)
         self._computed.release()
 
@@ -114,90 +114,92 @@ class TraceInputs:
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
         return ddl(types)
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         """A rule of the relation at one end of the window, the scan's columns only."""
         parts = self._of(scan.table)
-        texts = self._base(scan, rule, needed)
+        texts = self._base(scan, linear_map, lookup)
         overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
         # What has changed is there already, net.
         if side is Side.AFTER and (changed := self.delta(scan)) is not None:
             overlay.append(changed)
         if overlay:
-            texts.append(rule(" UNION ALL ".join(overlay)))
+            texts.append(linear_map(" UNION ALL ".join(overlay)))
         elif not texts:
-            texts.append(rule(empty_zset([field.type.spark for field in scan.fields])))
+            texts.append(linear_map(empty_zset([field.type.spark for field in scan.fields])))
         return " UNION ALL ".join(texts)
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int:
         """About how many rows the relation has after the rule."""
-        segments = self._segments(scan, rule)
+        segments = self._segments(scan, linear_map)
         if self.lsn_range.lower:
             of_base = sum(self._arrangements.rows(segment, text) for segment, text in segments)
         else:
             of_base = sum(segment.rows for segment, _ in segments)
         return self._of(scan.table).rows_before + of_base
 
-    def _segments(self, scan: Scan, rule: LinearMap) -> list[tuple[Segment, str]]:
+    def _segments(self, scan: Scan, linear_map: LinearMap) -> list[tuple[Segment, str]]:
         """The segments of the base with the rule of each."""
         parts = self._of(scan.table)
         views = zip(parts.base.segments, parts.views, strict=True)
-        return [(segment, rule(self._select(scan, view))) for segment, view in views]
+        return [(segment, linear_map(self._select(scan, view))) for segment, view in views]
 
-    def _base(self, scan: Scan, rule: LinearMap, needed: Lookup | None) -> list[str]:
+    def _base(self, scan: Scan, linear_map: LinearMap, lookup: Lookup | None) -> list[str]:
         """The rule of the base, or of what a change may meet of it."""
-        segments = self._segments(scan, rule)
+        segments = self._segments(scan, linear_map)
         # A fill reads everything once; a window is followed by others that read the same.
         return (
-            [self._ready(*each, needed) for each in segments]
+            [self._ready(*each, lookup) for each in segments]
             if self.lsn_range.lower
             else [text for _, text in segments]
         )
 
-    def _ready(self, segment: Segment, text: str, needed: Lookup | None) -> str:
-        if needed is not None and (view := self._found(segment, text, needed)) is not None:
+    def _ready(self, segment: Segment, text: str, lookup: Lookup | None) -> str:
+        if lookup is not None and (view := self._found(segment, text, lookup)) is not None:
             return f"SELECT * FROM {view}"
         arranged = self._arrangements.of(segment, text)
         return text if arranged is None else f"SELECT * FROM {arranged.view}"
 
-    def _found(self, segment: Segment, text: str, needed: Lookup) -> str | None:
+    def _found(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
         """The rows of a segment that are needed; None where they are not found by value, or too many."""
         with self._lock:
-            if (text, needed) not in self._needed:
-                self._needed[text, needed] = self._find(segment, text, needed)
-            return self._needed[text, needed]
+            if (text, lookup) not in self._lookups:
+                self._lookups[text, lookup] = self._find(segment, text, lookup)
+            return self._lookups[text, lookup]
 
-    def _find(self, segment: Segment, text: str, needed: Lookup) -> str | None:
-        if not self._is_worth(segment, needed) or (index := self._arrangements.index(segment, text)) is None:
+    def _find(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
+        if not self._is_worth(segment, lookup) or (index := self._arrangements.index(segment, text)) is None:
             return None
-        values = self._values(needed)
-        few = None if values is None else index.lookup(needed.column, values)
+        values = self._values(lookup)
+        few = None if values is None else index.lookup(lookup.column, values)
         return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
 
-    def _is_worth(self, segment: Segment, needed: Lookup) -> bool:
+    def _is_worth(self, segment: Segment, lookup: Lookup) -> bool:
         """Whether it is told soon enough which values are needed."""
-        match needed:
+        match lookup:
             case DeltaKeys():
-                return int(self._of(needed.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
+                return int(self._of(lookup.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
             case QueryKeys():
                 return segment.rows >= MIN_QUERY_KEYS_ROWS
             case _:
-                assert_never(needed)
+                assert_never(lookup)
 
-    def _values(self, needed: Lookup) -> np.ndarray | None:
+    def _values(self, lookup: Lookup) -> np.ndarray | None:
         """What the column of a row that is needed may be; None where it may be too much."""
-        match needed:
+        match lookup:
             case DeltaKeys():
-                rows = self._of(needed.scan.table).delta
-                return distinct_values(self._netted(needed.scan, rows)[0], needed.place)
+                rows = self._of(lookup.scan.table).delta
+                return distinct_values(self._netted(lookup.scan, rows)[0], lookup.place)
             case QueryKeys():
-                if needed.values not in self._asked:
-                    text = f"SELECT DISTINCT q0 AS c0 FROM ({needed.values}) LIMIT {SMALL_RANGE_ROWS + 1}"
-                    self._asked[needed.values] = collect(self._spark.sql(text))
-                rows = self._asked[needed.values]
-                beyond = rows.num_rows > SMALL_RANGE_ROWS or (needed.null_safe and rows["c0"].null_count > 0)
+                if lookup.values not in self._asked:
+                    text = f"SELECT DISTINCT q0 AS c0 FROM ({lookup.values}) LIMIT {SMALL_RANGE_ROWS + 1}"
+                    self._asked[lookup.values] = collect(self._spark.sql(text))
+                rows = self._asked[lookup.values]
+                beyond = rows.num_rows > SMALL_RANGE_ROWS or (lookup.null_safe and rows["c0"].null_count > 0)
                 return None if beyond else distinct_values(rows, 0)
             case _:
-                assert_never(needed)
+                assert_never(lookup)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """A recursion at one end of the window, computed once however often it is asked for."""

@@ -61,10 +61,10 @@ LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = None) -> str:
-    """The node's whole result at one end of the window; of a relation less, where `needed` says what is needed."""
+def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
+    """The node's whole result at one end of the window; of a relation less, where `lookup` says what is needed."""
     if (kept_ready := linear_prefix(node)) is not None:
-        return snapshot_scan(*kept_ready, side, inputs, needed)
+        return snapshot_scan(*kept_ready, side, inputs, lookup)
     match node:
         case Scan():
             raise AssertionError("a relation is a leaf")
@@ -75,8 +75,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = Non
                 raise AssertionError("the rows of a round outside its recursion")
             return node.text
         case Recursion():
-            if isinstance(kept := inputs.state_of(node), Accumulators):
-                return _shares(kept, side)
+            if isinstance(state := inputs.state_of(node), Accumulators):
+                return _shares(state, side)
 
             def step(working: str) -> str:
                 return snapshot(step_over(node, working), side, inputs)
@@ -93,14 +93,14 @@ def snapshot(node: Node, side: Side, inputs: Inputs, needed: Lookup | None = Non
         case SemiJoin():
             return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
-            if isinstance(kept := inputs.state_of(node), Accumulators):
-                return results_of(node, _shares(kept, side))
+            if isinstance(state := inputs.state_of(node), Accumulators):
+                return results_of(node, _shares(state, side))
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
             return sum_zsets([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
-            kept = inputs.state_of(node)
-            first = _shares(kept, side) if isinstance(kept, Accumulators) else snapshot(node.input, side, inputs)
+            state = inputs.state_of(node)
+            first = _shares(state, side) if isinstance(state, Accumulators) else snapshot(node.input, side, inputs)
             return snapshot_top_k(node, first)
         case Window():
             return snapshot_window(node, snapshot(node.input, side, inputs))
@@ -119,8 +119,8 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case WorkTable():
             return node.changed
         case Recursion():
-            if isinstance(kept := inputs.state_of(node), Accumulators):
-                return kept.delta
+            if isinstance(state := inputs.state_of(node), Accumulators):
+                return state.delta
             if all(inputs.delta(scan) is None for scan in scans(node)):
                 return None
             return delta_recursion(node, *(snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER)))
@@ -137,19 +137,21 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             return delta_outer_join(node, changing(node.left), changing(node.right), small=inputs.small)
         case SemiJoin():
             return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
-        case Aggregate() if (kept := inputs.state_of(node)) is not None:
-            if kept.affected_groups is not None:
-                return delta_from_sums(node, kept.affected_groups)
-            if isinstance(kept, AffectedMinMax):
+        case Aggregate() if (state := inputs.state_of(node)) is not None:
+            if state.affected_groups is not None:
+                return delta_from_sums(node, state.affected_groups)
+            if isinstance(state, AffectedMinMax):
                 return None
             return (
                 None
-                if kept.delta is None
-                else delta_from_accumulators(node, kept.before(), kept.delta, small=inputs.small)
+                if state.delta is None
+                else delta_from_accumulators(node, state.before(), state.delta, small=inputs.small)
             )
-        case TopK() if isinstance(kept := inputs.state_of(node), Accumulators):
-            first = kept.before
-            return None if kept.delta is None else delta_top_k(node, lambda _: first(), kept.delta, small=inputs.small)
+        case TopK() if isinstance(state := inputs.state_of(node), Accumulators):
+            first = state.before
+            return (
+                None if state.delta is None else delta_top_k(node, lambda _: first(), state.delta, small=inputs.small)
+            )
         case Aggregate() | TopK() | Window():
             below = _settled(node.input, delta(node.input, inputs), inputs, again=True)
             if below is None:
@@ -173,75 +175,75 @@ def _settled(node: Node, zset: str | None, inputs: Inputs, *, again: bool = Fals
     return inputs.materialize_small(zset, fields(node))
 
 
-def _shares(kept: Accumulators, side: Side) -> str:
+def _shares(state: Accumulators, side: Side) -> str:
     """What is kept, at one end of the window."""
-    return sum_zsets([kept.before()] if kept.delta is None or side is Side.BEFORE else [kept.before(), kept.delta])
+    return sum_zsets([state.before()] if state.delta is None or side is Side.BEFORE else [state.before(), state.delta])
 
 
 def _changing(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
-    def touched(wanted: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
-        rows = snapshot_where(node, Side.BEFORE, wanted, inputs)
+    def touched(key_filter: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
+        rows = snapshot_where(node, Side.BEFORE, key_filter, inputs)
         columns = fields(node) if only is None else [fields(node)[i] for i in only]
         if only is not None:
             rows = select_columns(rows, only)
         # Without keys it is everything, which is there anyway.
-        return inputs.materialize_once(rows, columns) if again and wanted.keys else rows
+        return inputs.materialize_once(rows, columns) if again and key_filter.keys else rows
 
     changed = _settled(node, delta(node, inputs), inputs, again=again)
 
-    def whole(side: Side, needed: Lookup | None) -> str:
-        return snapshot(node, side, inputs, needed)
+    def whole(side: Side, lookup: Lookup | None) -> str:
+        return snapshot(node, side, inputs, lookup)
 
     return OperandDelta(changed, whole, touched)
 
 
-def snapshot_where(node: Node, side: Side, wanted: KeyFilter, inputs: Inputs) -> str:
+def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
     """The rows of the node's result at one end of the window that are wanted: σ_wanted(snapshot(node, side)).
 
     What is wanted is asked of the inputs wherever their rows decide it, so that no more is read than must be.
     """
     below = partial(snapshot_where, side=side, inputs=inputs)
     if linear_prefix(node) is not None:
-        return wanted.apply(snapshot(node, side, inputs, wanted.asked()))
+        return key_filter.apply(snapshot(node, side, inputs, key_filter.asked()))
     match node:
-        case Filter() | Repeat() if wanted.keys:
-            return apply_linear(node, below(node.input, wanted=wanted))
-        case Project() if wanted.keys:
-            return apply_linear(node, below(node.input, wanted=wanted.through(node.exprs)))
-        case UnionAll() if wanted.keys:
-            return sum_zsets([below(branch, wanted=wanted) for branch in node.branches])
-        case Join() if wanted.keys:
+        case Filter() | Repeat() if key_filter.keys:
+            return apply_linear(node, below(node.input, key_filter=key_filter))
+        case Project() if key_filter.keys:
+            return apply_linear(node, below(node.input, key_filter=key_filter.through(node.exprs)))
+        case UnionAll() if key_filter.keys:
+            return sum_zsets([below(branch, key_filter=key_filter) for branch in node.branches])
+        case Join() if key_filter.keys:
 
             def part(factor: Node, some: KeyFilter | None) -> str:
-                return snapshot(factor, side, inputs) if some is None else below(factor, wanted=some)
+                return snapshot(factor, side, inputs) if some is None else below(factor, key_filter=some)
 
-            return join_where(node, wanted, part, size=partial(estimate_rows, inputs=inputs))
-        case SemiJoin() if wanted.keys:
-            left = inputs.materialize_once(below(node.left, wanted=wanted), fields(node.left))
-            return semi_join(node, left, _partners(node, left, side, wanted, inputs))
-        case OuterJoin() if not node.full and _reads_only(wanted, range(len(fields(node.left)))):
-            left = inputs.materialize_once(below(node.left, wanted=wanted), fields(node.left))
-            return outer_join(node, left, _partners(node, left, side, wanted, inputs))
-        case Aggregate() if _reads_only(wanted, range(len(node.keys))):
-            if not isinstance(kept := inputs.state_of(node), Accumulators):
-                return snapshot_aggregate(node, below(node.input, wanted=wanted.through(node.keys)))
-            if (ordinals := wanted.ordinals()) is None:
-                return wanted.apply(snapshot(node, side, inputs))
-            return results_of(node, wanted.apply(_shares(kept, side), [key_names(node)[i] for i in ordinals]))
-        case TopK() if wanted.keys and set(wanted.keys) <= set(node.keys):
-            return snapshot_top_k(node, below(node.input, wanted=wanted))
-        case Window() if wanted.keys and set(wanted.keys) <= set(node.keys):
-            return snapshot_window(node, below(node.input, wanted=wanted))
+            return join_where(node, key_filter, part, size=partial(estimate_rows, inputs=inputs))
+        case SemiJoin() if key_filter.keys:
+            left = inputs.materialize_once(below(node.left, key_filter=key_filter), fields(node.left))
+            return semi_join(node, left, _partners(node, left, side, key_filter, inputs))
+        case OuterJoin() if not node.full and _reads_only(key_filter, range(len(fields(node.left)))):
+            left = inputs.materialize_once(below(node.left, key_filter=key_filter), fields(node.left))
+            return outer_join(node, left, _partners(node, left, side, key_filter, inputs))
+        case Aggregate() if _reads_only(key_filter, range(len(node.keys))):
+            if not isinstance(state := inputs.state_of(node), Accumulators):
+                return snapshot_aggregate(node, below(node.input, key_filter=key_filter.through(node.keys)))
+            if (ordinals := key_filter.ordinals()) is None:
+                return key_filter.apply(snapshot(node, side, inputs))
+            return results_of(node, key_filter.apply(_shares(state, side), [key_names(node)[i] for i in ordinals]))
+        case TopK() if key_filter.keys and set(key_filter.keys) <= set(node.keys):
+            return snapshot_top_k(node, below(node.input, key_filter=key_filter))
+        case Window() if key_filter.keys and set(key_filter.keys) <= set(node.keys):
+            return snapshot_window(node, below(node.input, key_filter=key_filter))
         case _:
-            return wanted.apply(snapshot(node, side, inputs))
+            return key_filter.apply(snapshot(node, side, inputs))
 
 
-def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, wanted: KeyFilter, inputs: Inputs) -> str:
+def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
     """The right rows that may be partners of these left ones."""
-    partners = join_match_of(node).matches_of(left, small=wanted.small)
+    partners = join_match_of(node).matches_of(left, small=key_filter.small)
     return snapshot_where(node.right, side, partners, inputs)
 
 
-def _reads_only(wanted: KeyFilter, places: range) -> bool:
-    reads = [set(columns_read(key)) for key in wanted.keys]
+def _reads_only(key_filter: KeyFilter, places: range) -> bool:
+    reads = [set(columns_read(key)) for key in key_filter.keys]
     return bool(reads) and all(read and read <= set(places) for read in reads)

@@ -79,25 +79,25 @@ def _end(factor: int, changed: int) -> Side:
 
 def join_where(
     node: Join,
-    wanted: KeyFilter,
+    key_filter: KeyFilter,
     among: Callable[[Node, KeyFilter | None], str],
     *,
     size: Callable[[Node], int | None],
 ) -> str:
     """The rows of A1 ⋈ … ⋈ An that are wanted: the input that knows most of the keys first, then as for a delta."""
     factors, conditions = _flattened(node, 0)
-    known = [_places_of(wanted, factor) for factor in factors]
+    known = [_places_of(key_filter, factor) for factor in factors]
     first = max(range(len(factors)), key=lambda i: len(known[i]))
     if not known[first]:
-        return wanted.apply(inner_join(node, among(node.left, None), among(node.right, None)))
-    product = _Product(factors, conditions, [size(factor.node) for factor in factors], wanted.small)
-    begun = among(factors[first].node, wanted.some(known[first], factors[first].places.start))
+        return key_filter.apply(inner_join(node, among(node.left, None), among(node.right, None)))
+    product = _Product(factors, conditions, [size(factor.node) for factor in factors], key_filter.small)
+    begun = among(factors[first].node, key_filter.some(known[first], factors[first].places.start))
     text = product.beginning_with(first, begun, lambda other: among(factors[other].node, None))
-    return text if len(known[first]) == len(wanted.keys) else wanted.apply(text)
+    return text if len(known[first]) == len(key_filter.keys) else key_filter.apply(text)
 
 
-def _places_of(wanted: KeyFilter, factor: _Factor) -> list[int]:
-    reads = [set(columns_read(key)) for key in wanted.keys]
+def _places_of(key_filter: KeyFilter, factor: _Factor) -> list[int]:
+    reads = [set(columns_read(key)) for key in key_filter.keys]
     return [place for place, read in enumerate(reads) if read and read <= set(factor.places)]
 
 
@@ -184,8 +184,8 @@ def _rank(
         if condition.pair is None:
             continue
         for mine, other in (condition.pair, condition.pair[::-1]):
-            read, needed = set(columns_read(mine)), set(columns_read(other))
-            if read and needed and read <= ours and needed <= theirs:
+            read, lookup = set(columns_read(mine)), set(columns_read(other))
+            if read and lookup and read <= ours and lookup <= theirs:
                 connected = True
                 tied |= read
     key = row_key(factor.node)

@@ -1,6 +1,6 @@
 """Δ(A ⟕ B) = Δ(A ⋈ B) + Δ(A ▷ B) × NULL, and for a full join also + NULL × Δ(B ▷ A).
 
-A ▷ B are the rows of A without a partner in B: see `matching`.
+A ▷ B are the rows of A without a partner in B: see `match`.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str
 
 def outer_join(node: OuterJoin, left: str, right: str) -> str:
     """A ⟕ B of two Z-sets, or the full join."""
-    matching, output = join_match_of(node), fields(node)
-    alone = matching.filter_by_match(MatchKind.ANTI, left, right)
-    others = matching.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
+    match, output = join_match_of(node), fields(node)
+    alone = match.filter_by_match(MatchKind.ANTI, left, right)
+    others = match.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
     parts = (
         inner_join(_inner(node), left, right),
-        _extended(alone, matching.left.places, output),
-        _extended(others, matching.right.places, output),
+        _extended(alone, match.left.places, output),
+        _extended(others, match.right.places, output),
     )
     return " UNION ALL ".join(part for part in parts if part is not None)
 
 
 def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
-    matching, output = join_match_of(node), fields(node)
-    meeting = matching.affected_sides(left, right, small=small, again=True, full=node.full, bare=False)
-    alone = matching.delta(MatchKind.ANTI, meeting)
-    others = matching.flipped().delta(MatchKind.ANTI, meeting.flipped()) if node.full else None
+    match, output = join_match_of(node), fields(node)
+    sides = match.affected_sides(left, right, small=small, again=True, full=node.full, bare=False)
+    alone = match.delta(MatchKind.ANTI, sides)
+    others = match.flipped().delta(MatchKind.ANTI, sides.flipped()) if node.full else None
     return plus(
-        matching.delta_joined(meeting, small=small),
-        _extended(alone, matching.left.places, output),
-        _extended(others, matching.right.places, output),
+        match.delta_joined(sides, small=small),
+        _extended(alone, match.left.places, output),
+        _extended(others, match.right.places, output),
     )

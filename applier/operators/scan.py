@@ -6,9 +6,9 @@ from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, rule: LinearMap, side: Side, inputs: Inputs, needed: Lookup | None = None) -> str:
+def snapshot_scan(node: Scan, linear_map: LinearMap, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
     """f(R) at one end of the window, for a rule f that looks at each row alone."""
-    return inputs.snapshot(node, side, rule, needed)
+    return inputs.snapshot(node, side, linear_map, lookup)
 
 
 def delta_scan(node: Scan, inputs: Inputs) -> str | None:

@@ -1,6 +1,6 @@
 """A ⋉ B keeps the rows of A with a partner in B, A ▷ B those without; each once, however many partners there are.
 
-Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K), K = the keys of ΔB, and the same for ▷: see `matching`.
+Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K), K = the keys of ΔB, and the same for ▷: see `match`.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def semi_join(node: SemiJoin, left: str, right: str) -> str:
 
 def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
     """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
-    matching = join_match_of(node)
-    return matching.delta(_partner(node), matching.affected_sides(left, right, small=small, bare=True))
+    match = join_match_of(node)
+    return match.delta(_partner(node), match.affected_sides(left, right, small=small, bare=True))

@@ -143,8 +143,8 @@ class DeleteRederive:
         with self._viewed(self._held.table((row, -1) for row in over.values())) as leaving:
             rest = step_over(node, f"{self._held.before()} UNION ALL {leaving}")
             keys = [Col(i, column.type) for i, column in enumerate(columns)]
-            wanted = KeyFilter.of(keys, self._names, leaving, null_safe=True, small=True)
-            again = [snapshot_where(part, Side.AFTER, wanted, self._inputs) for part in (node.base, rest)]
+            key_filter = KeyFilter.of(keys, self._names, leaving, null_safe=True, small=True)
+            again = [snapshot_where(part, Side.AFTER, key_filter, self._inputs) for part in (node.base, rest)]
             gained = plus(delta(node.base, self._inputs), delta(rest, self._inputs))
             found = {name: row for name, row in _positive(self._run(plus(*again))).items() if name in over}
             return found | (_positive(self._run(gained)) if gained else {})

@@ -106,8 +106,8 @@ class MinMaxState:
             view = create_view(frame)
         try:
             asking, few = key_names(self.node), inputs.small
-            wanted = KeyFilter.of(self.node.keys, asking, f"SELECT * FROM {view}", null_safe=True, small=few)
-            text = group_rows(self.node, snapshot_where(self.node.input, Side.AFTER, wanted, inputs))
+            key_filter = KeyFilter.of(self.node.keys, asking, f"SELECT * FROM {view}", null_safe=True, small=few)
+            text = group_rows(self.node, snapshot_where(self.node.input, Side.AFTER, key_filter, inputs))
             found = collect(self._spark.sql(text)).select(self._arrow.names)
         finally:
             drop_view(self._spark, view)

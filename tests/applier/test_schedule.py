@@ -90,7 +90,8 @@ def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
     row = StreamTableRow(
         pgt_id=1, pgt_relid=1, pgt_schema="public", pgt_name="t", original_query="", defining_query="", created_at=NOON,
         status="ACTIVE", schedule="1h", refresh_mode="AUTO", full_policy="allow", append_only=False,
-        auto_threshold=None, frontier=None, data_timestamp=None, refresh_requested=False, reads=[], reads_uncaptured=False,
+        auto_threshold=None, frontier=None, data_timestamp=None, refresh_requested=False, reads=[],
+        reads_uncaptured=False,
     )  # fmt: skip
     scheduler.failed(1, NOON)
     assert not scheduler.is_due(row, NOON, by_postgres=False)

@@ -73,8 +73,8 @@ def _two_digits(value: float) -> int:
 
 def main() -> None:
     """Measure, and write the file."""
-    wanted = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-    first = {t.entry.signature: t for t in reversed(_trials()) if wanted.search(t.entry.signature)}
+    key_filter = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
+    first = {t.entry.signature: t for t in reversed(_trials()) if key_filter.search(t.entry.signature)}
     found: dict[str, int] = json.loads(COSTS.read_text())
     with server_folder("postgres") as folder, server_folder("spark") as scratch:
         spark = spark_session(ensure(SPARK_JARS), master="local[2]", driver_memory="1g", scratch=scratch)

@@ -85,10 +85,12 @@ class Ends:
         leaving = f"SELECT {columns}{', ' if columns else ''}-{WEIGHT} AS {WEIGHT} FROM ({old})"
         return f"{new} UNION ALL {leaving}"
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
-        return rule(f"SELECT * FROM {self._sides[scan, side]}")
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
+        return linear_map(f"SELECT * FROM {self._sides[scan, side]}")
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

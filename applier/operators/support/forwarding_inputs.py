@@ -24,13 +24,15 @@ class ForwardingInputs:
         """As theirs."""
         return self.inputs.delta(scan)
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         """As theirs."""
-        return self.inputs.snapshot(scan, side, rule, needed)
+        return self.inputs.snapshot(scan, side, linear_map, lookup)
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         """As theirs."""
-        return self.inputs.rows(scan, rule)
+        return self.inputs.rows(scan, linear_map)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
         """As theirs."""

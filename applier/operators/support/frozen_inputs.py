@@ -26,10 +26,12 @@ class FrozenInputs(ForwardingInputs):
         del scan
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         """The same at either end; what meets them is no change of the window."""
-        del side, needed
-        return self.inputs.snapshot(scan, self.side, rule)
+        del side, lookup
+        return self.inputs.snapshot(scan, self.side, linear_map)
 
     def state_of(self, node: StatefulNode) -> None:
         """Nothing: what is kept changes with the window."""

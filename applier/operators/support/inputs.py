@@ -100,10 +100,12 @@ class Inputs(Protocol):
     def delta(self, scan: Scan) -> str | None:
         """Change rows of the window; None when there are none."""
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         """A rule of the relation at one end of the window; most of it may have been applied before."""
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         """About how many rows the relation has after the rule; None when nobody knows."""
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

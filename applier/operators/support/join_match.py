@@ -108,16 +108,16 @@ class JoinMatch:
         """The same condition seen from the other side."""
         return JoinMatch(self.right, self.left, self.condition, self.reads)
 
-    def filter_by_match(self, partner: MatchKind, left: str, right: str) -> str:
+    def filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
         """Rows of the left Z-set, columns at their places, by whether the right one has a partner for them."""
-        return self._filter_by_match(partner, self.left.placed(left), self.right.placed(right))
+        return self._filter_by_match(kind, self.left.placed(left), self.right.placed(right))
 
-    def _filter_by_match(self, partner: MatchKind, left: str, right: str) -> str:
+    def _filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
         names = [column_name(place) for place in self.right.places if place in self.reads]
         grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only what the condition looks at: several rows that differ elsewhere are one partner.
         there = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
-        return f"SELECT l.* FROM ({left}) l {partner.value} ({there}) r ON {self.condition}"
+        return f"SELECT l.* FROM ({left}) l {kind.value} ({there}) r ON {self.condition}"
 
     def affected_sides(
         self,
@@ -160,27 +160,27 @@ class JoinMatch:
             arriving, changing, left_before, None if partners is None else place_columns(partners, places)
         )
 
-    def delta(self, partner: MatchKind, meeting: AffectedSides) -> str | None:
+    def delta(self, kind: MatchKind, sides: AffectedSides) -> str | None:
         """How the answer of `with_partner` changes."""
         arrived = None
-        if meeting.arriving is not None:
-            arrived = self._filter_by_match(partner, meeting.arriving, meeting.right_after)
-        return plus(arrived, None if meeting.changing is None else self._switched(partner, meeting))
+        if sides.arriving is not None:
+            arrived = self._filter_by_match(kind, sides.arriving, sides.right_after)
+        return plus(arrived, None if sides.changing is None else self._switched(kind, sides))
 
-    def _switched(self, partner: MatchKind, meeting: AffectedSides) -> str:
+    def _switched(self, kind: MatchKind, sides: AffectedSides) -> str:
         """What enters and leaves among the rows that stay, because partners come and go."""
-        asked, there = meeting.left_before or "", (meeting.right_before or "", meeting.right_after)
-        old, new = (self._filter_by_match(partner, asked, right) for right in there)
+        asked, there = sides.left_before or "", (sides.right_before or "", sides.right_after)
+        old, new = (self._filter_by_match(kind, asked, right) for right in there)
         names = [column_name(place) for place in self.left.places]
         return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
 
-    def delta_joined(self, meeting: AffectedSides, *, small: bool) -> str | None:
+    def delta_joined(self, sides: AffectedSides, *, small: bool) -> str | None:
         """Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         arrived = switched = None
-        if meeting.arriving is not None:
-            arrived = times(meeting.arriving, meeting.right_after, [self.condition], LEFT if small else None)
-        if meeting.changing is not None:
-            switched = times(meeting.left_before or "", meeting.changing, [self.condition], RIGHT if small else None)
+        if sides.arriving is not None:
+            arrived = times(sides.arriving, sides.right_after, [self.condition], LEFT if small else None)
+        if sides.changing is not None:
+            switched = times(sides.left_before or "", sides.changing, [self.condition], RIGHT if small else None)
         return plus(arrived, switched)
 
     def matches_of(self, left: str, *, small: bool) -> KeyFilter:

@@ -15,7 +15,7 @@ class OperandDelta:
 
     delta: str | None
     whole: Callable[[Side, Lookup | None], str]
-    """With `needed`, of a relation, at least the rows that it names."""
+    """With `lookup`, of a relation, at least the rows that it names."""
     affected_rows: Callable[[KeyFilter, bool, Sequence[int] | None], str]
     """The rows that are wanted as they were before the window; computed once where the flag says that they are read
     again. Of these columns only, where not all are needed: then equal rows are one."""

@@ -28,13 +28,15 @@ class LoadedInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         if scan not in self._views:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
-        return rule(f"SELECT * FROM {self._views[scan]}")
+        return linear_map(f"SELECT * FROM {self._views[scan]}")
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

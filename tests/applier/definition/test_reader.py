@@ -72,9 +72,9 @@ def test_an_unknown_kind_is_refused(major: int, kind: str) -> None:
 @pytest.mark.parametrize("major", MAJORS)
 def test_a_spare_field_with_another_value_is_refused(major: int) -> None:
     for kind in _kinds(TREES[major]):
-        for name, rule in SPARE[kind].items():
+        for name, linear_map in SPARE[kind].items():
             found = re.search(rf"\{{{kind} [^{{}}]*?:{name} (true|false|<>|-?\d+|n)(?=[ }}])", TREES[major])
-            if rule.values is None or found is None:
+            if linear_map.values is None or found is None:
                 continue
             start, end = found.span(1)
             with pytest.raises(Refused):

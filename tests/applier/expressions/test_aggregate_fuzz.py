@@ -128,14 +128,16 @@ class _NoisyInputs:
     def delta(self, scan: Scan) -> str | None:
         return None
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         rows = fetch(self._connection, sql.SQL("fuzz"), read)
         below = frame(self._spark, rows, [t.spark for _, t in read])
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
-        return rule(f"SELECT * FROM {create_view(twice.unionAll(once))}")
+        return linear_map(f"SELECT * FROM {create_view(twice.unionAll(once))}")
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
@@ -158,9 +160,9 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls
     expected = {row[0]: row[1:] for row in fetch(connection, sql.SQL("({}) q").format(sql.SQL(query)), typed)}
     result = spark.sql(snapshot(root, Side.AFTER, _NoisyInputs(spark, connection)))
     out = [
-        f"{call} is {got.dataType.simpleString()}, declared {wanted.type.spark}"
-        for call, got, wanted in zip(["g", *calls], result.schema.fields, fields(root), strict=False)
-        if got.dataType.simpleString() != wanted.type.spark
+        f"{call} is {got.dataType.simpleString()}, declared {key_filter.type.spark}"
+        for call, got, key_filter in zip(["g", *calls], result.schema.fields, fields(root), strict=False)
+        if got.dataType.simpleString() != key_filter.type.spark
     ]
     rows = {row[0]: row[1:-1] for row in collect(result)}
     assert rows.keys() == expected.keys()

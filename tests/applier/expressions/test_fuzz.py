@@ -240,10 +240,10 @@ def _last_cause(error: Exception) -> str:
     return (causes or lines)[-1][:300]
 
 
-def _types_of(result: DataFrame, wanted: Sequence[str], chunk: Sequence[Trial]) -> list[str]:
+def _types_of(result: DataFrame, key_filter: Sequence[str], chunk: Sequence[Trial]) -> list[str]:
     got = [f.dataType.simpleString() for f in result.schema.fields]
     names = ["id", *(t.call for t in chunk)]
-    return [f"{n} is {g}, declared {w}" for n, g, w in zip(names, got, wanted, strict=True) if g != w]
+    return [f"{n} is {g}, declared {w}" for n, g, w in zip(names, got, key_filter, strict=True) if g != w]
 
 
 def _compare(

@@ -74,11 +74,13 @@ class BagInputs:
         weights = [(row, 1) for row in new.elements()] + [(row, -1) for row in old.elements()]
         return self._view((scan.table.name, None), weights)
 
-    def snapshot(self, scan: Scan, side: Side, rule: LinearMap = identity_map, needed: Lookup | None = None) -> str:
+    def snapshot(
+        self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
+    ) -> str:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
-        return rule(self._view((scan.table.name, side), list(bag.items())))
+        return linear_map(self._view((scan.table.name, side), list(bag.items())))
 
-    def rows(self, scan: Scan, rule: LinearMap = identity_map) -> int | None:
+    def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return self.before[scan.table.name].total() if scan.table.name == "a" else None
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:

@@ -56,8 +56,8 @@ def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: st
     written = Written(kafka.bootstrap, topic_prefix)
     written.commit(3, written.reaches(10, end=3))
 
-    def begin(wanted: int, frontier: int) -> tuple[int, list[Skipped]]:
-        found = find_start_offsets(written.settings, {written.topic: {0: wanted}}, Lsn(frontier))
+    def begin(key_filter: int, frontier: int) -> tuple[int, list[Skipped]]:
+        found = find_start_offsets(written.settings, {written.topic: {0: key_filter}}, Lsn(frontier))
         return found.offsets[written.topic][0], found.skipped
 
     assert begin(1, 5) == (1, [])

@@ -143,7 +143,7 @@ def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypat
     with traces.through(LsnRange(Lsn(6), Lsn(11))) as inputs:
         text = delta(joined(), inputs)
         assert rows_of(spark, text) == [(1, 400, 400, 1, -1), (2, 7, 7, 1, 1)]
-        (view,) = [view for view in inputs._needed.values() if view is not None]
+        (view,) = [view for view in inputs._lookups.values() if view is not None]
         assert spark.table(view).count() == 2
 
 
