@@ -13,7 +13,7 @@ import click
 from applier.settings import ApplierSettings
 from shared_schema import logs
 from shared_schema.errors import TrickleError
-from shared_schema.settings import load
+from shared_schema.settings import load_settings
 
 if TYPE_CHECKING:
     import psycopg
@@ -60,7 +60,7 @@ def install_catalog(database_url: str | None, dry_run: bool) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
     from applier.catalog.install import install_catalog
 
-    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+    with _connection(load_settings(ApplierSettings, database_url=database_url)) as connection:
         applied = install_catalog(connection, dry_run=dry_run)
     said = "would install" if dry_run else "installed"
     click.echo(f"{said}: {', '.join(applied)}" if applied else "already up to date; functions renewed")
@@ -77,7 +77,7 @@ def uninstall_catalog(database_url: str | None, drop_stream_tables: bool, keep_s
 
     if drop_stream_tables and keep_stream_tables:
         raise TrickleError("stream tables cannot be both dropped and kept", hint="choose one of the two flags")
-    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+    with _connection(load_settings(ApplierSettings, database_url=database_url)) as connection:
         removed = uninstall_catalog(
             connection, drop_stream_tables=drop_stream_tables, keep_stream_tables=keep_stream_tables
         )
@@ -118,7 +118,7 @@ def check(name: str | None, sample: int | None, database_url: str | None) -> Non
     """
     from applier.refresh import check as checking
 
-    settings = load(ApplierSettings, database_url=database_url)
+    settings = load_settings(ApplierSettings, database_url=database_url)
     wrong = False
     with _connection(settings) as connection:
         tables = [t for t in checking.stream_table_names(connection) if name in (None, t.name, str(t))]
@@ -158,7 +158,7 @@ def explain(query: str | None, name: str | None, search_path: str, database_url:
 
     if (query is None) == (name is None):
         raise TrickleError("explain needs either --query or --name", hint="see pg-trickle-applier explain --help")
-    with _connection(load(ApplierSettings, database_url=database_url)) as connection:
+    with _connection(load_settings(ApplierSettings, database_url=database_url)) as connection:
         if query is not None:
             click.echo(explain_query.explain_query(connection, query, search_path), nl=False)
         else:

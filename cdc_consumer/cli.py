@@ -14,8 +14,8 @@ import click
 from cdc_consumer.settings import ConsumerSettings
 from shared_schema.errors import TrickleError
 from shared_schema.logs import configure
-from shared_schema.settings import load
-from shared_schema.stored_settings import merge
+from shared_schema.settings import load_settings
+from shared_schema.stored_settings import merge_settings
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,8 +37,8 @@ def cli() -> None:
 def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
+    from cdc_consumer.health_probe import HealthProbe
     from cdc_consumer.metrics import Metrics
-    from cdc_consumer.pulse import Pulse
     from shared_schema.status_server import StatusServer
 
     settings = _settings(flags, stored=True)
@@ -51,8 +51,8 @@ def run(**flags: Any) -> None:
         return {"slot": settings.slot} | metrics.report()
 
     server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report)
-    with server, Pulse(settings, metrics):
-        pipeline.run(settings, stop, metrics)
+    with server, HealthProbe(settings, metrics):
+        pipeline.run_pipeline(settings, stop, metrics)
 
 
 @cli.command()
@@ -60,20 +60,20 @@ def run(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="one JSON object instead of text")
 def status(as_json: bool, **flags: Any) -> None:
     """Show the slot, how far the topics are, and the captured tables."""
-    from cdc_consumer.status import describe, read_status
+    from cdc_consumer.status import describe_status, read_status
 
     report = read_status(_settings(flags))
-    click.echo(json.dumps(report) if as_json else describe(report))
+    click.echo(json.dumps(report) if as_json else describe_status(report))
 
 
 @cli.command("drop-slot")
 @_options
 def drop_slot(**flags: Any) -> None:
     """Drop the slot and forget its progress: the next run captures every table anew."""
-    from cdc_consumer.status import forget
+    from cdc_consumer.status import drop_progress
 
     settings = _settings(flags)
-    dropped = forget(settings)
+    dropped = drop_progress(settings)
     click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is forgotten")
 
 
@@ -83,9 +83,11 @@ def _settings(flags: dict[str, Any], *, stored: bool = False) -> ConsumerSetting
 
     if options := flags.get("kafka_options"):
         flags = flags | {"kafka_options": _json_object(options)}
-    settings = load(ConsumerSettings, **flags)
+    settings = load_settings(ConsumerSettings, **flags)
     if stored:
-        settings = merge(ConsumerSettings, flags, stored_settings(settings.database_url.get_secret_value())).settings
+        settings = merge_settings(
+            ConsumerSettings, flags, stored_settings(settings.database_url.get_secret_value())
+        ).settings
     configure(settings.log_format, settings.log_level)
     return settings
 

@@ -63,7 +63,7 @@ class SlotActive(SourceError):
     retryable = True
 
 
-class StoodByInVain(SourceError):
+class StandbyTimeout(SourceError):
     """The slot did not become free in the time we were to wait."""
 
 

@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from cdc_consumer.errors import StopRequested
-from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
 from cdc_consumer.ports import Ports
 from cdc_consumer.relay import Relay
-from cdc_consumer.resume import ensure_publications, take_slot, verify_taken
-from cdc_consumer.ring.hot import HotSources
+from cdc_consumer.resume import acquire_slot, ensure_publications, verify_acquired
+from cdc_consumer.ring.hot_sources import HotSources
 from cdc_consumer.ring.queue import Bounds, FrameQueue
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.ring.segments import Segments
 from cdc_consumer.routes import Routes
+from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
+from cdc_consumer.sinks.open_sink import open_sink, prepare_sink, read_state
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.snapshot.watch import CaptureWatch
 from cdc_consumer.wal.catalog import Connection, connect, relation_facts
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
-from cdc_consumer.wal.lag import Lag
+from cdc_consumer.wal.lag import LagReporter
 from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.errors import TrickleError
 
@@ -38,7 +38,7 @@ RECONNECT_S = 2.0
 """Pause before a session is begun again after the server or the broker went away."""
 
 
-def run(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
+def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
     """Stream until asked to stop; a session that broke after it once worked is begun again."""
     worked = False
     while not stop.is_set():
@@ -70,10 +70,10 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         catalog = stack.enter_context(connect(database_url))
         prepare_sink(settings)
         ensure_publications(catalog, settings.publications)
-        point = take_slot(session, catalog, settings, stop, metrics)
+        point = acquire_slot(session, catalog, settings, stop, metrics)
         frontier = Frontier(point.frontier)
         metrics.ring_slots.set(settings.ring_buffer_slots)
-        lag = Lag(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
+        lag = LagReporter(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
         feedback = stack.enter_context(Feedback(session, frontier, metrics, stop, lag))
         receiver = Receiver(
             session, feedback, frame_queue(settings), HotSources(settings.ring_buffer_sources, metrics), metrics
@@ -82,7 +82,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         sink = open_sink(settings, receiver.while_waiting, metrics)
         stack.callback(sink.close)
         state = read_state(settings)
-        point = verify_taken(point, state)
+        point = verify_acquired(point, state)
         if state.progress is not None:
             sink.remember(state.progress)
         frontier.resume(point.frontier)
@@ -92,7 +92,7 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
         loader = Loader(settings, sink, feedback, metrics)
-        ledger = SchemaLedger(state.progress.schemas if state.progress else {}, sink.schema)
+        ledger = SchemaVersions(state.progress.schemas if state.progress else {}, sink.schema)
         ports = Ports(receiver, feedback, sink, routes, captures, loader, ledger, metrics)
         log.info(
             "streaming",

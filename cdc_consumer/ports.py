@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.routes import Routes
+from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
@@ -24,5 +24,5 @@ class Ports:
     routes: Routes
     captures: Captures
     loader: Loader
-    ledger: SchemaLedger
+    ledger: SchemaVersions
     metrics: Metrics

@@ -7,7 +7,7 @@ import time
 from typing import assert_never
 
 from cdc_consumer.errors import MalformedMessage
-from cdc_consumer.joining import Joining
+from cdc_consumer.initial_copy import InitialCopy
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
     Begin,
@@ -23,10 +23,10 @@ from cdc_consumer.pgoutput.messages import (
     Update,
 )
 from cdc_consumer.ports import Ports
-from cdc_consumer.publishing import Publishing
 from cdc_consumer.resume import StartingPoint
-from cdc_consumer.rows import Rows
+from cdc_consumer.rows import TransactionRows
 from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.transaction_batcher import TransactionBatcher
 from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.history import HistoryCheck
@@ -34,7 +34,7 @@ from shared_schema.change_row import Stamp
 from shared_schema.control import LogMessage
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Part, Progress
+from shared_schema.progress import CommitPart, Progress
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,11 @@ class Relay:
         """Until the stream is past what was published."""
         self._frontier = frontier
         self._ports = ports
-        self._publishing = Publishing(settings, point, frontier, ports, progress)
-        self._joining = Joining(settings, frontier, ports, self._publishing, anew=anew)
-        self._rows = Rows(ports.routes, ports.ledger, ports.sink, ports.metrics, self._resumable_part(progress))
+        self._publishing = TransactionBatcher(settings, point, frontier, ports, progress)
+        self._joining = InitialCopy(settings, frontier, ports, self._publishing, anew=anew)
+        self._rows = TransactionRows(
+            ports.routes, ports.ledger, ports.sink, ports.metrics, self._resumable_part(progress)
+        )
         self._cut = False
         """Whether a part of the open transaction is published."""
 
@@ -227,11 +229,11 @@ class Relay:
         if limit_s is None or transaction is None or not (self._publishing.begun and self._publishing.batch.rows):
             return
         if time.monotonic() - self._publishing.batch.began_at >= limit_s:
-            part = Part(transaction.begin.commit_lsn, transaction.ordinal, self._settings.publications)
+            part = CommitPart(transaction.begin.commit_lsn, transaction.ordinal, self._settings.publications)
             self._publishing.publish(part=part)
             self._cut = True
 
-    def _resumable_part(self, progress: Progress | None) -> Part | None:
+    def _resumable_part(self, progress: Progress | None) -> CommitPart | None:
         part = progress.part if progress else None
         if part is not None and part.publications != self._settings.publications:
             raise SettingsError(

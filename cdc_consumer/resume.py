@@ -11,10 +11,10 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from cdc_consumer.errors import SlotActive, SourceError, StoodByInVain, StopRequested
+from cdc_consumer.errors import SlotActive, SourceError, StandbyTimeout, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.choose import is_undecided, read_state
+from cdc_consumer.sinks.open_sink import is_state_in_doubt, read_state
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
@@ -56,7 +56,7 @@ def ensure_publications(catalog: Connection, publications: tuple[str, ...]) -> N
         log.info("publication created", extra={"publication": name})
 
 
-def take_slot(
+def acquire_slot(
     session: ReplicationSession,
     catalog: Connection,
     settings: ConsumerSettings,
@@ -67,7 +67,7 @@ def take_slot(
     check_wal_level(catalog)
     began = time.monotonic()
     while True:
-        point, active_pid = starting_point(session, catalog, settings, stop)
+        point, active_pid = find_starting_point(session, catalog, settings, stop)
         try:
             if active_pid is None:
                 session.start(settings.slot, point.begins_at, settings.publications)
@@ -93,7 +93,7 @@ def _stand_by(
     """Returns when the slot is free, or gone."""
     while (slot := inspect_slot(catalog, settings.slot)) is not None and slot.active_pid is not None:
         if settings.slot_wait_s and time.monotonic() - began >= settings.slot_wait_s:
-            raise StoodByInVain(
+            raise StandbyTimeout(
                 f"slot {settings.slot} is active: server process {slot.active_pid} streams from it",
                 hint="stop the other instance, or set PG_TRICKLE_SLOT_WAIT_S to 0 to stand by without end",
             )
@@ -108,7 +108,7 @@ def _stand_by(
             raise StopRequested
 
 
-def starting_point(
+def find_starting_point(
     session: ReplicationSession, catalog: Connection, settings: ConsumerSettings, stop: threading.Event
 ) -> tuple[StartingPoint, int | None]:
     """Check what is stored against what is there; without progress, make or adopt the slot.
@@ -136,7 +136,7 @@ def _progress_of(slot: SlotState | None, settings: ConsumerSettings, stop: threa
     """What is stored. A slot that is ahead of it may have been acknowledged for a commit that cannot be read yet."""
     progress, deadline, told = read_state(settings).progress, time.monotonic() + UNDECIDED_S, False
     while _is_ahead(slot, progress) and time.monotonic() < deadline:
-        undecided = is_undecided(settings)
+        undecided = is_state_in_doubt(settings)
         # Read after the question: what was decided meanwhile is there now.
         progress = read_state(settings).progress
         if not undecided:
@@ -155,7 +155,7 @@ def _is_ahead(slot: SlotState | None, progress: Progress | None) -> bool:
     return slot.confirmed_flush > progress.resume_at
 
 
-def verify_taken(point: StartingPoint, state: StoredState) -> StartingPoint:
+def verify_acquired(point: StartingPoint, state: StoredState) -> StartingPoint:
     """The starting point after fencing: the last instance may have got further, but not on another slot."""
     if state.progress is None:
         return point

@@ -8,7 +8,7 @@ from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import Relations
 from cdc_consumer.ring.spool import Spool
-from cdc_consumer.sinks.sink import Outlet, Sink
+from cdc_consumer.sinks.sink import RowWriter, Sink
 from cdc_consumer.snapshot.captures import Captures
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
@@ -18,7 +18,7 @@ from shared_schema.table_schema import TableId
 class Route:
     """A captured relation's way; commits before `since` are in its snapshot."""
 
-    outlet: Outlet
+    outlet: RowWriter
     reader: TableReader
     since: Lsn
 
@@ -66,4 +66,4 @@ class Routes:
             return None
         schema = self._relations.schema(relid)
         outlet = self._sink.outlet(schema)
-        return Route(outlet if spool is None else outlet.aside(spool.write), TableReader(relation, schema), since)
+        return Route(outlet if spool is None else outlet.redirect(spool.write), TableReader(relation, schema), since)

@@ -8,41 +8,43 @@ from dataclasses import dataclass
 from cdc_consumer.change_rows.conversions import ODD
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.errors import MalformedMessage
-from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, RowMessage
 from cdc_consumer.routes import Route, Routes
-from cdc_consumer.sinks.sink import Outlet, RowEncoder, Sink
+from cdc_consumer.schema_versions import SchemaVersions
+from cdc_consumer.sinks.sink import RowEncoder, RowWriter, Sink
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.control import ControlRecord, LogMessage
-from shared_schema.progress import Part
+from shared_schema.progress import CommitPart
 
 _RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
 _INSERT = ord("I")
 
 
 @dataclass(slots=True)
-class Lane:
+class RelationWriter:
     """One relation in the open transaction, and how many rows it has written since the last count."""
 
     route: Route
-    outlet: Outlet
+    outlet: RowWriter
     write: Callable[[bytes | None, bytes], None]
     encoder: RowEncoder
     inserts: int = 0
     deletes: int = 0
 
 
-class Rows:
+class TransactionRows:
     """Numbers, encodes and hands on the rows of one transaction after the other."""
 
-    def __init__(self, routes: Routes, ledger: SchemaLedger, sink: Sink, metrics: Metrics, part: Part | None) -> None:
+    def __init__(
+        self, routes: Routes, ledger: SchemaVersions, sink: Sink, metrics: Metrics, part: CommitPart | None
+    ) -> None:
         self._routes = routes
         self._ledger = ledger
         self._sink = sink
         self._metrics = metrics
-        self._lanes: dict[bytes, Lane] = {}
+        self._lanes: dict[bytes, RelationWriter] = {}
         self._written = 0
         self._part = part
         self._done = 0
@@ -94,7 +96,7 @@ class Rows:
             return len(rows)
         return self._take_one(lane, frame, transaction)
 
-    def _take_one(self, lane: Lane, frame: bytes, transaction: Transaction) -> int:
+    def _take_one(self, lane: RelationWriter, frame: bytes, transaction: Transaction) -> int:
         try:
             rows = lane.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
         except ODD:
@@ -151,14 +153,14 @@ class Rows:
         if not self._dropping:
             raise MalformedMessage("a change outside of a transaction", offset=0)
 
-    def _open(self, relid: bytes, transaction: Transaction) -> Lane | None:
+    def _open(self, relid: bytes, transaction: Transaction) -> RelationWriter | None:
         if transaction.ordinal < self._done:
             return None
         route = self._find(int.from_bytes(relid, "big"), transaction)
         if route is None:
             return None
         encoder = route.outlet.encoder(route.reader, transaction.begin)
-        lane = self._lanes[relid] = Lane(route, route.outlet, route.outlet.write, encoder)
+        lane = self._lanes[relid] = RelationWriter(route, route.outlet, route.outlet.write, encoder)
         return lane
 
     def _find(self, relid: int, transaction: Transaction) -> Route | None:

@@ -9,7 +9,7 @@ from typing import Any
 from cdc_consumer.errors import SlotActive, SourceError, TopicError
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.choose import open_sink, prepare_sink, read_state
+from cdc_consumer.sinks.open_sink import open_sink, prepare_sink, read_state
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import connect, publications_of
 from cdc_consumer.wal.session import ReplicationSession
@@ -17,7 +17,7 @@ from cdc_consumer.wal.slot import (
     SlotState,
     check_resumable,
     check_usable,
-    drop_slot,
+    drop_replication_slot,
     inspect_slot,
     server_position,
     standbys,
@@ -131,7 +131,7 @@ def _captured(capture: Capture | None) -> dict[str, Any]:
     }
 
 
-def describe(report: dict[str, Any]) -> str:
+def describe_status(report: dict[str, Any]) -> str:
     """The report for people."""
     existence = "active" if report["active"] else "idle" if report["slot_exists"] else "missing"
     captured = sum(table["captured"] for table in report["tables"])
@@ -154,7 +154,7 @@ def describe(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def forget(settings: ConsumerSettings) -> bool:
+def drop_progress(settings: ConsumerSettings) -> bool:
     """Drop the slot and erase its progress and captures; False when there was no slot."""
     with connect(settings.database_url.get_secret_value()) as catalog:
         slot = inspect_slot(catalog, settings.slot)
@@ -170,4 +170,4 @@ def forget(settings: ConsumerSettings) -> bool:
             sink = open_sink(settings, lambda: None, Metrics())
             sink.erase(list(keys))
             sink.close()
-        return drop_slot(catalog, settings.slot)
+        return drop_replication_slot(catalog, settings.slot)

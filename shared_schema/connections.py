@@ -27,11 +27,11 @@ SERVER_SIDE: LiteralString = (
 
 def conninfo(database_url: str, **more: str) -> str:
     """A URL or key=value string with `more`, and with what it does not say itself of NETWORK."""
-    given = parsed(database_url)
+    given = parse_conninfo(database_url)
     return make_conninfo(database_url, **more, **{name: value for name, value in NETWORK.items() if name not in given})
 
 
-def parsed(database_url: str) -> dict[str, str]:
+def parse_conninfo(database_url: str) -> dict[str, str]:
     """The parts of a URL or key=value string."""
     try:
         return {name: str(value) for name, value in conninfo_to_dict(database_url).items() if value is not None}

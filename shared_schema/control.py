@@ -72,7 +72,7 @@ class SchemaChange:
 ControlRecord = LogMessage | SchemaChange
 
 
-def encode(slot: str, record: ControlRecord) -> bytes:
+def encode_control(slot: str, record: ControlRecord) -> bytes:
     """-> message value."""
     stamp = {"slot": slot, "lsn": str(record.stamp.lsn), "seq": record.stamp.seq}
     return json.dumps(stamp | record.fields(), separators=(",", ":"), ensure_ascii=False).encode()

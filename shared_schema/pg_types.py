@@ -20,7 +20,7 @@ MAX_DECIMAL_DIGITS = 38
 """The widest decimal that Spark, Delta and Arrow's decimal128 hold."""
 
 
-class Carrier(Enum):
+class PhysicalType(Enum):
     """How a value rests in a trace; the value is the Spark DDL type where it does not depend on the typmod."""
 
     BOOLEAN = "boolean"
@@ -60,18 +60,18 @@ class PgType:
         return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
     @property
-    def carrier(self) -> Carrier:
+    def carrier(self) -> PhysicalType:
         """The exact resting form; TEXT for everything without a better one."""
         if self.name == "numeric":
             bounds = self.precision_scale
             fits = bounds is not None and bounds[0] <= MAX_DECIMAL_DIGITS and 0 <= bounds[1] <= bounds[0]
-            return Carrier.DECIMAL if fits else Carrier.TEXT
-        return _CARRIERS.get(self.name, Carrier.TEXT)
+            return PhysicalType.DECIMAL if fits else PhysicalType.TEXT
+        return _CARRIERS.get(self.name, PhysicalType.TEXT)
 
     @property
     def spark_ddl(self) -> str:
         """The Spark SQL type of the carrier, e.g. `decimal(10,2)`."""
-        if self.carrier is Carrier.DECIMAL and (bounds := self.precision_scale):
+        if self.carrier is PhysicalType.DECIMAL and (bounds := self.precision_scale):
             return f"decimal({bounds[0]},{bounds[1]})"
         return self.carrier.value
 
@@ -79,42 +79,42 @@ class PgType:
     def avro(self) -> list[Any]:
         """The nullable Avro union this type travels in."""
         match self.carrier:
-            case Carrier.BOOLEAN:
+            case PhysicalType.BOOLEAN:
                 return ["null", "boolean"]
-            case Carrier.SMALLINT | Carrier.INT:
+            case PhysicalType.SMALLINT | PhysicalType.INT:
                 return ["null", "int"]
-            case Carrier.BIGINT:
+            case PhysicalType.BIGINT:
                 return ["null", "long"]
-            case Carrier.FLOAT:
+            case PhysicalType.FLOAT:
                 return ["null", "float"]
-            case Carrier.DOUBLE:
+            case PhysicalType.DOUBLE:
                 return ["null", "double"]
-            case Carrier.DECIMAL:
+            case PhysicalType.DECIMAL:
                 precision, scale = self.precision_scale or (MAX_DECIMAL_DIGITS, 0)
                 decimal = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
                 return ["null", decimal, "string"]
-            case Carrier.DATE:
+            case PhysicalType.DATE:
                 return ["null", {"type": "int", "logicalType": "date"}, "string"]
-            case Carrier.TIMESTAMP_NTZ:
+            case PhysicalType.TIMESTAMP_NTZ:
                 return ["null", {"type": "long", "logicalType": "local-timestamp-micros"}, "string"]
-            case Carrier.TIMESTAMP:
+            case PhysicalType.TIMESTAMP:
                 return ["null", {"type": "long", "logicalType": "timestamp-micros"}, "string"]
-            case Carrier.BINARY:
+            case PhysicalType.BINARY:
                 return ["null", "bytes"]
-            case Carrier.TEXT:
+            case PhysicalType.TEXT:
                 return ["null", "string"]
 
 
 _CARRIERS = {
-    "bool": Carrier.BOOLEAN,
-    "int2": Carrier.SMALLINT,
-    "int4": Carrier.INT,
-    "int8": Carrier.BIGINT,
-    "oid": Carrier.BIGINT,
-    "float4": Carrier.FLOAT,
-    "float8": Carrier.DOUBLE,
-    "date": Carrier.DATE,
-    "timestamp": Carrier.TIMESTAMP_NTZ,
-    "timestamptz": Carrier.TIMESTAMP,
-    "bytea": Carrier.BINARY,
+    "bool": PhysicalType.BOOLEAN,
+    "int2": PhysicalType.SMALLINT,
+    "int4": PhysicalType.INT,
+    "int8": PhysicalType.BIGINT,
+    "oid": PhysicalType.BIGINT,
+    "float4": PhysicalType.FLOAT,
+    "float8": PhysicalType.DOUBLE,
+    "date": PhysicalType.DATE,
+    "timestamp": PhysicalType.TIMESTAMP_NTZ,
+    "timestamptz": PhysicalType.TIMESTAMP,
+    "bytea": PhysicalType.BINARY,
 }

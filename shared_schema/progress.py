@@ -39,7 +39,7 @@ class LastCommit:
 
 
 @dataclass(frozen=True)
-class Part:
+class CommitPart:
     """The beginning of a source commit that is too long for one transaction of the sink.
 
     Its change rows and control records with ordinals below `rows` are written; they do not count before the frontier
@@ -66,7 +66,7 @@ class Progress:
     """The same for the control topic, which most readers do not read."""
     schemas: dict[int, str] = field(default_factory=dict)
     """relid -> fingerprint of the schema version its last rows before the frontier were written with."""
-    part: Part | None = None
+    part: CommitPart | None = None
     """What is written beyond the frontier."""
     written: Lsn | None = None
     """Where the stream stands, when that is not the frontier."""
@@ -150,20 +150,20 @@ def with_epoch(membership: str, number: int) -> str:
     return ",".join(f"{entry}~{number}" for entry in membership.split(",")) if number else membership
 
 
-def epoch(membership: str) -> int:
+def membership_epoch(membership: str) -> int:
     """The inverse: which request a capture answers, 0 for none."""
     return int(membership.rpartition("~")[2]) if "~" in membership else 0
 
 
-def _part_fields(part: Part) -> dict[str, Any]:
+def _part_fields(part: CommitPart) -> dict[str, Any]:
     return {"lsn": str(part.lsn), "rows": part.rows, "publications": list(part.publications)}
 
 
-def _part(fields: dict[str, Any] | None) -> Part | None:
-    return Part(Lsn.parse(fields["lsn"]), fields["rows"], tuple(fields["publications"])) if fields else None
+def _part(fields: dict[str, Any] | None) -> CommitPart | None:
+    return CommitPart(Lsn.parse(fields["lsn"]), fields["rows"], tuple(fields["publications"])) if fields else None
 
 
-def decode(value: bytes) -> Progress | Capture:
+def decode_progress(value: bytes) -> Progress | Capture:
     """Message value -> record."""
     try:
         record: dict[str, Any] = json.loads(value)

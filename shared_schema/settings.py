@@ -54,7 +54,7 @@ class SharedSettings(BaseSettings):
 S = TypeVar("S", bound=SharedSettings)
 
 
-def load(cls: type[S], **overrides: Any) -> S:
+def load_settings(cls: type[S], **overrides: Any) -> S:
     """Build the settings object; flags that were not given (None) leave the environment's value. One clear error."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:

@@ -2,8 +2,8 @@
 
     flag > environment > pgtrickle.set_setting() > ALTER DATABASE … SET pg_trickle.<name> > default
 
-The settings classes are the one definition. `describe` turns them into the rows that `install` writes, so that SQL
-checks the same bounds.
+The settings classes are the one definition. `describe_settings` turns them into the rows that `install` writes, so
+that SQL checks the same bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from shared_schema.errors import SettingsError
-from shared_schema.settings import ENV_PREFIX, SharedSettings, load
+from shared_schema.settings import ENV_PREFIX, SharedSettings, load_settings
 
 S = TypeVar("S", bound=SharedSettings)
 
@@ -54,7 +54,7 @@ Stored = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class SettingDescription:
     """One setting as the database knows it."""
 
     name: str
@@ -75,7 +75,7 @@ class Described:
         return asdict(self)
 
 
-def describe(cls: type[SharedSettings], program: str) -> list[Described]:
+def describe_settings(cls: type[SharedSettings], program: str) -> list[SettingDescription]:
     """The settings of one class that may lie in the database."""
     return [
         _described(name, field, "both" if name in SharedSettings.model_fields else program)
@@ -84,17 +84,17 @@ def describe(cls: type[SharedSettings], program: str) -> list[Described]:
     ]
 
 
-def _described(name: str, field: FieldInfo, program: str) -> Described:
+def _described(name: str, field: FieldInfo, program: str) -> SettingDescription:
     options = [str(option) for option in get_args(field.annotation)] if "Literal" in str(field.annotation) else None
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     kinds: dict[Any, str] = {bool: "boolean", int: "integer", float: "number"}
     kind = "choice" if options else kinds.get(field.annotation, "list" if "tuple" in str(field.annotation) else "text")
     least, most = (_bound(field, *names) for names in (("ge", "gt"), ("le", "lt")))
     pattern = next((m.pattern for m in field.metadata if getattr(m, "pattern", None)), None)
-    default = None if field.is_required() or field.default_factory is not None else as_text(field.default)
+    default = None if field.is_required() or field.default_factory is not None else setting_text(field.default)
     live = bool(extra.get("live", False))
     settable = name not in PLACES
-    return Described(
+    return SettingDescription(
         name, program, kind, default, least, most, options, pattern, live, settable, field.description or ""
     )
 
@@ -104,7 +104,7 @@ def _bound(field: FieldInfo, *names: str) -> float | None:
     return found[0] if found else None
 
 
-def as_text(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A value as a user writes it."""
     match value:
         case bool():
@@ -116,7 +116,7 @@ def as_text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Loaded(Generic[S]):
+class LoadedSettings(Generic[S]):
     """Settings, and for each where its value is from: flag, environment, setting, database or default."""
 
     settings: S
@@ -126,16 +126,16 @@ class Loaded(Generic[S]):
         """Name, value, source of everything that is no secret."""
         values = {name: getattr(self.settings, name) for name in self.sources if name not in HIDDEN}
         return [
-            (name, as_text(value), self.sources[name])
+            (name, setting_text(value), self.sources[name])
             for name, value in values.items()
             if isinstance(value, bool | int | float | str | tuple | Path) and not isinstance(value, SecretStr)
         ]
 
 
-def merge(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -> Loaded[S]:
+def merge_settings(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -> LoadedSettings[S]:
     """The settings of a process whose database holds `stored`; one out of bounds is named with its place."""
     given = {name: value for name, value in overrides.items() if value is not None}
-    base = load(cls, **given)
+    base = load_settings(cls, **given)
     sources = {
         name: "flag" if name in given else "environment" if name in base.model_fields_set else "default"
         for name in cls.model_fields
@@ -146,11 +146,11 @@ def merge(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -> Loaded[
         if name in cls.model_fields and name not in HIDDEN | PLACES and sources[name] == "default"
     }
     try:
-        settings = load(cls, **given, **used)
+        settings = load_settings(cls, **given, **used)
     except SettingsError as error:
         # The process's own were fine above.
         raise SettingsError(
             f"{error.problem}, in the database",
             hint=f"SELECT pgtrickle.reset_setting(…), ALTER DATABASE … RESET pg_trickle.…, or a {ENV_PREFIX}… variable",
         ) from None
-    return Loaded(settings, sources | {name: stored[name][1] for name in used})
+    return LoadedSettings(settings, sources | {name: stored[name][1] for name in used})

@@ -154,7 +154,7 @@ class Ingest:
         if value is None:
             return None
         if topic == self._progress_topic:
-            return progress.decode(value)
+            return progress.decode_progress(value)
         codec = self._schemas.codec(value)
         return StampedRow(codec.decode(value), codec.schema)
 

@@ -103,7 +103,7 @@ def _read(consumer: Consumer, topic: str) -> _Told:
                 return told
             raise Infrastructure(f"{topic} could not be read: {error.str()}")
         if (value := message.value()) is not None:
-            told.note(progress.decode(value))
+            told.note(progress.decode_progress(value))
         if (message.offset() or 0) >= end - 1:
             return told
     raise Infrastructure(f"{topic} could not be read within {ASK_S:.0f} s")

@@ -15,7 +15,7 @@ from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.sql.analyze.function_bodies import declared_digests
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
-from shared_schema.progress import epoch
+from shared_schema.progress import membership_epoch
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class StreamTables:
         if trace.relid == ANY_RELATION:
             # Nobody there hears us ask for another copy.
             raise self.traces.reason(scan)
-        if self.catalog.sources.recapture_epoch(scan.relid) > epoch(trace.membership):
+        if self.catalog.sources.recapture_epoch(scan.relid) > membership_epoch(trace.membership):
             return False
         if row.lsn or (row.pgt_id, scan.relid) in self._recaptured:
             raise self.traces.reason(scan)

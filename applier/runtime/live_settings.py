@@ -13,8 +13,8 @@ from applier.runtime.maintenance import Maintenance
 from applier.settings import ApplierSettings
 from shared_schema import stored_settings
 from shared_schema.errors import SettingsError
-from shared_schema.settings import load
-from shared_schema.stored_settings import Loaded, Stored, merge
+from shared_schema.settings import load_settings
+from shared_schema.stored_settings import LoadedSettings, Stored, merge_settings
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ class LiveSettings:
 
     def __init__(self, overrides: Mapping[str, Any]) -> None:
         self._overrides = overrides
-        url = load(ApplierSettings, **overrides).database_url.get_secret_value()
+        url = load_settings(ApplierSettings, **overrides).database_url.get_secret_value()
         with connect(url) as connection:
             self._stored = read_stored(connection)
-        self._loaded = merge(ApplierSettings, overrides, self._stored)
+        self._loaded = merge_settings(ApplierSettings, overrides, self._stored)
         self._refused: Stored | None = None
 
     @property
@@ -51,7 +51,7 @@ class LiveSettings:
         if stored in (self._stored, self._refused):
             return
         try:
-            fresh = merge(ApplierSettings, self._overrides, stored)
+            fresh = merge_settings(ApplierSettings, self._overrides, stored)
         except SettingsError as error:
             log.warning("settings of the database are not taken over", extra={"error": error.problem})
             self._refused = stored
@@ -74,14 +74,16 @@ class LiveSettings:
 
 
 def _live() -> frozenset[str]:
-    return frozenset(s.name for s in stored_settings.describe(ApplierSettings, PROGRAM) if s.live)
+    return frozenset(s.name for s in stored_settings.describe_settings(ApplierSettings, PROGRAM) if s.live)
 
 
-def _with_live(now: Loaded[ApplierSettings], fresh: Loaded[ApplierSettings]) -> Loaded[ApplierSettings]:
+def _with_live(
+    now: LoadedSettings[ApplierSettings], fresh: LoadedSettings[ApplierSettings]
+) -> LoadedSettings[ApplierSettings]:
     live = _live()
     taken = {name: getattr(fresh.settings, name) for name in live}
     sources = now.sources | {name: fresh.sources[name] for name in live}
-    return Loaded(now.settings.model_copy(update=taken), sources)
+    return LoadedSettings(now.settings.model_copy(update=taken), sources)
 
 
 def _tune(engine: Engine, maintenance: Maintenance, before: ApplierSettings, settings: ApplierSettings) -> None:

@@ -18,7 +18,7 @@ from applier.errors import SourceChanged
 from applier.trace.columns import TraceColumn, without_column
 from applier.zset import WEIGHT, column_name
 from shared_schema.change_row import ChangeRow, Value
-from shared_schema.pg_types import MAX_DECIMAL_DIGITS, Carrier, PgType
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType, PhysicalType
 from shared_schema.table_schema import TableId, TableSchema
 
 LSN = "__lsn"
@@ -30,29 +30,29 @@ STAMPED = (WEIGHT, LSN, SEQ)
 def arrow_type(pg: PgType) -> pa.DataType:
     """The Arrow twin of a type's carrier."""
     match pg.carrier:
-        case Carrier.BOOLEAN:
+        case PhysicalType.BOOLEAN:
             return pa.bool_()
-        case Carrier.SMALLINT:
+        case PhysicalType.SMALLINT:
             return pa.int16()
-        case Carrier.INT:
+        case PhysicalType.INT:
             return pa.int32()
-        case Carrier.BIGINT:
+        case PhysicalType.BIGINT:
             return pa.int64()
-        case Carrier.FLOAT:
+        case PhysicalType.FLOAT:
             return pa.float32()
-        case Carrier.DOUBLE:
+        case PhysicalType.DOUBLE:
             return pa.float64()
-        case Carrier.DECIMAL:
+        case PhysicalType.DECIMAL:
             return pa.decimal128(*(pg.precision_scale or (MAX_DECIMAL_DIGITS, 0)))
-        case Carrier.DATE:
+        case PhysicalType.DATE:
             return pa.date32()
-        case Carrier.TIMESTAMP_NTZ:
+        case PhysicalType.TIMESTAMP_NTZ:
             return pa.timestamp("us")
-        case Carrier.TIMESTAMP:
+        case PhysicalType.TIMESTAMP:
             return pa.timestamp("us", tz="UTC")
-        case Carrier.BINARY:
+        case PhysicalType.BINARY:
             return pa.binary()
-        case Carrier.TEXT:
+        case PhysicalType.TEXT:
             return pa.string()
         case _:
             assert_never(pg.carrier)
@@ -64,7 +64,7 @@ def trace_schema(columns: Sequence[TraceColumn]) -> pa.Schema:
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64()), pa.field(LSN, pa.int64()), pa.field(SEQ, pa.int64())])
 
 
-_SPECIAL_IN_TEXT = (Carrier.DECIMAL, Carrier.DATE, Carrier.TIMESTAMP, Carrier.TIMESTAMP_NTZ)
+_SPECIAL_IN_TEXT = (PhysicalType.DECIMAL, PhysicalType.DATE, PhysicalType.TIMESTAMP, PhysicalType.TIMESTAMP_NTZ)
 
 
 Losses = list[tuple[int, SourceChanged]]

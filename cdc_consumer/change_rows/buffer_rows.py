@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cdc_consumer.change_rows.binary_values import BinaryForm, binary_form
-from cdc_consumer.change_rows.copied import NO_XID, fields_of
-from cdc_consumer.change_rows.generate import One, Two
+from cdc_consumer.change_rows.copy_lines import NO_XID, split_copy_line
+from cdc_consumer.change_rows.generate import EncodedRow, EncodedUpdate
 from cdc_consumer.change_rows.split import TableReader, Transaction
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.pgoutput.decoder import decode
@@ -79,7 +79,7 @@ class RowForm:
         self._forms = _forms(layout.types)
         self._count = struct.pack(">H", len(BOOKKEEPING) + self._width)
 
-    def row(self, row: ChangeRow) -> One:
+    def row(self, row: ChangeRow) -> EncodedRow:
         """-> (BINARY or None, COPY row)."""
         values = row.values if row.values is not None else (None,) * self._width
         changed = None if row.changed is None else pack_columns(row.changed, self._width)
@@ -142,11 +142,11 @@ class BufferEncoder:
         self._reader = reader
         self._transaction = Transaction(begin)
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """None: rows are taken one by one."""
         return []
 
-    def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
+    def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
         """The row message that begins at `at` -> its rows."""
         message = decode(frame[at:])
         if not isinstance(message, Insert | Update | Delete):
@@ -165,9 +165,9 @@ class BufferCopier:
         self._at = at
         self._now_us = now_us
 
-    def encode(self, line: bytes, seq: int) -> One:
+    def encode(self, line: bytes, seq: int) -> EncodedRow:
         """A line and its number -> its row."""
-        values = tuple(fields_of(line, self._width))
+        values = tuple(split_copy_line(line, self._width))
         return self._form.row(ChangeRow(Op.INSERT, Stamp(self._at, seq), NO_XID, self._now_us, values, snapshot=True))
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from cdc_consumer.change_rows import avro_bytes
 from shared_schema.change_row import pack_columns
-from shared_schema.pg_types import Carrier, PgType
+from shared_schema.pg_types import PgType, PhysicalType
 from shared_schema.table_schema import TableSchema
 
 
-class OddRow(ValueError):
+class SlowPathRow(ValueError):
     """A row that only the table-driven way can read, or refuse."""
 
 
@@ -38,7 +38,7 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     others = frozenset(range(width)) - identity
     partial = mask(others) if others else b"\0"
     return {
-        "Odd": OddRow,
+        "Odd": SlowPathRow,
         "ODD": ODD,
         "H": struct.Struct(">BI").unpack_from,
         "U": struct.Struct(">I").unpack_from,
@@ -131,31 +131,31 @@ STREAMED = Text()
 def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
     """A value's text, its length in l -> x, and y where the value is two pieces."""
     match kind.carrier:
-        case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
+        case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
             return [f"v=int({text.all})", _long(f"x{i}", "v")]
-        case Carrier.FLOAT:
+        case PhysicalType.FLOAT:
             return [f"x{i}=b'\\x02'+F4(float({text.all}))"]
-        case Carrier.DOUBLE:
+        case PhysicalType.DOUBLE:
             return [f"x{i}=b'\\x02'+F8(float({text.all}))"]
-        case Carrier.DECIMAL:
+        case PhysicalType.DECIMAL:
             return _decimal(i, kind, text)
-        case Carrier.DATE:
+        case PhysicalType.DATE:
             return [f"x{i}=DA[{text.all}]"]
-        case Carrier.TIMESTAMP:
+        case PhysicalType.TIMESTAMP:
             return [f"if {text.last(3)}!=b'+00': raise Odd", *_timestamp(i, 3, text)]
-        case Carrier.TIMESTAMP_NTZ:
+        case PhysicalType.TIMESTAMP_NTZ:
             return _timestamp(i, 0, text)
-        case Carrier.BINARY:
+        case PhysicalType.BINARY:
             return [
                 f"if {text.part(0, 2)}!=b'\\\\x': raise Odd",
                 f"y{i}=UH({text.to_end(2)})",
                 f"l=len(y{i})",
                 f"x{i}=SM[l] if l<8192 else CL(l)",
             ]
-        case Carrier.TEXT:
+        case PhysicalType.TEXT:
             # Text that is not UTF-8 must be refused, not passed on.
             return [f"x{i}=SM[l] if l<8192 else CL(l)", f"y{i}={text.all}", f"y{i}.isascii() or y{i}.decode()"]
-        case Carrier.BOOLEAN:
+        case PhysicalType.BOOLEAN:
             raise AssertionError("booleans are whole columns")
 
 
@@ -191,6 +191,6 @@ def _timestamp(i: int, suffix: int, text: Text) -> list[str]:
     ]
 
 
-def in_two_pieces(kind: PgType) -> bool:
+def split_pieces(kind: PgType) -> bool:
     """Whether a value is a length (or branch) in x and its bytes in y."""
-    return kind.carrier in (Carrier.TEXT, Carrier.BINARY, Carrier.DECIMAL)
+    return kind.carrier in (PhysicalType.TEXT, PhysicalType.BINARY, PhysicalType.DECIMAL)

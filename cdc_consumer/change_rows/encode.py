@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdc_consumer.change_rows.avro_bytes import ENDS, PAIRS, long, varint
-from cdc_consumer.change_rows.conversions import OddRow
-from cdc_consumer.change_rows.generate import Functions, One, Two, functions
+from cdc_consumer.change_rows.conversions import SlowPathRow
+from cdc_consumer.change_rows.generate import EncodedRow, EncodedUpdate, GeneratedFunctions, generate_functions
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 
@@ -20,7 +20,7 @@ class TransactionEncoder:
     __slots__ = ("_deleted", "_functions", "_insert", "_inserted", "_new", "_old", "_tail", "_xid_time")
 
     def __init__(self, table: TableReader, header: bytes, begin: Begin) -> None:
-        self._functions: Functions = functions(table.schema, table.identity)
+        self._functions: GeneratedFunctions = generate_functions(table.schema, table.identity)
         lsn = long(begin.commit_lsn.value)
         self._inserted = header + _INSERTED + lsn
         self._deleted = header + _DELETED + lsn
@@ -31,11 +31,11 @@ class TransactionEncoder:
         self._new, self._old = b"N" + width, b"O" + width
         self._insert = b"I" + table.schema.relid.to_bytes(4, "big") + self._new
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """The INSERTs that follow each other from frame `first` on, up to an odd one -> key and value of each."""
         return self._functions.inserts(frames, first, at, self._insert, self._inserted, ordinal, self._tail)
 
-    def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
+    def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
         kind, marker = frame[at], frame[at + 5]
         if kind == INSERT:
@@ -46,14 +46,14 @@ class TransactionEncoder:
             elif marker == _NEW:
                 update = self._functions.update_key
             else:
-                raise OddRow
+                raise SlowPathRow
             numbers = number(ordinal), number(ordinal + 1)
             return update(frame, at + 5, self._deleted, self._inserted, *numbers, self._xid_time)
         if marker == _OLD:
             return self._functions.whole(frame, at + 5, self._old, self._deleted, number(ordinal), self._tail)
         if marker == _KEY:
             return self._functions.delete_key(frame, at + 5, self._deleted, number(ordinal), self._xid_time)
-        raise OddRow
+        raise SlowPathRow
 
 
 def number(ordinal: int) -> bytes:

@@ -11,42 +11,42 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from cdc_consumer.change_rows.conversions import Text, convert, in_two_pieces, names
-from shared_schema.pg_types import Carrier
+from cdc_consumer.change_rows.conversions import Text, convert, names, split_pieces
+from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
 
 SEGMENT = 5
 """Columns compared at once between the images of an UPDATE."""
 
 
-One = tuple[bytes | None, bytes]
+EncodedRow = tuple[bytes | None, bytes]
 """(message key, message value)"""
-Two = tuple[bytes | None, bytes, bytes | None, bytes]
+EncodedUpdate = tuple[bytes | None, bytes, bytes | None, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Functions:
+class GeneratedFunctions:
     """`(frame, position of the tuple's marker, ...)`; heads end before the number, tails begin behind it."""
 
-    inserts: Callable[[list[bytes], int, int, bytes, bytes, int, bytes], list[One]]
+    inserts: Callable[[list[bytes], int, int, bytes, bytes, int, bytes], list[EncodedRow]]
     """(frames, index of the first, where messages begin, and how, head, first number, tail): a run of INSERTs."""
-    whole: Callable[[bytes, int, bytes, bytes, bytes, bytes], One]
+    whole: Callable[[bytes, int, bytes, bytes, bytes, bytes], EncodedRow]
     """(…, marker, head, number, tail): an INSERT, or a DELETE with a full image."""
-    delete_key: Callable[[bytes, int, bytes, bytes, bytes], One]
+    delete_key: Callable[[bytes, int, bytes, bytes, bytes], EncodedRow]
     """(…, head, number, xid and time)"""
-    update_key: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], Two]
+    update_key: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], EncodedUpdate]
     """(…, head of D, head of I, both numbers, xid and time): without an old image."""
-    update_full: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], Two]
+    update_full: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], EncodedUpdate]
 
 
 @lru_cache(maxsize=4096)
-def functions(schema: TableSchema, identity: frozenset[int]) -> Functions:
+def generate_functions(schema: TableSchema, identity: frozenset[int]) -> GeneratedFunctions:
     """Compile a relation's functions; the server repeats its descriptions, so they are kept."""
     writer = _Writer(schema, identity)
     space = names(schema, identity)
     source = "\n".join(line for lines in writer.written() for line in lines)
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
-    return Functions(*(space[field.name] for field in fields(Functions)))
+    return GeneratedFunctions(*(space[field.name] for field in fields(GeneratedFunctions)))
 
 
 class _Writer:
@@ -99,7 +99,7 @@ class _Writer:
     def _cut_column(self, i: int, name: str) -> list[str]:
         """The last byte of its length, then the value."""
         kind = self._types[i]
-        if kind.carrier is Carrier.BOOLEAN:
+        if kind.carrier is PhysicalType.BOOLEAN:
             return [f"x{i}=BC[{name}]"]
         return [f"p=len({name}); l=p-1", f"if {name}[0]!=l: raise Odd", *convert(i, kind, Text(name, "1"))]
 
@@ -188,7 +188,7 @@ class _Writer:
     def _column(self, i: int, *, guarded: bool) -> list[str]:
         kind = self._types[i]
         null = f"x{i}=N0; y{i}=E; p+=1" if self._two(i) else f"x{i}=N0; p+=1"
-        if kind.carrier is Carrier.BOOLEAN:
+        if kind.carrier is PhysicalType.BOOLEAN:
             return [f"x{i}=BO(b[p:p+6])", f"if x{i}: p+=6", f"elif b[p]==110: {null}", "else: raise Odd"]
         head = ["t=b[p]"] if guarded else ["t,l=H(b,p)"]
         length = ["l,=U(b,p+1)"] if guarded else []
@@ -196,7 +196,7 @@ class _Writer:
         return [*head, "if t==116:", *body, f"elif t==110: {null}", "else: raise Odd"]
 
     def _two(self, i: int) -> bool:
-        return in_two_pieces(self._types[i])
+        return split_pieces(self._types[i])
 
     def _pieces(self, ordinals: range | list[int]) -> str:
         return "".join(f"x{i},y{i}," if self._two(i) else f"x{i}," for i in ordinals)

@@ -8,14 +8,14 @@ from shared_schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SchemaDifference:
     """`compatible` when a reader of the old version may read the new rows as if nothing had happened."""
 
     compatible: bool
     changes: tuple[str, ...]
 
 
-def difference(old: TableSchema, new: TableSchema) -> Difference:
+def compare_schemas(old: TableSchema, new: TableSchema) -> SchemaDifference:
     """What somebody who knows `old` must learn to read rows of `new`. A renamed column is one gone and one added."""
     before = {column.name: column.type for column in old.columns}
     after = {column.name: column.type for column in new.columns}
@@ -35,4 +35,4 @@ def difference(old: TableSchema, new: TableSchema) -> Difference:
         other.append(f"replica identity is now {now}, was {was}")
     if old.table != new.table:
         other.append(f"renamed from {old.table}")
-    return Difference(not other, (*added, *other))
+    return SchemaDifference(not other, (*added, *other))

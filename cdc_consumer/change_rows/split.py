@@ -31,7 +31,7 @@ from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
 
-class Parser(Protocol):
+class ValueParser(Protocol):
     """Reads one column of a streamed tuple."""
 
     def value(self, ordinal: int, raw: bytes) -> Value:
@@ -48,7 +48,7 @@ class TableReader:
     def __init__(self, relation: Relation, schema: TableSchema) -> None:
         self.relation = relation
         self.schema = schema
-        self.parser: Parser = RowParser(schema)
+        self.parser: ValueParser = RowParser(schema)
         self.width = len(relation.columns)
         full = relation.replica_identity is ReplicaIdentity.FULL
         self.identity = frozenset(

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from cdc_consumer.errors import UnreadableValue
 from shared_schema.change_row import Value
-from shared_schema.pg_types import Carrier
+from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
 
 Parse = Callable[[str], Value]
@@ -56,24 +56,24 @@ def _text(text: str) -> Value:
     return text
 
 
-def parser(carrier: Carrier) -> Parse:
+def parser(carrier: PhysicalType) -> Parse:
     """The function that reads one carrier's text; it raises ValueError on anything else."""
     match carrier:
-        case Carrier.BOOLEAN:
+        case PhysicalType.BOOLEAN:
             return _boolean
-        case Carrier.SMALLINT | Carrier.INT | Carrier.BIGINT:
+        case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
             return int
-        case Carrier.FLOAT | Carrier.DOUBLE:
+        case PhysicalType.FLOAT | PhysicalType.DOUBLE:
             return float
-        case Carrier.DECIMAL:
+        case PhysicalType.DECIMAL:
             return _decimal
-        case Carrier.DATE:
+        case PhysicalType.DATE:
             return _date
-        case Carrier.TIMESTAMP_NTZ | Carrier.TIMESTAMP:
+        case PhysicalType.TIMESTAMP_NTZ | PhysicalType.TIMESTAMP:
             return _timestamp
-        case Carrier.BINARY:
+        case PhysicalType.BINARY:
             return _binary
-        case Carrier.TEXT:
+        case PhysicalType.TEXT:
             return _text
 
 

@@ -11,7 +11,7 @@ import logging
 import time
 
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.ring.hot import HotSources
+from cdc_consumer.ring.hot_sources import HotSources
 from cdc_consumer.ring.queue import FrameQueue
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.session import ReplicationSession

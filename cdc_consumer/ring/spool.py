@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc_consumer.change_rows.generate import One
+from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.errors import CaptureFailed
 from cdc_consumer.ring.segments import Segments
 from shared_schema.lsn import Lsn
@@ -43,7 +43,7 @@ class Spool:
                 ) from error
             self._chunk, self._chunk_bytes = [], 0
 
-    def drain(self) -> Iterator[list[One]]:
+    def drain(self) -> Iterator[list[EncodedRow]]:
         """All rows in the order they came, in pieces; they are gone then."""
         while chunk := self._segments.take():
             yield _rows(chunk)
@@ -57,6 +57,6 @@ class Spool:
         self._chunk, self._chunk_bytes = [], 0
 
 
-def _rows(chunk: list[bytes]) -> list[One]:
+def _rows(chunk: list[bytes]) -> list[EncodedRow]:
     pairs = zip(chunk[::2], chunk[1::2], strict=True)
     return [(key[1:] if key[:1] == _KEYED else None, value) for key, value in pairs]

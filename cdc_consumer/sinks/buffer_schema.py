@@ -40,14 +40,14 @@ CREATE TABLE IF NOT EXISTS pgtrickle_changes.control (
 """
 
 
-def create(connection: Connection) -> None:
+def create_buffers(connection: Connection) -> None:
     """Everything but the buffer tables; safe when several do it at once."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('pgtrickle_changes'))")
         connection.execute(_CREATE)
 
 
-def exists(connection: Connection) -> bool:
+def buffers_exist(connection: Connection) -> bool:
     """Whether the tables are there."""
     row = connection.execute("SELECT to_regclass('pgtrickle_changes.progress') IS NOT NULL").fetchone()
     return row is not None and bool(row[0])
@@ -58,7 +58,7 @@ def buffer_table(relid: int) -> str:
     return f"changes_{relid}"
 
 
-def fit(connection: Connection, schema: TableSchema) -> Layout:
+def fit_buffer_table(connection: Connection, schema: TableSchema) -> Layout:
     """Make or alter the buffer table so that it takes this version's rows."""
     own = {name for name, _ in BOOKKEEPING}
     for column in schema.columns:

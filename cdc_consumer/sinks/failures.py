@@ -17,7 +17,7 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return error
 
 
-def diagnose(error: KafkaError, doing: str) -> TopicError:
+def diagnose_kafka(error: KafkaError, doing: str) -> TopicError:
     """A librdkafka error, and what we were doing, -> error."""
     said = error.str()
     if error.code() in _FENCED or "fenced" in said.lower():
@@ -46,6 +46,6 @@ def diagnose(error: KafkaError, doing: str) -> TopicError:
     )
 
 
-def may_try_again(error: KafkaError) -> bool:
+def is_retryable(error: KafkaError) -> bool:
     """Whether librdkafka says the same call may be repeated."""
     return bool(error.retriable()) or error.code() == KafkaError._TIMED_OUT

@@ -12,9 +12,9 @@ from functools import partial
 
 from confluent_kafka import KafkaException
 
-from cdc_consumer.change_rows.copied import CopyEncoder
+from cdc_consumer.change_rows.copy_lines import CopyEncoder
 from cdc_consumer.change_rows.encode import TransactionEncoder
-from cdc_consumer.change_rows.generate import One
+from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin
@@ -50,23 +50,23 @@ class Channel:
     held: dict[int, tuple[bytes | None, bytes]] = field(default_factory=dict)
 
 
-class TopicOutlet:
+class TopicRowWriter:
     """Rows of one schema version on their way to a topic."""
 
     def __init__(
-        self, publisher: Publisher, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
+        self, publisher: KafkaSink, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
     ) -> None:
         self.write: Write = partial(publisher.write, channel)
-        self.write_all: Callable[[list[One]], None] = partial(publisher.write_all, channel)
+        self.write_all: Callable[[list[EncodedRow]], None] = partial(publisher.write_all, channel)
         self._publisher = publisher
         self._topics = topics
         self._channel = channel
         self._codec = codec
         self._header = header
 
-    def aside(self, write: Write) -> TopicOutlet:
+    def redirect(self, write: Write) -> TopicRowWriter:
         """Encodes for the topic, writes elsewhere."""
-        other = TopicOutlet(self._publisher, self._topics, self._channel, self._codec, self._header)
+        other = TopicRowWriter(self._publisher, self._topics, self._channel, self._codec, self._header)
         other.write, other.write_all = write, partial(_each, write)
         return other
 
@@ -92,7 +92,7 @@ class TopicOutlet:
         return self._topics.used(self._channel.topic)
 
 
-class Publisher:
+class KafkaSink:
     """Writes the change rows of one slot."""
 
     def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
@@ -126,20 +126,20 @@ class Publisher:
     def control(self, record: ControlRecord) -> None:
         """Add a control record to the open Kafka transaction."""
         self._producer.begin()
-        self._producer.produce(self._control_topic, control.encode(self._slot, record), None, 0)
+        self._producer.produce(self._control_topic, control.encode_control(self._slot, record), None, 0)
 
     def schema(self, fingerprint: str) -> TableSchema | None:
         """A schema version an earlier instance wrote with."""
         return read_schema(self._settings, fingerprint)
 
-    def outlet(self, schema: TableSchema) -> TopicOutlet:
+    def outlet(self, schema: TableSchema) -> TopicRowWriter:
         """Where rows of a schema version go; their schema is on its topic when this returns."""
         topic, written = self._topics.ensure_table(schema.table), codec(schema)
         header = self._schemas.ensure(written, topic)
         channel = self._channels.get(topic)
         if channel is None:
             channel = self._channels[topic] = Channel(topic, self._topics.partitions(topic))
-        return TopicOutlet(self, self._topics, channel, written, header)
+        return TopicRowWriter(self, self._topics, channel, written, header)
 
     def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
         """Add an encoded row to the open Kafka transaction, opening one if needed."""
@@ -152,7 +152,7 @@ class Publisher:
             self._send(channel.topic, partition, [row])
         held[partition] = key, value
 
-    def write_all(self, channel: Channel, rows: list[One]) -> None:
+    def write_all(self, channel: Channel, rows: list[EncodedRow]) -> None:
         """The same for several."""
         if channel.partitions > 1:
             for key, value in rows:
@@ -169,7 +169,7 @@ class Publisher:
         self._producer.begin()
         self._held.append(channel)
 
-    def _send(self, topic: str, partition: int, rows: list[One]) -> None:
+    def _send(self, topic: str, partition: int, rows: list[EncodedRow]) -> None:
         """The loop that every row goes through."""
         offer, report = self._producer.offer, self._producer.delivered
         for key, value in rows:
@@ -241,7 +241,7 @@ class Publisher:
         self._held.clear()
 
 
-def _each(write: Write, rows: list[One]) -> None:
+def _each(write: Write, rows: list[EncodedRow]) -> None:
     for key, value in rows:
         write(key, value)
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, BufferCopier, BufferEncoder, Layout, RowForm, TextReader
-from cdc_consumer.change_rows.generate import One
+from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
@@ -30,7 +30,7 @@ from shared_schema.avro import codec, table_schema
 from shared_schema.change_row import ChangeRow
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Offsets, Progress, decode
+from shared_schema.progress import Capture, Offsets, Progress, decode_progress
 from shared_schema.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
@@ -49,30 +49,33 @@ LOCK_WAIT_S = 0.5
 ended. Waiting longer would only add to the time of a takeover."""
 
 
-def prepare(settings: ConsumerSettings) -> None:
+def prepare_buffers(settings: ConsumerSettings) -> None:
     """Make the tables that are there before any source table is."""
     with _diagnosed(), connect(settings.buffer_url) as connection:
-        buffer_schema.create(connection)
+        buffer_schema.create_buffers(connection)
 
 
-def read_state(settings: ConsumerSettings) -> StoredState:
+def read_buffer_state(settings: ConsumerSettings) -> StoredState:
     """The slot's records as last committed."""
     with _diagnosed(), connect(settings.buffer_url) as connection:
-        if not buffer_schema.exists(connection):
+        if not buffer_schema.buffers_exist(connection):
             return StoredState()
         query = "SELECT key, record::text FROM pgtrickle_changes.progress WHERE slot = %s"
-        records = {str(key).encode(): decode(str(r).encode()) for key, r in connection.execute(query, (settings.slot,))}
+        records = {
+            str(key).encode(): decode_progress(str(r).encode())
+            for key, r in connection.execute(query, (settings.slot,))
+        }
     progress = next((r for r in records.values() if isinstance(r, Progress)), None)
     captures = {r.table: r for r in records.values() if isinstance(r, Capture)}
     return StoredState(progress, captures if progress else {}, tuple(records))
 
 
-def probe(settings: ConsumerSettings) -> None:
+def probe_buffers(settings: ConsumerSettings) -> None:
     """Returns when the database of the buffer tables answered, and raises when it does not."""
     connect(settings.buffer_url).close()
 
 
-class BufferOutlet:
+class BufferRowWriter:
     """Rows of one schema version on their way to a buffer table."""
 
     def __init__(self, sink: BufferSink, layout: Layout) -> None:
@@ -88,9 +91,9 @@ class BufferOutlet:
         listed = sql.SQL(", ").join(map(sql.Identifier, columns))
         self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(place, listed)
 
-    def aside(self, write: Write) -> BufferOutlet:
+    def redirect(self, write: Write) -> BufferRowWriter:
         """Makes COPY rows for the buffer table, writes elsewhere."""
-        other = BufferOutlet(self._sink, self._layout)
+        other = BufferRowWriter(self._sink, self._layout)
         other.write = write
         return other
 
@@ -100,7 +103,7 @@ class BufferOutlet:
         self._bytes += len(value)
         self._sink.hold(self, len(value), full=self._bytes >= COPY_BYTES)
 
-    def write_all(self, rows: list[One]) -> None:
+    def write_all(self, rows: list[EncodedRow]) -> None:
         """Keep several."""
         for key, value in rows:
             self.write(key, value)
@@ -150,7 +153,7 @@ class BufferSink:
     def __init__(self, settings: ConsumerSettings, idle: Callable[[], None]) -> None:
         self._slot = settings.slot
         self._idle = idle
-        self._held: dict[BufferOutlet, None] = {}
+        self._held: dict[BufferRowWriter, None] = {}
         self._held_bytes = 0
         with _diagnosed():
             self._connection = connect(settings.buffer_url)
@@ -158,17 +161,17 @@ class BufferSink:
             self._connection.execute("SET synchronous_commit = on")
             self._take_lock()
 
-    def outlet(self, schema: TableSchema) -> BufferOutlet:
+    def outlet(self, schema: TableSchema) -> BufferRowWriter:
         """The buffer table, made or altered if needed."""
         with _diagnosed():
             if not self._held and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
                 # Not left open: the next capture's consistent point waits for every open transaction, in sidecar mode.
                 with self._connection.transaction():
-                    return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
+                    return BufferRowWriter(self, buffer_schema.fit_buffer_table(self._connection, schema))
             # Rows that wait belong into the table as it was when they were encoded.
             self._begin()
             self._send_all()
-            return BufferOutlet(self, buffer_schema.fit(self._connection, schema))
+            return BufferRowWriter(self, buffer_schema.fit_buffer_table(self._connection, schema))
 
     @property
     def transaction_limit_s(self) -> float | None:
@@ -187,7 +190,7 @@ class BufferSink:
 
     def control(self, record: ControlRecord) -> None:
         """Add it to the control table."""
-        content = json.loads(control.encode(self._slot, record))
+        content = json.loads(control.encode_control(self._slot, record))
         with _diagnosed():
             self._begin()
             self._connection.execute(
@@ -202,7 +205,7 @@ class BufferSink:
         schemas = (table_schema(avro) for (avro,) in found)
         return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
-    def hold(self, outlet: BufferOutlet, size: int, *, full: bool) -> None:
+    def hold(self, outlet: BufferRowWriter, size: int, *, full: bool) -> None:
         """A row was added to the outlet."""
         self._held[outlet] = None
         self._held_bytes += size

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from cdc_consumer.errors import OversizeMessage, TopicError
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.failures import diagnose, kafka_error, may_try_again
+from cdc_consumer.sinks.failures import diagnose_kafka, is_retryable, kafka_error
 from cdc_consumer.sinks.topics import Topics, client_options
 from shared_schema.progress import Offsets
 from shared_schema.topics import progress_topic
@@ -137,18 +137,18 @@ class TransactionalProducer:
                 self._serve(self._producer.poll, 0.0, doing)
             except TopicError as cause:
                 return cause
-        return diagnose(error, doing)
+        return diagnose_kafka(error, doing)
 
     def _serve(self, call: Callable[[float], int], timeout_s: float, doing: str) -> int:
         """Poll or flush. Both run callbacks, and both raise a fatal error that became known meanwhile."""
         try:
             return call(timeout_s)
         except KafkaException as exception:
-            raise diagnose(kafka_error(exception), doing) from exception
+            raise diagnose_kafka(kafka_error(exception), doing) from exception
         except SystemError as error:
             # A delivery report came after the fatal error in the same call: the binding complains about itself then.
             if isinstance(error.__cause__, KafkaException):
-                raise diagnose(kafka_error(error.__cause__), doing) from error
+                raise diagnose_kafka(kafka_error(error.__cause__), doing) from error
             raise
 
     def _complete(self, call: Callable[[], None], doing: str) -> None:
@@ -166,7 +166,7 @@ class TransactionalProducer:
                 outcome.result()
             except KafkaException as exception:
                 error = kafka_error(exception)
-                if not may_try_again(error):
+                if not is_retryable(error):
                     raise self._diagnose(error, doing) from exception
                 self._retries.inc()
                 time.sleep(STEP_S)

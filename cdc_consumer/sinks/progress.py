@@ -11,11 +11,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.sinks.topics import client_options
 from shared_schema.avro import codec, table_schema
-from shared_schema.progress import Capture, Progress, decode
+from shared_schema.progress import Capture, Progress, decode_progress
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import progress_topic, schemas_topic
 
@@ -25,7 +25,7 @@ READ_TIMEOUT_S = 30.0
 """The topic is compacted and small; longer means that the broker is not there."""
 
 
-def read_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -> StoredState:
+def read_topic_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -> StoredState:
     """Read the progress topic to its end, committed records only; empty when there is no topic."""
     topic = progress_topic(settings.topic_prefix)
     with _reading(settings, READING) as consumer:
@@ -36,7 +36,7 @@ def read_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -
         return _fold(consumer, settings.slot)
 
 
-def is_undecided(settings: ConsumerSettings) -> bool:
+def is_in_doubt(settings: ConsumerSettings) -> bool:
     """Whether the progress topic ends with transactions that readers do not see yet.
 
     The broker answers a commit before it tells the partitions, so for a moment, or until it is back, the last record
@@ -68,7 +68,7 @@ def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_comm
     try:
         yield consumer
     except KafkaException as exception:
-        raise diagnose(kafka_error(exception), doing) from exception
+        raise diagnose_kafka(kafka_error(exception), doing) from exception
     finally:
         consumer.close()
 
@@ -98,7 +98,7 @@ def _fold(consumer: Consumer, slot: str) -> StoredState:
         key, value = message.key() or b"", message.value()
         if value is None:
             records.pop(key, None)
-        elif (record := decode(value)).slot == slot:
+        elif (record := decode_progress(value)).slot == slot:
             records[key] = record
     return _state(records)
 
@@ -115,7 +115,7 @@ def _to_end(consumer: Consumer) -> Iterator[Message]:
         elif error.code() == KafkaError._PARTITION_EOF:
             return
         elif not error.retriable():
-            raise diagnose(error, "reading back what was published")
+            raise diagnose_kafka(error, "reading back what was published")
     raise BrokerUnavailable("no Kafka broker answered while reading progress", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
 from cdc_consumer.sinks.registry import SchemaRegistry
 from cdc_consumer.sinks.topics import client_options
 from shared_schema.avro import MAGIC, REGISTRY_MAGIC, ChangeCodec, registry_header
@@ -54,6 +54,6 @@ class SchemaRegistrar:
             self._producer.produce(self._topic, key=key.hex().encode(), value=codec.text.encode())
             left = self._producer.flush(REGISTER_TIMEOUT_S)
         except KafkaException as exception:
-            raise diagnose(kafka_error(exception), "publishing a schema") from exception
+            raise diagnose_kafka(kafka_error(exception), "publishing a schema") from exception
         if left:
             raise BrokerUnavailable("no Kafka broker took a schema", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")

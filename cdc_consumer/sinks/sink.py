@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cdc_consumer.change_rows.generate import One, Two
+from cdc_consumer.change_rows.generate import EncodedRow, EncodedUpdate
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from shared_schema.change_row import ChangeRow
@@ -38,36 +38,36 @@ Write = Callable[[bytes | None, bytes], None]
 
 
 class RowEncoder(Protocol):
-    """Row messages of one relation in one transaction -> what `Outlet.write` takes."""
+    """Row messages of one relation in one transaction -> what `RowWriter.write` takes."""
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[One]:
+    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """INSERTs of the relation that follow each other from frame `first` on, messages beginning `at` -> their rows.
 
         As many as it likes to take at once; none says nothing about the first.
         """
 
-    def encode(self, frame: bytes, at: int, ordinal: int) -> One | Two:
+    def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
         """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
 
 
 class RowCopier(Protocol):
-    """Lines of a table's COPY -> what `Outlet.write` takes."""
+    """Lines of a table's COPY -> what `RowWriter.write` takes."""
 
-    def encode(self, line: bytes, seq: int) -> One:
+    def encode(self, line: bytes, seq: int) -> EncodedRow:
         """A line with its end, and its number among the snapshot's rows."""
 
 
-class Outlet(Protocol):
+class RowWriter(Protocol):
     """The way of one schema version's rows into the open transaction."""
 
     @property
     def write(self) -> Write:
         """Add an encoded row, opening a transaction if needed; an attribute because it is called for every row."""
 
-    def write_all(self, rows: list[One]) -> None:
+    def write_all(self, rows: list[EncodedRow]) -> None:
         """Add several."""
 
-    def aside(self, write: Write) -> Outlet:
+    def redirect(self, write: Write) -> RowWriter:
         """The same rows, encoded the same way, but given to `write`; they may come to `write_all` here later."""
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
@@ -89,7 +89,7 @@ class Outlet(Protocol):
 class Sink(Protocol):
     """Where one slot's change rows go."""
 
-    def outlet(self, schema: TableSchema) -> Outlet:
+    def outlet(self, schema: TableSchema) -> RowWriter:
         """The place of a schema version, made if missing; its schema is known to readers when this returns."""
 
     @property

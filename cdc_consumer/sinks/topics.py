@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import BrokerUnavailable
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.failures import diagnose, kafka_error
+from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
 from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
 from shared_schema.topics import BROKER_TIME, control_topic, progress_topic, schemas_topic, table_topic
@@ -105,7 +105,7 @@ class Topics:
         try:
             self._reader.list_topics(progress_topic(self._settings.topic_prefix), timeout=ASK_TIMEOUT_S)
         except KafkaException as exception:
-            raise diagnose(kafka_error(exception), "asking whether it is there") from exception
+            raise diagnose_kafka(kafka_error(exception), "asking whether it is there") from exception
 
     def used(self, topic: str) -> bool:
         """Whether anything was ever written to the topic; asked before the first row goes there."""
@@ -132,7 +132,7 @@ class Topics:
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if error.code() in _REFUSED or time.monotonic() >= deadline:
-                    raise diagnose(error, doing) from exception
+                    raise diagnose_kafka(error, doing) from exception
                 time.sleep(0.02)
 
     def _create(self, name: str, partitions: int, config: dict[str, str]) -> None:
@@ -148,7 +148,7 @@ class Topics:
             self._admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S + 5)
         except KafkaException as exception:
             if kafka_error(exception).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise diagnose(kafka_error(exception), f"creating topic {name}") from exception
+                raise diagnose_kafka(kafka_error(exception), f"creating topic {name}") from exception
             self._partitions[name] = self._count(name)
         except concurrent.futures.TimeoutError as error:
             raise BrokerUnavailable(f"no Kafka broker answered while creating topic {name}") from error

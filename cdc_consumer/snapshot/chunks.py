@@ -17,7 +17,7 @@ from shared_schema.table_schema import quote_identifier
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A relation that holds rows of its own."""
 
     relation: str
@@ -51,7 +51,7 @@ ORDER BY c.oid
 """
 
 
-def parts_of(reader: Connection, table: TableExport) -> list[Part]:
+def parts_of(reader: Connection, table: TableExport) -> list[TablePart]:
     """What the snapshot's transaction sees of the table's storage."""
     place = {"relid": table.published.relid, "partitioned": table.published.partitioned}
     try:
@@ -59,24 +59,24 @@ def parts_of(reader: Connection, table: TableExport) -> list[Part]:
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return [
-        Part(name, int(pages), -1 if density < 0 else int(density * int(pages)), bool(by_page))
+        TablePart(name, int(pages), -1 if density < 0 else int(density * int(pages)), bool(by_page))
         for name, pages, density, by_page in found
     ]
 
 
-def expected_rows(table: TableExport, parts: list[Part]) -> int | None:
+def expected_rows(table: TableExport, parts: list[TablePart]) -> int | None:
     """An estimate, None when there is none."""
     if table.published.row_filter or any(part.rows < 0 and part.pages for part in parts):
         return None
     return sum(max(0, part.rows) for part in parts)
 
 
-def chunks_of(table: TableExport, parts: list[Part], pages: int) -> list[Chunk]:
+def chunks_of(table: TableExport, parts: list[TablePart], pages: int) -> list[Chunk]:
     """COPY commands that read each row of the table once, with the table's columns in their order."""
     return [chunk for part in parts for chunk in _chunks(table, part, pages)]
 
 
-def _chunks(table: TableExport, part: Part, pages: int) -> list[Chunk]:
+def _chunks(table: TableExport, part: TablePart, pages: int) -> list[Chunk]:
     if not part.by_page or part.pages <= pages:
         return [Chunk(_copy(table, part, []), part.pages)]
     starts = list(range(0, part.pages, pages))
@@ -90,7 +90,7 @@ def _chunks(table: TableExport, part: Part, pages: int) -> list[Chunk]:
     return chunks
 
 
-def _copy(table: TableExport, part: Part, bounds: list[str]) -> str:
+def _copy(table: TableExport, part: TablePart, bounds: list[str]) -> str:
     columns = ", ".join(quote_identifier(c.name) for c in table.schema.columns)
     row_filter = table.published.row_filter
     conditions = [*([f"({row_filter})"] if row_filter else []), *bounds]

@@ -17,7 +17,7 @@ from psycopg import pq
 from cdc_consumer.errors import SourceError
 from cdc_consumer.snapshot.chunks import Chunk
 from cdc_consumer.wal.catalog import Connection
-from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
+from cdc_consumer.wal.diagnosis import diagnose_exception, diagnose_postgres
 
 Lines = list[bytes]
 
@@ -31,7 +31,7 @@ TAKE_S = 0.2
 """How long a thread waits for room before it looks whether it is still wanted."""
 
 
-class Reading:
+class CopyReaders:
     """Chunks under way: a thread per connection, batches for whoever takes them."""
 
     def __init__(self, readers: Sequence[Connection], chunks: Sequence[Chunk]) -> None:
@@ -73,7 +73,7 @@ class Reading:
         try:
             while not self._stop.is_set():
                 chunk = self._chunks.get_nowait()
-                for lines in copied_lines(reader, chunk.query, self._stop.is_set):
+                for lines in read_copy_lines(reader, chunk.query, self._stop.is_set):
                     self._hand_over((lines, None))
                 self._hand_over(([], chunk.pages))
         except queue.Empty:
@@ -90,7 +90,7 @@ class Reading:
             return
 
 
-def copied_lines(reader: Connection, query: str, stopped: Callable[[], bool]) -> Iterator[Lines]:
+def read_copy_lines(reader: Connection, query: str, stopped: Callable[[], bool]) -> Iterator[Lines]:
     """The lines of one COPY TO STDOUT; straight from libpq, a row at a time costs too much above it."""
     conn = reader.pgconn
     readable = select.poll()
@@ -142,7 +142,7 @@ def _finish(conn: pq.abc.PGconn) -> None:
 
 def _failure(conn: pq.abc.PGconn, result: pq.abc.PGresult | None) -> SourceError:
     if result is None:
-        return diagnose("", conn.get_error_message())
+        return diagnose_postgres("", conn.get_error_message())
     state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
     primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-    return diagnose(state.decode(), primary.decode(errors="replace"))
+    return diagnose_postgres(state.decode(), primary.decode(errors="replace"))

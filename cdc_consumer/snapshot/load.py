@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import time
 
-from cdc_consumer.change_rows.copied import NO_XID
+from cdc_consumer.change_rows.copy_lines import NO_XID
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.chunks import chunks_of, expected_rows, parts_of
-from cdc_consumer.snapshot.copy import Reading
+from cdc_consumer.snapshot.copy import CopyReaders
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.snapshot.report import CopyReport
 from cdc_consumer.wal.feedback import Feedback
@@ -56,7 +56,7 @@ class TableCopy:
         readers = export.readers(min(len(chunks), settings.copy_connections), table)
         pages = sum(chunk.pages for chunk in chunks)
         self._report = CopyReport(table.schema.table, expected_rows(table, parts), pages, metrics)
-        self._reading = Reading(readers, chunks)
+        self._reading = CopyReaders(readers, chunks)
 
     @property
     def done(self) -> bool:

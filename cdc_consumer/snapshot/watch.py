@@ -23,7 +23,7 @@ GROUP_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SeenTables:
     """What one round saw: where the server's log ends, and an export if tables are to be captured."""
 
     position: Lsn
@@ -38,7 +38,7 @@ class CaptureWatch:
         """Export everything at one point, because no frontier may be published before all of it is copied."""
         self._database_url = database_url
         self._publications = publications
-        self._round: Future[Sighting] | None = None
+        self._round: Future[SeenTables] | None = None
         self._catalog: Connection | None = None
         self._closed = False
         self.exporting = threading.Event()
@@ -48,14 +48,14 @@ class CaptureWatch:
         """Start a round unless one is under way."""
         if self._round is not None:
             return False
-        outcome: Future[Sighting] = Future()
+        outcome: Future[SeenTables] = Future()
         # A daemon: a round may wait for somebody's transaction and must not hold up the end of the process.
         thread = threading.Thread(target=self._run, args=(outcome, dict(captured)), name="capture", daemon=True)
         self._round = outcome
         thread.start()
         return True
 
-    def sighting(self, timeout_s: float = 0.0) -> Sighting | None:
+    def sighting(self, timeout_s: float = 0.0) -> SeenTables | None:
         """The finished round's result, once; None while there is none. Raises what the round raised."""
         if self._round is None:
             return None
@@ -77,7 +77,7 @@ class CaptureWatch:
         if self._catalog is not None:
             self._catalog.close()
 
-    def _run(self, outcome: Future[Sighting], captured: Mapping[TableId, Capture]) -> None:
+    def _run(self, outcome: Future[SeenTables], captured: Mapping[TableId, Capture]) -> None:
         try:
             sighting = self._look(captured)
         except Exception as error:
@@ -89,7 +89,7 @@ class CaptureWatch:
         if self._closed:
             self._release()
 
-    def _look(self, captured: Mapping[TableId, Capture]) -> Sighting:
+    def _look(self, captured: Mapping[TableId, Capture]) -> SeenTables:
         if self._catalog is None or self._catalog.closed:
             self._catalog = connect(self._database_url)
         if missing := missing_publications(self._catalog, self._publications):
@@ -99,17 +99,17 @@ class CaptureWatch:
             )
         wanted = [t for t in published_tables(self._catalog, self._publications) if is_new(t, captured)]
         if not wanted:
-            return Sighting(server_position(self._catalog), None)
+            return SeenTables(server_position(self._catalog), None)
         self.exporting.set()
         try:
-            group = wanted if self.together else first_group(wanted)
+            group = wanted if self.together else first_capture_group(wanted)
             export = prepare_export(self._database_url, self._publications, group, captured)
         finally:
             self.exporting.clear()
-        return Sighting(server_position(self._catalog), export)
+        return SeenTables(server_position(self._catalog), export)
 
 
-def first_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
+def first_capture_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
     """The tables to copy at one point, small ones together: the frontier waits while they are copied."""
     group: list[PublishedTable] = []
     room = GROUP_BYTES

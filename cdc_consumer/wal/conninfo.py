@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared_schema.connections import conninfo, parsed
+from shared_schema.connections import conninfo, parse_conninfo
 
 PINNED_SETTINGS = {
     "datestyle": "ISO",
@@ -18,7 +18,7 @@ PINNED_SETTINGS = {
 
 def session_conninfo(database_url: str, *, replication: bool, sender_timeout_s: int | None = None) -> str:
     """-> libpq conninfo with the pinned settings; the user's own `options` stay in front of ours."""
-    given = parsed(database_url)
+    given = parse_conninfo(database_url)
     timeout = {} if sender_timeout_s is None else {"wal_sender_timeout": f"{sender_timeout_s}s"}
     pinned = " ".join(f"-c {name}={value}" for name, value in (PINNED_SETTINGS | timeout).items())
     extra: dict[str, str] = {

@@ -23,7 +23,7 @@ VALUE_ERRORS = ("22", "23")
 """SQLSTATE classes about data and constraints."""
 
 
-def diagnose(sqlstate: str, message: str) -> SourceError:
+def diagnose_postgres(sqlstate: str, message: str) -> SourceError:
     """SQLSTATE (empty when the connection itself broke) and the server's first line -> error."""
     said = message.strip().removeprefix("ERROR:").strip().splitlines()[0] if message.strip() else "no reason given"
     match sqlstate:
@@ -91,4 +91,4 @@ def diagnose_exception(error: psycopg.Error) -> SourceError:
     sqlstate = error.sqlstate or _refused_connection(str(error))
     if not sqlstate and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return SourceError(f"PostgreSQL client error: {error}", hint="this is a defect, please report it")
-    return diagnose(sqlstate, error.diag.message_primary or str(error))
+    return diagnose_postgres(sqlstate, error.diag.message_primary or str(error))

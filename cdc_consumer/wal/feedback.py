@@ -14,7 +14,7 @@ from types import TracebackType
 from cdc_consumer.errors import SourceError, StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.frontier import Frontier
-from cdc_consumer.wal.lag import Lag
+from cdc_consumer.wal.lag import LagReporter
 from cdc_consumer.wal.session import ReplicationSession
 
 STATUS_EVERY_S = 1.0
@@ -28,7 +28,7 @@ class Feedback:
     """Speaks to the server for the stream; while its context is open, also from a thread of its own."""
 
     def __init__(
-        self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event, lag: Lag
+        self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event, lag: LagReporter
     ) -> None:
         self._session = session
         self._frontier = frontier

@@ -13,7 +13,7 @@ from shared_schema.lsn import Lsn
 log = logging.getLogger(__name__)
 
 
-class Lag:
+class LagReporter:
     """`limit_bytes` may always be unpublished; more is late once a mark is not reached within `patience_s`."""
 
     def __init__(self, limit_bytes: int, patience_s: float) -> None:

@@ -19,7 +19,7 @@ from psycopg import pq
 from cdc_consumer.errors import ConnectionLost, SourceError, StopRequested
 from cdc_consumer.wal import commands
 from cdc_consumer.wal.conninfo import session_conninfo
-from cdc_consumer.wal.diagnosis import diagnose, diagnose_exception
+from cdc_consumer.wal.diagnosis import diagnose_exception, diagnose_postgres
 from cdc_consumer.wal.frames import encode_status
 from shared_schema.lsn import Lsn
 
@@ -179,7 +179,7 @@ class ReplicationSession:
                     raise StopRequested
             result = self._conn.get_result()
             if result is None:
-                raise diagnose("", self._conn.get_error_message())
+                raise diagnose_postgres("", self._conn.get_error_message())
             # The connection can be used again only when the command's last result was taken.
             while result.status != pq.ExecStatus.COPY_BOTH and self._conn.get_result() is not None:
                 pass
@@ -197,9 +197,9 @@ class ReplicationSession:
 
     def _failure(self, result: pq.abc.PGresult | None) -> SourceError:
         if result is None:
-            return diagnose("", self._conn.get_error_message())
+            return diagnose_postgres("", self._conn.get_error_message())
         state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
         primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
         if not state and not primary:
-            return diagnose("", "the server ended the stream")
-        return diagnose(state.decode(), primary.decode(errors="replace"))
+            return diagnose_postgres("", "the server ended the stream")
+        return diagnose_postgres(state.decode(), primary.decode(errors="replace"))

@@ -143,7 +143,7 @@ def check_wal_level(connection: Connection) -> None:
         )
 
 
-def drop_slot(connection: Connection, name: str) -> bool:
+def drop_replication_slot(connection: Connection, name: str) -> bool:
     """Drop the slot; False when there was none. An active slot is refused by the server."""
     try:
         connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))

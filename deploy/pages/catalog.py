@@ -6,14 +6,14 @@ import json
 
 from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
-from shared_schema.stored_settings import Described, describe
+from shared_schema.stored_settings import SettingDescription, describe_settings
 
 
-def settings() -> list[Described]:
+def settings() -> list[SettingDescription]:
     """Every setting of both programs that may lie in the database, by name; what both have is named once."""
-    found: dict[str, Described] = {}
+    found: dict[str, SettingDescription] = {}
     for cls, program in ((ConsumerSettings, "pg-trickle-cdc"), (ApplierSettings, "pg-trickle-applier")):
-        for described in describe(cls, program):
+        for described in describe_settings(cls, program):
             other = found.get(described.name)
             if other is not None and other != described:
                 # The same name with a value of its own in each program, such as a port: not for a shared place.

@@ -14,8 +14,8 @@ from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.wal.catalog import stored_settings
 from shared_schema.errors import SettingsError
-from shared_schema.settings import load
-from shared_schema.stored_settings import describe, merge
+from shared_schema.settings import load_settings
+from shared_schema.stored_settings import describe_settings, merge_settings
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -45,7 +45,9 @@ def test_a_setting_is_taken_from_the_nearest_place(
     db.execute("SELECT pgtrickle.set_setting('pg_trickle.Pipeline_Batch_Size', ' 512 ')")
     assert shown(db, "pipeline_batch_size") == ("512", "setting", "4096", 1, 1_000_000)
     assert LiveSettings({"database_url": database}).settings.pipeline_batch_size == 512
-    assert merge(ConsumerSettings, {"database_url": database}, stored_settings(database)).settings.linger_ms == 9
+    assert (
+        merge_settings(ConsumerSettings, {"database_url": database}, stored_settings(database)).settings.linger_ms == 9
+    )
     monkeypatch.setenv("PG_TRICKLE_PIPELINE_BATCH_SIZE", "99")
     tuned = LiveSettings({"database_url": database})
     assert tuned.settings.pipeline_batch_size == 99
@@ -80,7 +82,7 @@ def test_out_of_bounds_names_the_bounds(db: Connection, name: str, value: str | 
     if value is not None:
         with pytest.raises(SettingsError):
             cls = ApplierSettings if name in ApplierSettings.model_fields else ConsumerSettings
-            load(cls, database_url="x", **{name: value})
+            load_settings(cls, database_url="x", **{name: value})
 
 
 @pytest.mark.parametrize("name", ["nothing", "x'; DROP SCHEMA pgtrickle CASCADE; --", "database_url", "kafka_options"])
@@ -100,7 +102,7 @@ def test_a_setting_is_part_of_its_transaction(db: Connection) -> None:
 
 
 def test_every_default_is_one_its_own_bounds_allow(db: Connection) -> None:
-    for described in [*describe(ApplierSettings, "a"), *describe(ConsumerSettings, "c")]:
+    for described in [*describe_settings(ApplierSettings, "a"), *describe_settings(ConsumerSettings, "c")]:
         if (
             described.settable
             and described.default_value
@@ -109,5 +111,5 @@ def test_every_default_is_one_its_own_bounds_allow(db: Connection) -> None:
             db.execute("SELECT pgtrickle.set_setting(%s, %s)", (described.name, described.default_value))
     stored = read_stored(db)
     for cls in (ApplierSettings, ConsumerSettings):
-        plain = load(cls, database_url="x")
-        assert merge(cls, {"database_url": "x"}, stored).settings == plain
+        plain = load_settings(cls, database_url="x")
+        assert merge_settings(cls, {"database_url": "x"}, stored).settings == plain

@@ -81,7 +81,9 @@ class Published:
     def first_after(self, target: Lsn) -> float | None:
         """Of the first record that covers a position."""
         while (message := self.consumer.poll(0.05)) is not None:
-            if message.error() is None and isinstance(record := progress.decode(message.value() or b""), Progress):
+            if message.error() is None and isinstance(
+                record := progress.decode_progress(message.value() or b""), Progress
+            ):
                 self.moments.append((record.frontier, message.timestamp()[1] / 1000))
         return min((moment for frontier, moment in self.moments if frontier >= target), default=None)
 

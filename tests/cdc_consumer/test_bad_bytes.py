@@ -14,7 +14,6 @@ import pytest
 from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import MalformedMessage
-from cdc_consumer.ledger import SchemaLedger
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
@@ -23,7 +22,8 @@ from cdc_consumer.relay import Relay
 from cdc_consumer.resume import StartingPoint
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.routes import Routes
-from cdc_consumer.rows import Rows
+from cdc_consumer.rows import TransactionRows
+from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
@@ -37,7 +37,7 @@ from shared_schema.control import LogMessage, SchemaChange
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
-from shared_schema.settings import load
+from shared_schema.settings import load_settings
 from shared_schema.table_schema import TableId, TableSchema
 from tests.cdc_consumer.harness import Connection
 from tests.cdc_consumer.history import SCHEMA, run_transaction
@@ -101,7 +101,7 @@ class Stream:
         routes = Routes(Relations(facts), cast(Captures, doubles), cast(Any, doubles))
         ports = Ports(
             cast(Receiver, None), cast(Feedback, doubles), cast(Any, doubles), routes, cast(Captures, doubles),
-            cast(Loader, None), SchemaLedger({}, lambda _: None), Metrics(),
+            cast(Loader, None), SchemaVersions({}, lambda _: None), Metrics(),
         )  # fmt: skip
         point = StartingPoint(ServerIdentity("1", 1, start), start, start, start)
         self._relay = Relay(settings, point, self.frontier, ports, None, anew=False)
@@ -174,7 +174,7 @@ def test_damaged_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
-    settings, pick = load(ConsumerSettings), random.Random(int(os.environ.get("DAMAGE_SEED", "7")))
+    settings, pick = load_settings(ConsumerSettings), random.Random(int(os.environ.get("DAMAGE_SEED", "7")))
     start = Lsn(0)
     whole = Stream(facts, settings, start).outcome(frames)
     assert isinstance(whole, list) and len(whole) > 100
@@ -190,7 +190,7 @@ def test_damaged_frames(
         fast = Stream(facts, settings, start)
         outcome = fast.outcome(damaged)
         with monkeypatch.context() as patch:
-            patch.setattr(Rows, "take", lambda self, frames, first: 0)
+            patch.setattr(TransactionRows, "take", lambda self, frames, first: 0)
             assert Stream(facts, settings, start).outcome(damaged) == outcome
         if isinstance(outcome, type):
             errors += 1
@@ -205,7 +205,7 @@ def test_a_frame_cut_short_is_never_taken(
     frames: list[bytes], facts: Callable[[Relation], RelationFacts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
-    settings, pick = load(ConsumerSettings), random.Random(3)
+    settings, pick = load_settings(ConsumerSettings), random.Random(3)
     for _ in range(200):
         at = pick.randrange(len(frames))
         cut = frames[at][: pick.randrange(len(frames[at]))]
@@ -235,15 +235,17 @@ def test_messages_in_an_order_no_server_sends(
         [begin, row, other],
         [commit],
     ):
-        stream = Stream(facts, load(ConsumerSettings), Lsn(0))
+        stream = Stream(facts, load_settings(ConsumerSettings), Lsn(0))
         assert stream.outcome([*described, *wrong]) is MalformedMessage
-    assert isinstance(Stream(facts, load(ConsumerSettings), Lsn(0)).outcome([*described, begin, row, commit]), list)
+    assert isinstance(
+        Stream(facts, load_settings(ConsumerSettings), Lsn(0)).outcome([*described, begin, row, commit]), list
+    )
 
 
 def test_a_message_outside_of_transactions_moves_the_frontier_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """No keepalive has to follow: on a busy connection it may take long, and a reader may wait for this message."""
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
-    stream = Stream(lambda _: cast(RelationFacts, None), load(ConsumerSettings), Lsn(100))
+    stream = Stream(lambda _: cast(RelationFacts, None), load_settings(ConsumerSettings), Lsn(100))
     for lsn, taken in ((Lsn(90), 0), (Lsn(100), 0), (Lsn(150), 1), (Lsn(180), 2)):
         message = LogicalMessage(False, lsn, "app", b"x")
         found = stream.outcome([b"w" + bytes(24) + message_bytes(message)])

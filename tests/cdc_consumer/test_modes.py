@@ -15,7 +15,7 @@ from cdc_consumer.sinks.postgres import BufferSink
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, Progress
-from shared_schema.settings import load
+from shared_schema.settings import load_settings
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, by_stamp, check, connect, refused
 from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction
@@ -100,7 +100,7 @@ def test_a_column_with_a_name_of_ours_is_refused(make_consumer: MakeConsumer, db
 def test_remote_needs_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
     with pytest.raises(SettingsError, match="target_url"):
-        load(ConsumerSettings, mode="remote")
+        load_settings(ConsumerSettings, mode="remote")
 
 
 def progress(offsets: Offsets) -> Progress:
@@ -110,8 +110,8 @@ def progress(offsets: Offsets) -> Progress:
 def test_a_new_writer_fences_the_old_one(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", database)
     monkeypatch.setattr(buffers, "LOCK_WAIT_S", 0.2)
-    settings = load(ConsumerSettings, mode="sidecar", slot="slot")
-    buffers.prepare(settings)
+    settings = load_settings(ConsumerSettings, mode="sidecar", slot="slot")
+    buffers.prepare_buffers(settings)
     old = BufferSink(settings, lambda: None)
     old.publish(progress)
     new = BufferSink(settings, lambda: None)

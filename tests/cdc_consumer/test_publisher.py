@@ -11,22 +11,22 @@ from confluent_kafka.cimpl import NewTopic
 from cdc_consumer.errors import TopicError
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Channel, Publisher
+from cdc_consumer.sinks.kafka import Channel, KafkaSink
 from cdc_consumer.sinks.topics import Topics
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, Progress
-from shared_schema.settings import load
+from shared_schema.settings import load_settings
 from tests.fixtures.kafka import KafkaBroker
 
 
 @pytest.fixture
-def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Publisher:
+def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> KafkaSink:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
     monkeypatch.setenv("PG_TRICKLE_KAFKA_BOOTSTRAP", kafka.bootstrap)
-    settings = load(ConsumerSettings, topic_prefix=topic_prefix)
+    settings = load_settings(ConsumerSettings, topic_prefix=topic_prefix)
     topics = Topics(settings)
     topics.ensure_control()
-    return Publisher(settings, topics, lambda: None, Metrics())
+    return KafkaSink(settings, topics, lambda: None, Metrics())
 
 
 def channel(kafka: KafkaBroker, prefix: str, partitions: int) -> Channel:
@@ -40,7 +40,7 @@ def progress(offsets: Offsets) -> Progress:
     return Progress("slot", "1", 1, Lsn(1), Lsn(2), offsets)
 
 
-def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
+def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:
     to, told = channel(kafka, topic_prefix, 3), list[Offsets]()
 
     def ends(offsets: Offsets) -> Progress:
@@ -59,7 +59,7 @@ def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: 
 
 
 def test_a_lost_row_in_the_middle_fails_the_transaction(
-    kafka: KafkaBroker, topic_prefix: str, publisher: Publisher
+    kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink
 ) -> None:
     to = channel(kafka, topic_prefix, 1)
     publisher.write(to, b"1", b"small")
@@ -72,7 +72,7 @@ def test_a_lost_row_in_the_middle_fails_the_transaction(
     publisher.abort()
 
 
-def test_a_lost_row_found_only_at_the_commit(kafka: KafkaBroker, topic_prefix: str, publisher: Publisher) -> None:
+def test_a_lost_row_found_only_at_the_commit(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:
     to = channel(kafka, topic_prefix, 2)
     publisher.write(to, b"1", b"small")
     publisher.write(to, b"1", secrets.token_bytes(20_000))

@@ -6,7 +6,7 @@ import pytest
 
 from cdc_consumer.settings import ConsumerSettings
 from shared_schema.errors import SettingsError
-from shared_schema.settings import load
+from shared_schema.settings import load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -20,12 +20,12 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_publications(monkeypatch: pytest.MonkeyPatch, text: str, names: tuple[str, ...]) -> None:
     monkeypatch.setenv("PG_TRICKLE_PUBLICATIONS", text)
-    assert load(ConsumerSettings).publications == names
-    assert load(ConsumerSettings, publications=text).publications == names
+    assert load_settings(ConsumerSettings).publications == names
+    assert load_settings(ConsumerSettings, publications=text).publications == names
 
 
 def test_defaults() -> None:
-    settings = load(ConsumerSettings)
+    settings = load_settings(ConsumerSettings)
     assert settings.publications == ("pg_trickle",)
     assert settings.transactional_id == "trickle-pg_trickle"
     assert "h/db" not in repr(settings)
@@ -47,7 +47,7 @@ def test_defaults() -> None:
 def test_out_of_bounds_names_the_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"PG_TRICKLE_{name.upper()}", value)
     with pytest.raises(SettingsError, match=name):
-        load(ConsumerSettings)
+        load_settings(ConsumerSettings)
 
 
 def test_every_setting_is_described() -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.wal.diagnosis import diagnose
+from cdc_consumer.wal.diagnosis import diagnose_postgres
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, connect, until
 
@@ -90,5 +90,5 @@ def test_no_value_of_a_row_is_logged(make_consumer: MakeConsumer, db: Connection
 
 
 def test_what_the_server_says_about_a_value_is_not_repeated() -> None:
-    error = diagnose("22P02", f'invalid input syntax for type integer: "{SECRET}"')
+    error = diagnose_postgres("22P02", f'invalid input syntax for type integer: "{SECRET}"')
     assert SECRET not in str(error) and "22P02" in error.problem and error.hint

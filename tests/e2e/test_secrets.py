@@ -15,7 +15,7 @@ import pytest
 
 from deploy.local.binary import APPLIER, CDC
 from deploy.local.stack import Stack
-from shared_schema.connections import parsed
+from shared_schema.connections import parse_conninfo
 
 LISTEN = "0A"
 
@@ -61,8 +61,8 @@ def _listening(pid: int) -> list[str]:
 def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
     if not Path("/proc/self/net/tcp").exists():
         pytest.skip("needs Linux's /proc")
-    password = parsed(stack.binaries["applier"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
-    assert password == parsed(stack.binaries["cdc"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
+    password = parse_conninfo(stack.binaries["applier"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
+    assert password == parse_conninfo(stack.binaries["cdc"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
     for name, binary in stack.binaries.items():
         heard: list[str] = []
         for pid in _family(binary.pid):

@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 from deploy.local.stack import Stack
-from shared_schema.connections import parsed
+from shared_schema.connections import parse_conninfo
 from tests import oracle
 from tests.e2e.shop import STREAM_TABLES, TABLE_NAMES, Shop, create_stream_tables
 
@@ -139,7 +139,7 @@ def test_the_programs_may_write_no_more_than_they_must(run: Run) -> None:
     }
     for part, statements in forbidden.items():
         url = run.stack.binaries[part].settings["PG_TRICKLE_DATABASE_URL"]
-        assert parsed(url)["user"] == f"trickle_{part}"
+        assert parse_conninfo(url)["user"] == f"trickle_{part}"
         with psycopg.connect(url, autocommit=True) as connection:
             assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = session_user").fetchone() == (
                 False,

@@ -27,7 +27,7 @@ from shared_schema.avro import (
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value, pack_columns, unpack_columns
 from shared_schema.errors import ContractError
 from shared_schema.lsn import Lsn
-from shared_schema.pg_types import Carrier, PgType
+from shared_schema.pg_types import PgType, PhysicalType
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
 NUMERIC_12_3 = ((12 << 16) | 3) + 4
@@ -175,7 +175,7 @@ def test_column_sets_round_trip(drawn: tuple[int, frozenset[int]]) -> None:
 
 def test_every_carrier_is_drawn() -> None:
     drawn = {PgType(1, typmod, name, name).carrier for name, (typmod, _) in VALUES.items()}
-    assert drawn == set(Carrier)
+    assert drawn == set(PhysicalType)
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_every_carrier_is_drawn() -> None:
 def test_numeric_bounds(typmod: int, expected: tuple[int, int] | None) -> None:
     numeric = PgType(1700, typmod, "numeric", "numeric")
     assert numeric.precision_scale == expected
-    assert (numeric.carrier is Carrier.DECIMAL) == (expected == (10, 2))
+    assert (numeric.carrier is PhysicalType.DECIMAL) == (expected == (10, 2))

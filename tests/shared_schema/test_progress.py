@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_schema.errors import ContractError
 from shared_schema.lsn import LSN_MAX, Lsn
-from shared_schema.progress import Capture, LastCommit, Progress, decode
+from shared_schema.progress import Capture, LastCommit, Progress, decode_progress
 from shared_schema.table_schema import TableId
 
 positions = st.integers(0, LSN_MAX).map(Lsn)
@@ -35,7 +35,7 @@ captures = st.builds(
 
 @given(st.one_of(progresses, captures))
 def test_round_trip(record: Progress | Capture) -> None:
-    assert decode(record.encode()) == record
+    assert decode_progress(record.encode()) == record
 
 
 @given(captures, captures)
@@ -51,12 +51,12 @@ def test_a_capture_does_not_replace_a_progress(slot: str, capture: Capture) -> N
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b'{"kind":"x"}', b'{"kind":"progress","slot":"s"}'])
 def test_anything_else_breaks_the_contract(value: bytes) -> None:
     with pytest.raises(ContractError):
-        decode(value)
+        decode_progress(value)
 
 
 def test_a_capture_of_an_older_writer_has_no_membership() -> None:
     capture = Capture("s", TableId("public", "t"), 1, Lsn(1), 0, "7")
     record = json.loads(capture.encode())
     del record["membership"]
-    decoded = decode(json.dumps(record).encode())
+    decoded = decode_progress(json.dumps(record).encode())
     assert isinstance(decoded, Capture) and decoded.membership == ""

@@ -16,7 +16,7 @@ from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.net_delta import row_tuples
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.lsn import Lsn
-from shared_schema.pg_types import VARHDRSZ, Carrier, PgType
+from shared_schema.pg_types import VARHDRSZ, PgType, PhysicalType
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
 BATCH_ROWS = 4_096
@@ -38,7 +38,7 @@ def avro_value(pg: PgType, value: Any) -> Value:
     """A computed value in the carrier of its column: what PostgreSQL would print where that is text."""
     if value is None:
         return None
-    if pg.carrier is Carrier.TEXT and not isinstance(value, str):
+    if pg.carrier is PhysicalType.TEXT and not isinstance(value, str):
         return format(value, "f") if isinstance(value, Decimal) else str(value)
     if pg.name == "bpchar" and isinstance(value, str) and pg.typmod > VARHDRSZ:
         return value.ljust(pg.typmod - VARHDRSZ)

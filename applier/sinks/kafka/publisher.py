@@ -116,7 +116,7 @@ class TopicPublisher:
                     return
                 if error is not None:
                     raise Infrastructure(f"{progress_topic(self._prefix)} could not be read: {error.str()}")
-                self._note(progress.decode(message.value() or b""))
+                self._note(progress.decode_progress(message.value() or b""))
         finally:
             consumer.close()
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from applier.functions.emit import spark_sql
 from applier.plan.expr import Expr, ValueType
-from shared_schema.pg_types import Carrier
+from shared_schema.pg_types import PhysicalType
 
 Row = tuple[Any, ...]
 
@@ -68,7 +68,7 @@ def fetch(
 
 
 def _read_as(type_: ValueType) -> LiteralString:
-    if type_.pg.carrier is Carrier.TEXT and type_.spark == "string":
+    if type_.pg.carrier is PhysicalType.TEXT and type_.spark == "string":
         return "{}::text"
     # PostgreSQL prints a float4 with the digits that name it among float4, which is another number as a double.
     return "{}::float8" if type_.spark == "float" else "{}"

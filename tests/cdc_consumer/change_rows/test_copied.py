@@ -9,7 +9,7 @@ import fastavro
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_consumer.change_rows.copied import CopyEncoder, fields_of
+from cdc_consumer.change_rows.copy_lines import CopyEncoder, split_copy_line
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.change_rows.values import RowParser
 from shared_schema.avro import HEADER_BYTES, change_schema, codec
@@ -49,7 +49,7 @@ def test_generated_is_table_driven_is_fastavro(data: st.DataObject) -> None:
 @given(st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))))
 def test_any_text_survives_the_format(texts: list[str | None]) -> None:
     expected = [None if t is None else t.encode() for t in texts]
-    assert fields_of(copy_line(texts), len(texts)) == expected
+    assert split_copy_line(copy_line(texts), len(texts)) == expected
 
 
 def test_ordinary_lines_take_the_generated_way() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cdc_consumer.change_rows.conversions import ODD
 from cdc_consumer.change_rows.encode import TransactionEncoder
-from cdc_consumer.change_rows.generate import One
+from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.change_rows.split import TableReader, Transaction
 from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import (
@@ -181,7 +181,7 @@ def generated(message: bytes, reader: TableReader, ordinal: int) -> list[bytes |
     return list(encoder.encode(FRAME + message, len(FRAME), ordinal))
 
 
-def run_of(messages: list[bytes], reader: TableReader, ordinal: int) -> list[One]:
+def run_of(messages: list[bytes], reader: TableReader, ordinal: int) -> list[EncodedRow]:
     encoder = TransactionEncoder(reader, codec(reader.schema).header, BEGIN)
     return encoder.inserts([b"k" + bytes(17), *(FRAME + message for message in messages)], 1, len(FRAME), ordinal)
 

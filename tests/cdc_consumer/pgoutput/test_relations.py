@@ -7,7 +7,7 @@ import pytest
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.pgoutput.messages import Relation, RelationColumn
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations, TypeFacts, pg_type, table_schema
-from shared_schema.pg_types import Carrier
+from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import ReplicaIdentity
 
 INT4, NUMERIC, DOMAIN, GONE = 23, 1700, 9001, 9002
@@ -28,11 +28,11 @@ def relation(identity: ReplicaIdentity, *columns: tuple[str, int, bool]) -> Rela
 def test_a_domain_takes_its_bounds_from_the_base_type() -> None:
     price = pg_type(DOMAIN, -1, FACTS)
     assert (price.name, price.display, price.precision_scale) == ("numeric", "public.price", (10, 2))
-    assert price.carrier is Carrier.DECIMAL
+    assert price.carrier is PhysicalType.DECIMAL
 
 
 def test_a_type_that_is_gone_travels_as_text() -> None:
-    assert pg_type(GONE, -1, FACTS).carrier is Carrier.TEXT
+    assert pg_type(GONE, -1, FACTS).carrier is PhysicalType.TEXT
 
 
 def test_under_full_identity_the_key_is_the_catalogs() -> None:

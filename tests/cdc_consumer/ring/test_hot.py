@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.ring import hot
-from cdc_consumer.ring.hot import HotSources
+from cdc_consumer.ring import hot_sources
+from cdc_consumer.ring.hot_sources import HotSources
 from shared_schema.change_row import Op
 from shared_schema.table_schema import TableId
 
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(hot, "time", clock)
+    monkeypatch.setattr(hot_sources, "time", clock)
     return clock
 
 
@@ -52,7 +52,7 @@ def test_a_source_cools_down_after_a_while(clock: Clock) -> None:
     metrics.rows(TABLE, Op.INSERT, 50_000)
     clock.now += 1
     sources.look()
-    clock.now += hot.COOL_AFTER_S - 1
+    clock.now += hot_sources.COOL_AFTER_S - 1
     sources.look()
     assert sources.any
     clock.now += 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_consumer.change_rows.generate import One
+from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.ring.segments import Segments
 from cdc_consumer.ring.spool import CHUNK_BYTES, Spool
 from shared_schema.lsn import Lsn
@@ -15,7 +15,7 @@ ROWS = st.lists(st.tuples(st.one_of(st.none(), st.binary(max_size=5)), st.intege
 
 @settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS)
-def test_everything_comes_back_in_order(first: list[One], second: list[One]) -> None:
+def test_everything_comes_back_in_order(first: list[EncodedRow], second: list[EncodedRow]) -> None:
     spool = Spool(Lsn(1), Segments(None))
     for rows in (first, second):
         for key, value in rows:

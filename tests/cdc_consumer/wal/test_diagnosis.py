@@ -6,7 +6,7 @@ import pytest
 
 from cdc_consumer import errors
 from cdc_consumer.wal.conninfo import session_conninfo
-from cdc_consumer.wal.diagnosis import diagnose
+from cdc_consumer.wal.diagnosis import diagnose_postgres
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from cdc_consumer.wal.diagnosis import diagnose
     ],
 )
 def test_diagnosis(sqlstate: str, message: str, error: type[errors.SourceError], retryable: bool) -> None:
-    found = diagnose(sqlstate, message)
+    found = diagnose_postgres(sqlstate, message)
     assert type(found) is error
     assert found.hint
     assert found.retryable is retryable

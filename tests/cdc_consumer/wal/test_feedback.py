@@ -11,7 +11,7 @@ from cdc_consumer.errors import StopRequested
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
-from cdc_consumer.wal.lag import Lag
+from cdc_consumer.wal.lag import LagReporter
 from cdc_consumer.wal.session import ReplicationSession
 from shared_schema.lsn import Lsn
 
@@ -26,7 +26,7 @@ class FakeSession:
 
 def feedback(frontier: Frontier, stop: threading.Event) -> tuple[Feedback, FakeSession]:
     session = FakeSession()
-    return Feedback(cast(ReplicationSession, session), frontier, Metrics(), stop, Lag(65_536, 20)), session
+    return Feedback(cast(ReplicationSession, session), frontier, Metrics(), stop, LagReporter(65_536, 20)), session
 
 
 def test_only_what_is_published_is_acknowledged() -> None:

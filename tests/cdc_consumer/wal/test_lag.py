@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_consumer.wal.lag import Lag
+from cdc_consumer.wal.lag import LagReporter
 from shared_schema.lsn import Lsn
 
 
 def test_a_busy_server_is_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
-    lag = Lag(1_000, patience_s=10)
+    lag = LagReporter(1_000, patience_s=10)
     for second in range(100):
         # A megabyte behind at every moment, yet everything is published within two seconds.
         lag.look(Lsn(second * 500_000 + 1_000_000), Lsn(second * 500_000), second)
@@ -18,7 +18,7 @@ def test_a_busy_server_is_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_one_warning_until_it_doubles_and_one_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    lag = Lag(1_000, patience_s=10)
+    lag = LagReporter(1_000, patience_s=10)
     for second in range(60):
         lag.look(Lsn(10_000 + second), Lsn(100), second)
     assert lag.behind
@@ -35,7 +35,7 @@ def test_one_warning_until_it_doubles_and_one_end(caplog: pytest.LogCaptureFixtu
 
 
 def test_little_is_never_late(caplog: pytest.LogCaptureFixture) -> None:
-    lag = Lag(65_536, patience_s=10)
+    lag = LagReporter(65_536, patience_s=10)
     for second in range(100):
         lag.look(Lsn(65_636), Lsn(100), second)
     assert not caplog.records

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from cdc_consumer.change_rows.avro_bytes import long
-from cdc_consumer.change_rows.conversions import ODD, convert, in_two_pieces, names
+from cdc_consumer.change_rows.conversions import ODD, convert, names, split_pieces
 from cdc_consumer.change_rows.encode import number
-from cdc_consumer.change_rows.generate import One, indent
+from cdc_consumer.change_rows.generate import EncodedRow, indent
 from cdc_consumer.change_rows.values import RowParser
 from shared_schema.avro import ChangeCodec
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn
-from shared_schema.pg_types import Carrier
+from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
 
 Fields = list[bytes | None]
@@ -30,7 +30,7 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
-def fields_of(line: bytes, width: int) -> Fields:
+def split_copy_line(line: bytes, width: int) -> Fields:
     """One line, with its end -> the columns' text, None for NULL."""
     if not width:
         return []
@@ -61,37 +61,37 @@ class CopyEncoder:
         self._head = header + b"\0" + long(at.value)
         self._tail = long(NO_XID) + long(now_us) + b"\0\0\x01\x02"
 
-    def encode(self, line: bytes, seq: int) -> One:
+    def encode(self, line: bytes, seq: int) -> EncodedRow:
         """A line and its number -> key and value."""
-        fields = fields_of(line, self._width)
+        fields = split_copy_line(line, self._width)
         try:
             return self._copied(fields, self._head, number(seq), self._tail)
         except ODD:
             return self._table_driven(fields, seq)
 
-    def _table_driven(self, fields: Fields, seq: int) -> One:
+    def _table_driven(self, fields: Fields, seq: int) -> EncodedRow:
         values = tuple(None if f is None else self._parser.value(i, f) for i, f in enumerate(fields))
         row = ChangeRow(Op.INSERT, Stamp(self._at, seq), NO_XID, self._now_us, values, snapshot=True)
         return self._codec.encode_key(values), self._header + self._codec.encode_body(row)
 
 
 @lru_cache(maxsize=4096)
-def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], One]:
+def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], EncodedRow]:
     """`(fields, head, number, tail)` -> key and value."""
     kinds, columns = [c.type for c in schema.columns], [c.name for c in schema.columns]
     lines: list[str] = []
 
     def pieces(ordinals: list[int]) -> str:
-        return "".join(f"x{i},y{i}," if in_two_pieces(kinds[i]) else f"x{i}," for i in ordinals)
+        return "".join(f"x{i},y{i}," if split_pieces(kinds[i]) else f"x{i}," for i in ordinals)
 
     for i, kind in enumerate(kinds):
-        null = f"x{i}=N0; y{i}=E" if in_two_pieces(kind) else f"x{i}=N0"
-        taken = [f"x{i}=BT[b]"] if kind.carrier is Carrier.BOOLEAN else ["q=0; p=l=len(b)", *convert(i, kind)]
+        null = f"x{i}=N0; y{i}=E" if split_pieces(kind) else f"x{i}=N0"
+        taken = [f"x{i}=BT[b]"] if kind.carrier is PhysicalType.BOOLEAN else ["q=0; p=l=len(b)", *convert(i, kind)]
         lines += [f"b=a[{i}]", f"if b is None: {null}", "else:", *indent(taken)]
     key = f"J(({pieces([columns.index(name) for name in schema.key])}))" if schema.key else "None"
     lines.append(f"return {key},J((head,seq,tail,{pieces(list(range(len(kinds))))}))")
     space = names(schema, frozenset())
     source = "\n".join(["def copied(a,head,seq,tail):", *indent(lines)])
     exec(compile(source, f"<generated for copies of relation {schema.relid}>", "exec"), space)  # noqa: S102
-    made: Callable[[Fields, bytes, bytes, bytes], One] = space["copied"]
+    made: Callable[[Fields, bytes, bytes, bytes], EncodedRow] = space["copied"]
     return made

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cdc_consumer.change_rows.schema_changes import Difference, difference
+from cdc_consumer.change_rows.schema_changes import SchemaDifference, compare_schemas
 from shared_schema.avro import codec
 from shared_schema.change_row import Stamp
 from shared_schema.control import SchemaChange
 from shared_schema.table_schema import TableSchema
 
 
-class SchemaLedger:
+class SchemaVersions:
     """`lookup` finds the schema of a fingerprint an earlier instance left."""
 
     def __init__(self, known: Mapping[int, str], lookup: Callable[[str], TableSchema | None]) -> None:
@@ -59,7 +59,11 @@ class SchemaLedger:
         """The announcement of a changed version, which is now the written one."""
         old = self._fingerprints[schema.relid]
         before = self._schemas.get(schema.relid) or self._lookup(old)
-        found = difference(before, schema) if before else Difference(False, ("the version before is not to be found",))
+        found = (
+            compare_schemas(before, schema)
+            if before
+            else SchemaDifference(False, ("the version before is not to be found",))
+        )
         self.wrote(schema)
         new = self._fingerprints[schema.relid]
         return SchemaChange(stamp, schema.table, schema.relid, old, new, found.compatible, found.changes)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import time
 
 from cdc_consumer.ports import Ports
-from cdc_consumer.publishing import Publishing
 from cdc_consumer.ring.segments import Segments
 from cdc_consumer.ring.spool import Spool
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.snapshot.export import Export
 from cdc_consumer.snapshot.load import TableCopy
+from cdc_consumer.transaction_batcher import TransactionBatcher
 from cdc_consumer.wal.frontier import Frontier
 from shared_schema.progress import Capture
 
@@ -29,11 +29,17 @@ WAIT_S = 0.002
 """How long it waits for copied rows when there is nothing else to do."""
 
 
-class Joining:
+class InitialCopy:
     """At most one export's tables on their way into the stream."""
 
     def __init__(
-        self, settings: ConsumerSettings, frontier: Frontier, ports: Ports, publishing: Publishing, *, anew: bool
+        self,
+        settings: ConsumerSettings,
+        frontier: Frontier,
+        ports: Ports,
+        publishing: TransactionBatcher,
+        *,
+        anew: bool,
     ) -> None:
         self._settings = settings
         self._frontier = frontier

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.choose import Probe, open_probe
+from cdc_consumer.sinks.open_sink import Probe, open_probe
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.slot import read_slot
 from shared_schema.errors import TrickleError
@@ -23,7 +23,7 @@ LOOK_EVERY_S = 2.0
 """Two cheap questions."""
 
 
-class Pulse:
+class HealthProbe:
     """Alive while its context is open."""
 
     def __init__(self, settings: ConsumerSettings, metrics: Metrics) -> None:
@@ -34,7 +34,7 @@ class Pulse:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
-    def __enter__(self) -> Pulse:
+    def __enter__(self) -> HealthProbe:
         self._thread.start()
         return self
 

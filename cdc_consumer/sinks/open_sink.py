@@ -8,7 +8,7 @@ from functools import partial
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import postgres, progress
-from cdc_consumer.sinks.kafka import Publisher
+from cdc_consumer.sinks.kafka import KafkaSink
 from cdc_consumer.sinks.postgres import BufferSink
 from cdc_consumer.sinks.sink import Sink, StoredState
 from cdc_consumer.sinks.topics import Topics
@@ -20,14 +20,14 @@ def prepare_sink(settings: ConsumerSettings) -> None:
         case "log":
             Topics(settings).ensure_control()
         case "sidecar" | "remote":
-            postgres.prepare(settings)
+            postgres.prepare_buffers(settings)
 
 
 def open_sink(settings: ConsumerSettings, idle: Callable[[], None], metrics: Metrics) -> Sink:
     """Take over the slot's transactions: whoever wrote for it before can write no more."""
     match settings.mode:
         case "log":
-            return Publisher(settings, Topics(settings), idle, metrics)
+            return KafkaSink(settings, Topics(settings), idle, metrics)
         case "sidecar" | "remote":
             return BufferSink(settings, idle)
 
@@ -36,14 +36,14 @@ def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIM
     """The progress and captures of the slot; who is not there after `patience_s` is away."""
     match settings.mode:
         case "log":
-            return progress.read_state(settings, patience_s)
+            return progress.read_topic_state(settings, patience_s)
         case "sidecar" | "remote":
-            return postgres.read_state(settings)
+            return postgres.read_buffer_state(settings)
 
 
-def is_undecided(settings: ConsumerSettings) -> bool:
+def is_state_in_doubt(settings: ConsumerSettings) -> bool:
     """Whether more progress may be stored than can be read at this moment."""
-    return settings.mode == "log" and progress.is_undecided(settings)
+    return settings.mode == "log" and progress.is_in_doubt(settings)
 
 
 Probe = Callable[[], None]
@@ -56,4 +56,4 @@ def open_probe(settings: ConsumerSettings) -> Probe:
         case "log":
             return Topics(settings).probe
         case "sidecar" | "remote":
-            return partial(postgres.probe, settings)
+            return partial(postgres.probe_buffers, settings)

@@ -15,7 +15,7 @@ from cdc_consumer.resume import StartingPoint
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.wal.frontier import Frontier
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, LastCommit, Offsets, Part, Progress
+from shared_schema.progress import Capture, CommitPart, LastCommit, Offsets, Progress
 
 IDLE_WAIT_S = 0.05
 """How long a turn waits for the server when nothing else is due; data ends the wait at once."""
@@ -25,7 +25,7 @@ ASKED_PAUSE_S = 0.2
 
 
 @dataclass(slots=True)
-class Batch:
+class OpenBatch:
     """What the open transaction of the sink holds."""
 
     rows: int = 0
@@ -39,7 +39,7 @@ class Batch:
     """Commit time of its first source commit."""
 
 
-class Publishing:
+class TransactionBatcher:
     """Whole commits of one slot into transactions of the sink."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Publishing:
         """Of the last commit that was received whole."""
         self.begun = progress is not None
         """Whether there is a frontier at all."""
-        self.batch = Batch()
+        self.batch = OpenBatch()
         self.asked = False
         """Whether the server wants to know where we are."""
         self.published_at = 0.0
@@ -98,7 +98,7 @@ class Publishing:
             self.publish()
         return due
 
-    def publish(self, captures: tuple[Capture, ...] = (), part: Part | None = None) -> None:
+    def publish(self, captures: tuple[Capture, ...] = (), part: CommitPart | None = None) -> None:
         """End the transaction with its progress record."""
         started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received
         if (begin := self.last_begin) is not None:
@@ -116,9 +116,9 @@ class Publishing:
             self._ports.metrics.last_transaction.set(self._last_commit.xid)
         self._ports.metrics.publications.inc()
         self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
-        self.batch, self.asked, self.begun, self.published_at = Batch(), False, True, time.monotonic()
+        self.batch, self.asked, self.begun, self.published_at = OpenBatch(), False, True, time.monotonic()
 
-    def _progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: Part | None) -> Progress:
+    def _progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: CommitPart | None) -> Progress:
         fingerprints = self._ports.ledger.fingerprints_before if part else self._ports.ledger.fingerprints
         return Progress(
             self._settings.slot,
