@@ -13,7 +13,7 @@ from enum import Enum
 from shared_schema.lsn import Lsn
 
 Value = None | bool | int | float | str | bytes | Decimal | datetime.date | datetime.datetime
-"""A column value in its carrier; str also for the special values of numerics, dates and timestamps."""
+"""A column value in its physical type; str also for the special values of numerics, dates and timestamps."""
 
 
 class Op(Enum):

@@ -34,4 +34,4 @@ class ContractError(TrickleError):
 
 
 class UnsupportedColumn(TrickleError):
-    """A column holds values that no carrier of ours can hold exactly."""
+    """A column holds values that no physical type of ours can hold exactly."""

@@ -1,7 +1,7 @@
 """One table: how each PostgreSQL type travels (Avro) and rests (Spark, Arrow name). No Spark import.
 
-Every carrier is exact. A type without an entry of its own travels as the text PostgreSQL prints, which is exact too,
-and is written back by the type's own input function.
+Every physical type is exact. A type without an entry of its own travels as the text PostgreSQL prints, which is exact
+too, and is written back by the type's own input function.
 
 Values that the Avro logical type cannot hold (numeric NaN and infinities, infinite or out-of-range dates) travel in a
 third union branch as PostgreSQL's text: `["null", <logical type>, "string"]`.
@@ -60,7 +60,7 @@ class PgType:
         return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
     @property
-    def carrier(self) -> PhysicalType:
+    def physical_type(self) -> PhysicalType:
         """The exact resting form; TEXT for everything without a better one."""
         if self.name == "numeric":
             bounds = self.precision_scale
@@ -70,15 +70,15 @@ class PgType:
 
     @property
     def spark_ddl(self) -> str:
-        """The Spark SQL type of the carrier, e.g. `decimal(10,2)`."""
-        if self.carrier is PhysicalType.DECIMAL and (bounds := self.precision_scale):
+        """The Spark SQL type of the physical type, e.g. `decimal(10,2)`."""
+        if self.physical_type is PhysicalType.DECIMAL and (bounds := self.precision_scale):
             return f"decimal({bounds[0]},{bounds[1]})"
-        return self.carrier.value
+        return self.physical_type.value
 
     @property
     def avro(self) -> list[Any]:
         """The nullable Avro union this type travels in."""
-        match self.carrier:
+        match self.physical_type:
             case PhysicalType.BOOLEAN:
                 return ["null", "boolean"]
             case PhysicalType.SMALLINT | PhysicalType.INT:

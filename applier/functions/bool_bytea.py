@@ -15,7 +15,7 @@ def _bools() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"bool{suffix}(bool,bool)",
-            carrier=fixed_physical_type(["boolean", "boolean"], "boolean"),
+            physical_type=fixed_physical_type(["boolean", "boolean"], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("bool", "bool"),),
             hash_equal=suffix == "eq",
@@ -29,12 +29,15 @@ def _casts() -> Iterator[Entry]:
         ("text(bool)", "boolean", "string", "CAST({0} AS string)", "bool"),
     ):
         yield Entry(
-            signature=signature, carrier=fixed_physical_type([arguments], result), sql=template(form), fuzz=((fuzz,),)
+            signature=signature,
+            physical_type=fixed_physical_type([arguments], result),
+            sql=template(form),
+            fuzz=((fuzz,),),
         )
     for name, spark in (*INTEGERS.items(), ("uuid", "string")):
         yield Entry(
             signature=io_cast(name, "text"),
-            carrier=fixed_physical_type([spark], "string"),
+            physical_type=fixed_physical_type([spark], "string"),
             sql=template("CAST({0} AS string)"),
             fuzz=((name,),),
             spelling="({0})::text",
@@ -43,7 +46,7 @@ def _casts() -> Iterator[Entry]:
         top = 1 << _BITS[name]
         yield Entry(
             signature=io_cast("text", name),
-            carrier=fixed_physical_type(["string"], spark),
+            physical_type=fixed_physical_type(["string"], spark),
             sql=template(f"CAST(pg_casts_in_int({{0}}, CAST('{-top}' AS bigint), {top - 1}L) AS {{type}})"),
             fuzz=(("text",), ("text:number",)),
             raises=True,
@@ -56,7 +59,7 @@ def _casts() -> Iterator[Entry]:
     ):
         yield Entry(
             signature=io_cast("text", name),
-            carrier=fixed_physical_type(["string"], spark),
+            physical_type=fixed_physical_type(["string"], spark),
             sql=template(f"pg_casts_in_{name}({{0}})"),
             fuzz=(("text",), (fuzz,)),
             raises=True,
@@ -64,7 +67,7 @@ def _casts() -> Iterator[Entry]:
         )
     yield Entry(
         signature=io_cast("bytea", "text"),
-        carrier=fixed_physical_type(["binary"], "string"),
+        physical_type=fixed_physical_type(["binary"], "string"),
         sql=template("pg_casts_out_bytea({0})"),
         fuzz=(("bytea",),),
         spelling="({0})::text",
@@ -75,14 +78,14 @@ def _bytes() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"bytea{suffix}(bytea,bytea)",
-            carrier=fixed_physical_type(["binary", "binary"], "boolean"),
+            physical_type=fixed_physical_type(["binary", "binary"], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("bytea", "bytea"),),
         )
     for function in ("length", "octet_length"):
         yield Entry(
             signature=f"{function}(bytea)",
-            carrier=fixed_physical_type(["binary"], "int"),
+            physical_type=fixed_physical_type(["binary"], "int"),
             sql=template("octet_length({0})"),
             fuzz=(("bytea",),),
         )

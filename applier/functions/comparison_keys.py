@@ -1,4 +1,4 @@
-"""What stands for values that Spark would not group or sort by their carriers as PostgreSQL does.
+"""What stands for values that Spark would not group or sort by their physical types as PostgreSQL does.
 
 A *key* is the same for equal values and for no others: 1 and 1.0 are equal numerics, '30 days' and '1 mon' equal
 intervals, 0 and -0 equal floats. A *place* sorts as the values do. Neither is a function that a query could call; the
@@ -26,11 +26,11 @@ _ENUM_PLACE = f"{PLACE_OF}anyenum)"
 
 
 def comparison_key(value: Expr) -> Expr | None:
-    """The key of a value; None where no key is known for its type and carrier."""
-    carrier, _ = _KEYS.get(value.type.pg.name, ("", ""))
-    if value.type.spark != carrier:
+    """The key of a value; None where no key is known for its type and physical type."""
+    physical_type, _ = _KEYS.get(value.type.pg.name, ("", ""))
+    if value.type.spark != physical_type:
         return None
-    kept = TEXT if carrier == "string" else value.type
+    kept = TEXT if physical_type == "string" else value.type
     return Call(f"key_of({value.type.pg.name})", (value,), kept)
 
 
@@ -38,8 +38,8 @@ def sort_position(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
     """What sorts as the value does; `labels` are those of an enum, in order. None where nothing is known to."""
     if labels is not None:
         return Call(_ENUM_PLACE, (value, joined_labels(labels)), INT4)
-    carrier, _ = _PLACES.get(value.type.pg.name, ("", ""))
-    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), TEXT) if value.type.spark == carrier else None
+    physical_type, _ = _PLACES.get(value.type.pg.name, ("", ""))
+    return Call(f"{PLACE_OF}{value.type.pg.name})", (value,), TEXT) if value.type.spark == physical_type else None
 
 
 def joined_labels(labels: tuple[str, ...]) -> Const:
@@ -49,9 +49,15 @@ def joined_labels(labels: tuple[str, ...]) -> Const:
 
 ENTRIES: tuple[Entry, ...] = (
     *(
-        Entry(f"{function}({name})", fixed_physical_type([carrier], carrier), template(form), (), internal=True)
+        Entry(
+            f"{function}({name})",
+            fixed_physical_type([physical_type], physical_type),
+            template(form),
+            (),
+            internal=True,
+        )
         for function, forms in (("key_of", _KEYS), ("place_of", _PLACES))
-        for name, (carrier, form) in forms.items()
+        for name, (physical_type, form) in forms.items()
     ),
     Entry(
         _ENUM_PLACE,

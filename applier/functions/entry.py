@@ -1,7 +1,7 @@
 """What the allow-list says about one PostgreSQL function.
 
-An entry names the exact pg_proc signature, the carriers it is proven for, its Spark SQL and how the fuzz tests call
-it.
+An entry names the exact pg_proc signature, the physical types it is proven for, its Spark SQL and how the fuzz tests
+call it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ FuzzArg = str | Fixed
 class Entry:
     """One function.
 
-    `carrier` takes the arguments to the Spark type of the result and raises Unfit for carriers that are not proven;
-    `sql` writes the Spark expression from the call and its arguments' texts; `raises` says that PostgreSQL may report
-    an error for some arguments; `hash_equal` that it is an equality and equal values have equal carriers, so that
-    they may be grouped and joined by hash. `fuzz` are the calls the tests make.
+    `physical_type` takes the arguments to the Spark type of the result and raises Unfit for physical types that are
+    not proven; `sql` writes the Spark expression from the call and its arguments' texts; `raises` says that
+    PostgreSQL may report an error for some arguments; `hash_equal` that it is an equality and equal values have equal
+    physical types, so that they may be grouped and joined by hash. `fuzz` are the calls the tests make.
     """
 
     signature: str
-    carrier: Callable[[tuple[Expr, ...]], str]
+    physical_type: Callable[[tuple[Expr, ...]], str]
     sql: Callable[[Call, Sequence[str]], str]
     fuzz: tuple[tuple[FuzzArg, ...], ...]
     raises: bool = False
@@ -84,7 +84,8 @@ class Entry:
     """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
 
     def hashes(self, args: Sequence[Expr]) -> bool:
-        """Whether equal values of these carriers are equal texts or numbers; a numeric held as text may be 1 or 1.0."""
+        """Whether equal values of these physical types are equal texts or numbers; a numeric held as text may be 1 or
+        1.0."""
         return self.hash_equal and not any(a.type.pg.name == "numeric" and a.type.spark == "string" for a in args)
 
     @property
@@ -97,7 +98,7 @@ _ORDERED_TEXTS = frozenset({"text", "varchar", "bpchar", "uuid", "time"})
 
 
 def is_ordered_by_physical_type(value: ValueType) -> bool:
-    """Whether Spark sorts the carrier as PostgreSQL sorts the values, byte order of texts given.
+    """Whether Spark sorts the physical type as PostgreSQL sorts the values, byte order of texts given.
 
     Most of what is held as PostgreSQL's text (numeric without a size, interval, jsonb, arrays, enums) is not.
     """
@@ -115,7 +116,7 @@ def extreme(function: str, name: str) -> str:
 
 
 def fixed_physical_type(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:
-    """A function over exactly these carriers."""
+    """A function over exactly these physical types."""
 
     def check(args: tuple[Expr, ...]) -> str:
         given = [arg.type.spark for arg in args]
@@ -137,20 +138,20 @@ def template(text: str) -> Callable[[Call, Sequence[str]], str]:
 
 def simple(
     signature: str,
-    carriers: str,
+    physical_types: str,
     result: str,
     form: str,
     *fuzz: tuple[FuzzArg, ...],
     raises: bool = False,
     collation: CollationNeed = CollationNeed.NONE,
 ) -> Entry:
-    """An entry over fixed carriers, written with blanks between them, that is one text of Spark SQL."""
-    carrier, sql = fixed_physical_type(carriers.split(), result), template(form)
-    return Entry(signature, carrier, sql, fuzz, raises=raises, collation=collation)
+    """An entry over fixed physical types, written with blanks between them, that is one text of Spark SQL."""
+    physical_type, sql = fixed_physical_type(physical_types.split(), result), template(form)
+    return Entry(signature, physical_type, sql, fuzz, raises=raises, collation=collation)
 
 
 def decimal_of(expr: Expr) -> tuple[int, int]:
-    """Precision and scale of a decimal carrier; Unfit for any other."""
+    """Precision and scale of a decimal physical type; Unfit for any other."""
     found = _DECIMAL.fullmatch(expr.type.spark)
     if found is None:
         raise UnsuitableArguments("a numeric without precision and scale", hint=BOUNDED_HINT)

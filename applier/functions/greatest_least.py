@@ -48,7 +48,7 @@ def _entries() -> Iterator[Entry]:
             values = "char(6)" if name == "bpchar" else name
             yield Entry(
                 signature=extreme(function, name),
-                carrier=fixed_physical_type([spark, spark], spark),
+                physical_type=fixed_physical_type([spark, spark], spark),
                 sql=template(f"{function.lower()}({{0}}, {{1}})"),
                 fuzz=((values, values),),
                 collation=CollationNeed.ORDER if name in ("text", "bpchar") else CollationNeed.NONE,
@@ -57,7 +57,7 @@ def _entries() -> Iterator[Entry]:
             )
         yield Entry(
             signature=extreme(function, "numeric"),
-            carrier=_one_size,
+            physical_type=_one_size,
             sql=partial(_by_java, "pg_numeric", function.lower()),
             fuzz=(("numeric(10,2)", "numeric(10,2)"), ("numeric(38,10)", "numeric(38,10)"), ("numeric", "numeric")),
             strict=False,
@@ -65,7 +65,7 @@ def _entries() -> Iterator[Entry]:
         )
         yield Entry(
             signature=extreme(function, "interval"),
-            carrier=fixed_physical_type(["string", "string"], "string"),
+            physical_type=fixed_physical_type(["string", "string"], "string"),
             sql=partial(_by_java, "pg_intervals", function.lower()),
             fuzz=(("interval", "interval"),),
             strict=False,

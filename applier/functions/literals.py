@@ -21,7 +21,7 @@ def _escape(character: str) -> str:
 
 
 def literal(const: Const) -> str:
-    """The constant as Spark SQL, of exactly its carrier's type."""
+    """The constant as Spark SQL, of exactly its physical type's type."""
     spark, value = const.type.spark, const.value
     match value:
         case None:

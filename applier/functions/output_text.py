@@ -67,7 +67,7 @@ def as_cast(arg: Expr, sql: str) -> str:
 
 
 def input_physical_type(name: str) -> str:
-    """The carrier of a value that is read from text; PostgreSQL's own text unless there is a better one."""
+    """The physical type of a value that is read from text; PostgreSQL's own text unless there is a better one."""
     return _CARRIERS.get(name, "string")
 
 

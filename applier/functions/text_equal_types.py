@@ -21,7 +21,7 @@ A numrange may be [1,2] and [1.0,2], which are equal.
 """
 
 
-def _carrier(names: tuple[str, ...], args: tuple[Expr, ...]) -> str:
+def _physical_type(names: tuple[str, ...], args: tuple[Expr, ...]) -> str:
     given = {arg.type.pg.name for arg in args}
     if len(given) != 1 or not given <= set(names):
         raise UnsuitableArguments(f"values of type {' and '.join(sorted(arg.type.pg.display for arg in args))}")
@@ -33,7 +33,7 @@ def _equalities() -> Iterator[Entry]:
         for suffix, sign in (("eq", "="), ("ne", "<>")):
             yield Entry(
                 signature=name.format(suffix),
-                carrier=partial(_carrier, names),
+                physical_type=partial(_physical_type, names),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=tuple((kind, kind) for kind in tried),
                 hash_equal=suffix == "eq",

@@ -161,8 +161,13 @@ class _Product:
     def _columns_that_meet(self) -> Iterator[tuple[Col, Col]]:
         """Pairs of columns by which rows are found, both ways round."""
         for first, second in (condition.pair for condition in self.conditions if condition.pair is not None):
-            carriers = {first.type.spark, second.type.spark}
-            if isinstance(first, Col) and isinstance(second, Col) and len(carriers) == 1 and carriers <= INDEXED_TYPES:
+            physical_types = {first.type.spark, second.type.spark}
+            if (
+                isinstance(first, Col)
+                and isinstance(second, Col)
+                and len(physical_types) == 1
+                and physical_types <= INDEXED_TYPES
+            ):
                 yield from ((first, second), (second, first))
 
     def _sent(self, following: int) -> str | None:

@@ -100,7 +100,7 @@ def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
     yield f"{_INDENT * depth}{describe(node)}"
-    notes = f"key {_key(node)}; delta {delta_strategy(node)}; carries {_carriers(node)}"
+    notes = f"key {_key(node)}; delta {delta_strategy(node)}; carries {_physical_types(node)}"
     yield f"{_INDENT * (depth + 2)}{notes}"
     for child in inputs(node):
         yield from _lines(child, depth + 1)
@@ -218,7 +218,7 @@ def _key(node: Node) -> str:
     return "(" + ", ".join(f"c{i}" for i in key) + ")"
 
 
-def _carriers(node: Node) -> str:
+def _physical_types(node: Node) -> str:
     found = [f"{f.type.spark}{'' if f.nullable else ' not null'}" for f in fields(node)]
     return "(" + ", ".join(found) + ")"
 

@@ -23,7 +23,7 @@ class ValueType:
 
     @classmethod
     def of_column(cls, pg: PgType) -> ValueType:
-        """The carrier a captured column rests in."""
+        """The physical type a captured column rests in."""
         return cls(pg, pg.spark_ddl)
 
 
@@ -45,7 +45,7 @@ class Col:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A literal in its carrier."""
+    """A literal in its physical type."""
 
     value: Value
     type: ValueType
@@ -105,7 +105,7 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """The same value in a carrier that holds at least as much, so that two sides meet in one type."""
+    """The same value in a physical type that holds at least as much, so that two sides meet in one type."""
 
     arg: Expr
     type: ValueType

@@ -460,7 +460,7 @@ def _equal_columns(equi: tuple[tuple[Expr, Expr], ...]) -> list[tuple[int, int]]
 
 
 def _bound(sides: Iterable[Expr]) -> set[int]:
-    """The columns that one side of the pairs fixes; a wider carrier fixes them too.
+    """The columns that one side of the pairs fixes; a wider physical type fixes them too.
 
     A value in place of NULL fixes a column together with whether it is NULL.
     """

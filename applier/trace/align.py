@@ -1,7 +1,7 @@
-"""Change rows -> Arrow, in the carriers a trace holds. Pure.
+"""Change rows -> Arrow, in the physical types a trace holds. Pure.
 
-A value that a row does not bring (its column is gone or has another type, no carrier holds it) is reported as lost; the
-NULL in its place is never read. What an incomplete image leaves out is told apart: see `completion`.
+A value that a row does not bring (its column is gone or has another type, no physical type holds it) is reported as
+lost; the NULL in its place is never read. What an incomplete image leaves out is told apart: see `completion`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STAMPED = (WEIGHT, LSN, SEQ)
 
 
 def arrow_type(pg: PgType) -> pa.DataType:
-    """The Arrow twin of a type's carrier."""
-    match pg.carrier:
+    """The Arrow twin of a type's physical type."""
+    match pg.physical_type:
         case PhysicalType.BOOLEAN:
             return pa.bool_()
         case PhysicalType.SMALLINT:
@@ -55,11 +55,11 @@ def arrow_type(pg: PgType) -> pa.DataType:
         case PhysicalType.TEXT:
             return pa.string()
         case _:
-            assert_never(pg.carrier)
+            assert_never(pg.physical_type)
 
 
 def trace_schema(columns: Sequence[TraceColumn]) -> pa.Schema:
-    """c0.. in their carriers, then weight and stamp."""
+    """c0.. in their physical types, then weight and stamp."""
     fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(columns)]
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64()), pa.field(LSN, pa.int64()), pa.field(SEQ, pa.int64())])
 
@@ -131,7 +131,11 @@ class RowAligner:
     @cached_property
     def _textual(self) -> list[int]:
         """Columns in which text stands for something else."""
-        return [i for i, c in enumerate(self._columns) if c.type.carrier in _SPECIAL_IN_TEXT or c.type.name == "bpchar"]
+        return [
+            i
+            for i, c in enumerate(self._columns)
+            if c.type.physical_type in _SPECIAL_IN_TEXT or c.type.name == "bpchar"
+        ]
 
     def _from_text(self, i: int, text: str, losses: Losses) -> tuple[Value, Losses]:
         column = self._columns[i]

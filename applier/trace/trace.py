@@ -263,7 +263,7 @@ class Trace:
         self._add_chunk(chunk.cast(trace_schema(self.columns)))
 
     def frame(self, rows: pa.Table) -> DataFrame:
-        """Overlay rows as a Z-set in Spark, without their stamps, in exactly the carriers' types."""
+        """Overlay rows as a Z-set in Spark, without their stamps, in exactly the physical types' types."""
         # As many columns as the rows have: they may be from before a capture that added some.
         columns = self.columns[: rows.num_columns - len(STAMPED)]
         return self._spark.createDataFrame(

@@ -130,7 +130,7 @@ STREAMED = Text()
 
 def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
     """A value's text, its length in l -> x, and y where the value is two pieces."""
-    match kind.carrier:
+    match kind.physical_type:
         case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
             return [f"v=int({text.all})", _long(f"x{i}", "v")]
         case PhysicalType.FLOAT:
@@ -193,4 +193,4 @@ def _timestamp(i: int, suffix: int, text: Text) -> list[str]:
 
 def split_pieces(kind: PgType) -> bool:
     """Whether a value is a length (or branch) in x and its bytes in y."""
-    return kind.carrier in (PhysicalType.TEXT, PhysicalType.BINARY, PhysicalType.DECIMAL)
+    return kind.physical_type in (PhysicalType.TEXT, PhysicalType.BINARY, PhysicalType.DECIMAL)

@@ -86,7 +86,9 @@ def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], En
 
     for i, kind in enumerate(kinds):
         null = f"x{i}=N0; y{i}=E" if split_pieces(kind) else f"x{i}=N0"
-        taken = [f"x{i}=BT[b]"] if kind.carrier is PhysicalType.BOOLEAN else ["q=0; p=l=len(b)", *convert(i, kind)]
+        taken = (
+            [f"x{i}=BT[b]"] if kind.physical_type is PhysicalType.BOOLEAN else ["q=0; p=l=len(b)", *convert(i, kind)]
+        )
         lines += [f"b=a[{i}]", f"if b is None: {null}", "else:", *indent(taken)]
     key = f"J(({pieces([columns.index(name) for name in schema.key])}))" if schema.key else "None"
     lines.append(f"return {key},J((head,seq,tail,{pieces(list(range(len(kinds))))}))")

@@ -99,7 +99,7 @@ class _Writer:
     def _cut_column(self, i: int, name: str) -> list[str]:
         """The last byte of its length, then the value."""
         kind = self._types[i]
-        if kind.carrier is PhysicalType.BOOLEAN:
+        if kind.physical_type is PhysicalType.BOOLEAN:
             return [f"x{i}=BC[{name}]"]
         return [f"p=len({name}); l=p-1", f"if {name}[0]!=l: raise Odd", *convert(i, kind, Text(name, "1"))]
 
@@ -188,7 +188,7 @@ class _Writer:
     def _column(self, i: int, *, guarded: bool) -> list[str]:
         kind = self._types[i]
         null = f"x{i}=N0; y{i}=E; p+=1" if self._two(i) else f"x{i}=N0; p+=1"
-        if kind.carrier is PhysicalType.BOOLEAN:
+        if kind.physical_type is PhysicalType.BOOLEAN:
             return [f"x{i}=BO(b[p:p+6])", f"if x{i}: p+=6", f"elif b[p]==110: {null}", "else: raise Odd"]
         head = ["t=b[p]"] if guarded else ["t,l=H(b,p)"]
         length = ["l,=U(b,p+1)"] if guarded else []

@@ -1,7 +1,7 @@
-"""A column's text, as PostgreSQL prints it under the pinned session settings, -> the value in its carrier.
+"""A column's text, as PostgreSQL prints it under the pinned session settings, -> the value in its physical type.
 
 Exact or refused: numerics without a decimal form (NaN, infinities) and dates Python and Avro cannot hold (infinity, BC,
-years after 9999) stay text, which the carrier's third union branch holds.
+years after 9999) stay text, which the physical type's third union branch holds.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _text(text: str) -> Value:
     return text
 
 
-def parser(carrier: PhysicalType) -> Parse:
-    """The function that reads one carrier's text; it raises ValueError on anything else."""
-    match carrier:
+def parser(physical_type: PhysicalType) -> Parse:
+    """The function that reads one physical type's text; it raises ValueError on anything else."""
+    match physical_type:
         case PhysicalType.BOOLEAN:
             return _boolean
         case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
@@ -82,7 +82,7 @@ class RowParser:
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
-        self._parsers = [parser(column.type.carrier) for column in schema.columns]
+        self._parsers = [parser(column.type.physical_type) for column in schema.columns]
 
     def value(self, ordinal: int, raw: bytes) -> Value:
         """One column of a streamed tuple."""

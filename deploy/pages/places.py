@@ -44,7 +44,7 @@ def _texts(entry: Entry | AggregateEntry) -> Iterator[str]:
 def _called(entry: Entry, args: tuple[Expr, ...]) -> str:
     if entry.ordered_labels:
         args = (*args, joined_labels(("a", "b")))
-    call = Call(entry.signature, args, ValueType(_pg("text"), entry.carrier(args)))
+    call = Call(entry.signature, args, ValueType(_pg("text"), entry.physical_type(args)))
     return entry.sql(call, [literal(a) if isinstance(a, Const) else f"c{i}" for i, a in enumerate(args)])
 
 
@@ -53,9 +53,9 @@ def _aggregated(entry: AggregateEntry, args: tuple[Expr, ...], fuzz: Sequence[Fu
     direct, given = args[:first], args[first:]
     if entry.ordered_labels:
         given = (*given, joined_labels(("a", "b")))
-    carrier = entry.carrier((*direct, *given))
+    physical_type = entry.physical_type((*direct, *given))
     order = tuple(SortKey(arg, False, False) for arg in given[: len(direct)])
-    call = AggregateCall(entry.signature, given, ValueType(_pg("text"), carrier), order=order, direct=direct)
+    call = AggregateCall(entry.signature, given, ValueType(_pg("text"), physical_type), order=order, direct=direct)
     return _form(entry.form_of(given), call)
 
 

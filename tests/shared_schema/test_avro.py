@@ -1,4 +1,4 @@
-"""The change-row codec: injective names, reversible schemas, exact values in every carrier."""
+"""The change-row codec: injective names, reversible schemas, exact values in every physical type."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def test_column_sets_round_trip(drawn: tuple[int, frozenset[int]]) -> None:
     assert unpack_columns(pack_columns(ordinals, width)) == ordinals
 
 
-def test_every_carrier_is_drawn() -> None:
-    drawn = {PgType(1, typmod, name, name).carrier for name, (typmod, _) in VALUES.items()}
+def test_every_physical_type_is_drawn() -> None:
+    drawn = {PgType(1, typmod, name, name).physical_type for name, (typmod, _) in VALUES.items()}
     assert drawn == set(PhysicalType)
 
 
@@ -185,4 +185,4 @@ def test_every_carrier_is_drawn() -> None:
 def test_numeric_bounds(typmod: int, expected: tuple[int, int] | None) -> None:
     numeric = PgType(1700, typmod, "numeric", "numeric")
     assert numeric.precision_scale == expected
-    assert (numeric.carrier is PhysicalType.DECIMAL) == (expected == (10, 2))
+    assert (numeric.physical_type is PhysicalType.DECIMAL) == (expected == (10, 2))

@@ -67,14 +67,14 @@ Form = Additive | OfSet | OfList
 class AggregateEntry:
     """One aggregate.
 
-    `carrier` takes the arguments to the Spark type of the result and raises Unfit for carriers that are not proven.
-    `skips_null`: a row with a NULL argument does not count. `takes_distinct`: DISTINCT is proven too.
+    `physical_type` takes the arguments to the Spark type of the result and raises Unfit for physical types that are
+    not proven. `skips_null`: a row with a NULL argument does not count. `takes_distinct`: DISTINCT is proven too.
     `within_group`: it is called with its direct arguments, and WITHIN GROUP orders the only other one.
     `fuzz` are the argument lists the tests call it with.
     """
 
     signature: str
-    carrier: Callable[[tuple[Expr, ...]], str]
+    physical_type: Callable[[tuple[Expr, ...]], str]
     form: Form
     fuzz: tuple[tuple[FuzzArg, ...], ...]
     skips_null: bool = True
@@ -94,7 +94,7 @@ class AggregateEntry:
     """For those of them whose number of decimals is known and that have a place in LIMBS."""
 
     def form_of(self, args: tuple[Expr, ...]) -> Form:
-        """How it is computed over arguments in these carriers."""
+        """How it is computed over arguments in these physical types."""
         as_text = any(arg.type.pg.name == "numeric" and arg.type.spark == "string" for arg in args)
         if not as_text or self.text_form is None:
             return self.form

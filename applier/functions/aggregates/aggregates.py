@@ -33,7 +33,7 @@ _NUMERICS = (("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",))
 def _counts() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="count()",
-        carrier=fixed_physical_type([], "bigint"),
+        physical_type=fixed_physical_type([], "bigint"),
         form=plain(result="{n}"),
         fuzz=((),),
         never_null=True,
@@ -41,7 +41,7 @@ def _counts() -> Iterator[AggregateEntry]:
     )
     yield AggregateEntry(
         signature="count(any)",
-        carrier=lambda args: "bigint",
+        physical_type=lambda args: "bigint",
         form=plain(result="{n}"),
         fuzz=(("int4",), ("text",), ("numeric(10,2)",), ("bool",), ("timestamptz",)),
         never_null=True,
@@ -87,13 +87,13 @@ def _sums() -> Iterator[AggregateEntry]:
     for name, result in (("int2", "bigint"), ("int4", "bigint"), ("int8", decimal(MAX_DECIMAL_DIGITS, 0))):
         yield AggregateEntry(
             signature=f"sum({name})",
-            carrier=fixed_physical_type([INTEGERS[name]], result),
+            physical_type=fixed_physical_type([INTEGERS[name]], result),
             form=_SUM,
             fuzz=((name,),),
         )
     yield AggregateEntry(
         signature="sum(numeric)",
-        carrier=_numeric_sum,
+        physical_type=_numeric_sum,
         form=_SUM,
         text_form=over_values("pg_aggregates_numeric_sum"),
         long_form=Additive(_limbs, lambda call: f"if({{n}} = 0, NULL, {_of_limbs(call)})"),
@@ -110,7 +110,7 @@ def _truths() -> Iterator[AggregateEntry]:
     ):
         yield AggregateEntry(
             signature=f"{function}(bool)",
-            carrier=fixed_physical_type(["boolean"], "boolean"),
+            physical_type=fixed_physical_type(["boolean"], "boolean"),
             form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {answer})"),
             fuzz=(("bool",),),
         )
@@ -121,13 +121,13 @@ def _bits() -> Iterator[AggregateEntry]:
         for function in ("bit_and", "bit_or"):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], spark),
+                physical_type=fixed_physical_type([spark], spark),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((name,),),
             )
         yield AggregateEntry(
             signature=f"bit_xor({name})",
-            carrier=fixed_physical_type([spark], spark),
+            physical_type=fixed_physical_type([spark], spark),
             form=OfList(_xor, default_order=True),
             fuzz=((name,),),
         )
@@ -142,14 +142,14 @@ def _intervals() -> Iterator[AggregateEntry]:
     for function in ("sum", "avg"):
         yield AggregateEntry(
             signature=f"{function}(interval)",
-            carrier=fixed_physical_type(["string"], "string"),
+            physical_type=fixed_physical_type(["string"], "string"),
             form=over_values(f"pg_aggregates_interval_{function}"),
             fuzz=(("interval:small",),),
             takes_distinct=False,
         )
 
 
-def _any_carrier(args: tuple[Expr, ...]) -> str:
+def _any_physical_type(args: tuple[Expr, ...]) -> str:
     if args[0].type.spark in ("double", "float"):
         raise UnsuitableArguments(f"values of type {args[0].type.pg.display}", hint="use min or max")
     return args[0].type.spark
@@ -159,7 +159,7 @@ def _any_value() -> Iterator[AggregateEntry]:
     # PostgreSQL says of it that it may be any of the values; so it is the smallest. The tests ask for one of equals.
     yield AggregateEntry(
         signature="any_value(anyelement)",
-        carrier=_any_carrier,
+        physical_type=_any_physical_type,
         form=OfSet("min({0})"),
         fuzz=((Fixed("g"),), (Fixed("g::text"),)),
     )
@@ -174,13 +174,13 @@ def _averages() -> Iterator[AggregateEntry]:
         total = Sum("bigint" if name != "int8" else decimal(MAX_DECIMAL_DIGITS, 0), "{0}")
         yield AggregateEntry(
             signature=f"avg({name})",
-            carrier=fixed_physical_type([spark], "string"),
+            physical_type=fixed_physical_type([spark], "string"),
             form=Additive(partial(_only, total), _quotient),
             fuzz=((name,),),
         )
     yield AggregateEntry(
         signature="avg(numeric)",
-        carrier=of_numerics("string"),
+        physical_type=of_numerics("string"),
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=over_values("pg_aggregates_numeric_avg"),
         long_form=Additive(
@@ -216,17 +216,20 @@ def _spreads() -> Iterator[AggregateEntry]:
         for name, spark in INTEGERS.items():
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], "string"),
+                physical_type=fixed_physical_type([spark], "string"),
                 form=exact,
                 fuzz=((name,),),
             )
         yield AggregateEntry(
-            signature=f"{function}(numeric)", carrier=of_numerics("string"), form=exact, fuzz=(*_NUMERICS, ("numeric",))
+            signature=f"{function}(numeric)",
+            physical_type=of_numerics("string"),
+            form=exact,
+            fuzz=(*_NUMERICS, ("numeric",)),
         )
         for name, spark in (("float8", "double"), ("float4", "float")):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], "double"),
+                physical_type=fixed_physical_type([spark], "double"),
                 form=_over_doubles("pg_aggregates_float8_variance", which),
                 fuzz=((f"{name}:near",),),
             )
@@ -237,13 +240,13 @@ def _floats() -> Iterator[AggregateEntry]:
     for function, name, spark in (("sum", "float8", "double"), ("avg", "float8", "double"), ("sum", "float4", "float")):
         yield AggregateEntry(
             signature=f"{function}({name})",
-            carrier=fixed_physical_type([spark], spark),
+            physical_type=fixed_physical_type([spark], spark),
             form=over_values(f"pg_aggregates_{name}_{function}"),
             fuzz=((f"{name}:near",),),
         )
     yield AggregateEntry(
         signature="avg(float4)",
-        carrier=fixed_physical_type(["float"], "double"),
+        physical_type=fixed_physical_type(["float"], "double"),
         form=_over_doubles("pg_aggregates_float8_avg"),
         fuzz=(("float4:near",),),
     )
@@ -251,13 +254,13 @@ def _floats() -> Iterator[AggregateEntry]:
     for function in (*two, "regr_r2", "regr_slope", "regr_intercept"):
         yield AggregateEntry(
             signature=f"{function}(float8,float8)",
-            carrier=fixed_physical_type(["double", "double"], "double"),
+            physical_type=fixed_physical_type(["double", "double"], "double"),
             form=OfList(partial(_regression, function), default_order=True),
             fuzz=(("float8:near", "float8:near"),),
         )
     yield AggregateEntry(
         signature="regr_count(float8,float8)",
-        carrier=fixed_physical_type(["double", "double"], "bigint"),
+        physical_type=fixed_physical_type(["double", "double"], "bigint"),
         form=plain(result="{n}"),
         fuzz=(("float8:near", "float8:near"),),
         never_null=True,
@@ -281,7 +284,7 @@ def _only_row(call: AggregateCall) -> str:
 def _subqueries() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature=ONLY_ROW,
-        carrier=lambda args: args[0].type.spark,
+        physical_type=lambda args: args[0].type.spark,
         form=OfList(_only_row, default_order=True),
         fuzz=(),
         skips_null=False,

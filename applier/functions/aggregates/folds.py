@@ -48,7 +48,7 @@ def entry_of_fold(signature: str, fold: Fold) -> AggregateEntry:
     """What AGGREGATES would say of it."""
     return AggregateEntry(
         signature=signature,
-        carrier=lambda args: fold.final.type.spark,
+        physical_type=lambda args: fold.final.type.spark,
         form=OfList(_folded, default_order=fold.any_order, on_empty=_finished(fold, _initial(fold))),
         fuzz=(),
         skips_null=fold.strict,

@@ -16,7 +16,7 @@ SAME_KEY = "values of jsonb_object_agg with the same key differ"
 """PostgreSQL shows the last one it meets, whichever that is."""
 
 
-def _string_carrier(args: tuple[Expr, ...]) -> str:
+def _string_physical_type(args: tuple[Expr, ...]) -> str:
     literal_text(args[1])
     return fixed_physical_type(["string", "string"], "string")(args)
 
@@ -28,7 +28,7 @@ def _bytes_between(args: tuple[Expr, ...]) -> str:
     return f"unhex('{between.value.hex()}')"
 
 
-def _bytes_carrier(args: tuple[Expr, ...]) -> str:
+def _bytes_physical_type(args: tuple[Expr, ...]) -> str:
     _bytes_between(args)
     return fixed_physical_type(["binary", "binary"], "binary")(args)
 
@@ -41,7 +41,7 @@ def _bytes(call: AggregateCall) -> str:
 def _strings() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="string_agg(text,text)",
-        carrier=_string_carrier,
+        physical_type=_string_physical_type,
         form=OfList(
             lambda call: f"array_join(transform({{list}}, x -> x.a0), {quote_text(literal_text(call.args[1]))})"
         ),
@@ -49,7 +49,7 @@ def _strings() -> Iterator[AggregateEntry]:
     )
     yield AggregateEntry(
         signature="string_agg(bytea,bytea)",
-        carrier=_bytes_carrier,
+        physical_type=_bytes_physical_type,
         form=OfList(_bytes),
         fuzz=(("bytea", Fixed(r"'\x00ff'::bytea")), ("bytea", Fixed("''::bytea"))),
     )
@@ -62,7 +62,7 @@ def _printed(arg: Expr) -> None:
     output_text(arg, "")
 
 
-def _array_carrier(args: tuple[Expr, ...]) -> str:
+def _array_physical_type(args: tuple[Expr, ...]) -> str:
     _printed(args[0])
     return "string"
 
@@ -76,14 +76,14 @@ def _arrays() -> Iterator[AggregateEntry]:
     types = ("int4", "text", "date", "numeric(10,2)", "uuid", "bool", "numeric", "timestamptz", "jsonb")
     yield AggregateEntry(
         signature="array_agg(anynonarray)",
-        carrier=_array_carrier,
+        physical_type=_array_physical_type,
         form=OfList(lambda call: f"pg_arrays_make({_texts(output_text, call)})"),
         fuzz=tuple((t,) for t in types),
         skips_null=False,
     )
     yield AggregateEntry(
         signature="array_agg(anyarray)",
-        carrier=_array_carrier,
+        physical_type=_array_physical_type,
         form=OfList(lambda call: f"pg_arrays_stack({_texts(output_text, call)})"),
         # NULL, empty arrays and arrays of different sizes are errors.
         fuzz=((Fixed("ARRAY[n, n + 1]"),), (Fixed("ARRAY[coalesce(texta, '{'), n::text]"),)),
@@ -150,7 +150,7 @@ def _json() -> Iterator[AggregateEntry]:
         for suffix, result in (("", write), ("_strict", partial(_given, write))):
             yield AggregateEntry(
                 signature=f"{name}{suffix}(anyelement)",
-                carrier=_element,
+                physical_type=_element,
                 form=OfList(result),
                 fuzz=values if not suffix else values[1:4],
                 skips_null=False,
@@ -162,7 +162,7 @@ def _json() -> Iterator[AggregateEntry]:
         for suffix, made in forms.items():
             yield AggregateEntry(
                 signature=f"{name}{suffix}(any,any)",
-                carrier=_member,
+                physical_type=_member,
                 form=OfList(made, default_order=name.startswith("jsonb")),
                 # A key that is NULL is an error, so that only a value may be.
                 fuzz=((Fixed("coalesce(texta, '') || n"), "text"), (Fixed("n"), "int4"), (Fixed("n"), "jsonb")),

@@ -21,25 +21,25 @@ def _same_numeric(args: tuple[Expr, ...]) -> str:
 
 def _plain() -> Iterator[AggregateEntry]:
     for function in ("min", "max"):
-        carriers = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float", "bytea": "binary"}
-        for name, spark in carriers.items():
+        physical_types = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float", "bytea": "binary"}
+        for name, spark in physical_types.items():
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], spark),
+                physical_type=fixed_physical_type([spark], spark),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((name,),),
             )
         for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
             yield AggregateEntry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type(["string"], "string"),
+                physical_type=fixed_physical_type(["string"], "string"),
                 form=OfSet(f"{function}({{0}})"),
                 fuzz=((fuzz,),),
                 collation=CollationNeed.ORDER,
             )
         yield AggregateEntry(
             signature=f"{function}(numeric)",
-            carrier=_same_numeric,
+            physical_type=_same_numeric,
             form=OfSet(f"{function}({{0}})"),
             text_form=over_values("pg_aggregates_numeric_extreme", "true" if function == "max" else "false"),
             fuzz=(("numeric(10,2)",), ("numeric(38,10)",), ("numeric(4,4)",), ("numeric",)),
@@ -51,26 +51,26 @@ def _by_text() -> Iterator[AggregateEntry]:
         # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
         yield AggregateEntry(
             signature=f"{function}(interval)",
-            carrier=fixed_physical_type(["string"], "string"),
+            physical_type=fixed_physical_type(["string"], "string"),
             form=OfSet(f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct(pg_intervals_sortable({{0}}), {{0}})))"),
             fuzz=(("interval:unequal",),),
         )
         yield AggregateEntry(
             signature=f"{function}(time)",
-            carrier=fixed_physical_type(["string"], "string"),
+            physical_type=fixed_physical_type(["string"], "string"),
             form=OfSet(f"{function}({{0}})"),
             fuzz=(("time",),),
         )
         yield AggregateEntry(
             signature=f"{function}(anyenum)",
-            carrier=fixed_physical_type(["string", "string"], "string"),
+            physical_type=fixed_physical_type(["string", "string"], "string"),
             form=OfSet(f"{function}_by({{0}}, pg_casts_place({{0}}, {{1}}))"),
             fuzz=(("fuzz_mood",),),
             ordered_labels=True,
         )
 
 
-def _array_carrier(args: tuple[Expr, ...]) -> str:
+def _array_physical_type(args: tuple[Expr, ...]) -> str:
     compared(args[0])
     return "string"
 
@@ -85,7 +85,7 @@ def _arrays() -> Iterator[AggregateEntry]:
         # Of equal arrays that look different PostgreSQL shows whichever it meets; here it is decided by their texts.
         yield AggregateEntry(
             signature=f"{function}(anyarray)",
-            carrier=_array_carrier,
+            physical_type=_array_physical_type,
             form=OfList(partial(_array, function), default_order=True),
             fuzz=(("int4[]",), ("text[]",), ("bool[]",), ("date[]",)),
             collation=CollationNeed.ORDER,

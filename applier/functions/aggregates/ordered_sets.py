@@ -81,10 +81,10 @@ def _many(form: Callable[[float], str], call: AggregateCall) -> str:
 
 
 def _checked(
-    fractions: Callable[[tuple[Expr, ...]], object], carrier: Callable[[Expr], str], args: tuple[Expr, ...]
+    fractions: Callable[[tuple[Expr, ...]], object], physical_type: Callable[[Expr], str], args: tuple[Expr, ...]
 ) -> str:
     fractions(args)
-    return carrier(args[1])
+    return physical_type(args[1])
 
 
 def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
@@ -121,10 +121,10 @@ _KINDS: tuple[tuple[str, str, Callable[[float], str], Callable[[Expr], str], tup
 def _percentiles() -> Iterator[AggregateEntry]:
     percents = (Fixed("0"), Fixed("0.25"), Fixed("0.5"), Fixed("0.9"), Fixed("1"))
     lists = (Fixed("ARRAY[0.25, 1, NULL, 0.5, 0]"), Fixed("'{0.1,0.9,0.9}'::float8[]"), Fixed("'{}'::float8[]"))
-    for name, argument, form, carrier, types in _KINDS:
+    for name, argument, form, physical_type, types in _KINDS:
         yield AggregateEntry(
             signature=f"{name}(float8,{argument})",
-            carrier=partial(_checked, _percent, carrier),
+            physical_type=partial(_checked, _percent, physical_type),
             form=OfList(partial(_one, form)),
             fuzz=tuple((percent, types[i % len(types)]) for i, percent in enumerate(percents)),
             takes_distinct=False,
@@ -133,7 +133,7 @@ def _percentiles() -> Iterator[AggregateEntry]:
         )
         yield AggregateEntry(
             signature=f"{name}(_float8,{argument})",
-            carrier=partial(_checked, _percents, partial(_as_array, carrier)),
+            physical_type=partial(_checked, _percents, partial(_as_array, physical_type)),
             form=OfList(partial(_many, form)),
             fuzz=tuple((lists[i % len(lists)], types[i % len(types)]) for i in range(max(len(lists), len(types)))),
             takes_distinct=False,
@@ -142,7 +142,7 @@ def _percentiles() -> Iterator[AggregateEntry]:
         )
     yield AggregateEntry(
         signature="mode(anyelement)",
-        carrier=lambda args: args[0].type.spark,
+        physical_type=lambda args: args[0].type.spark,
         form=OfList(_mode),
         fuzz=tuple((t,) for t in _TYPES),
         takes_distinct=False,
@@ -198,7 +198,7 @@ def _places() -> Iterator[AggregateEntry]:
     ):
         yield AggregateEntry(
             signature=f"{function}(any)",
-            carrier=partial(_imagined, result),
+            physical_type=partial(_imagined, result),
             form=OfList(form, default_order=True, on_empty=on_empty),
             fuzz=(
                 (Fixed("7"), "int4"),

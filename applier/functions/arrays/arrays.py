@@ -60,7 +60,7 @@ def compared(array: Expr) -> str:
     return "text" if name == "varchar" else name
 
 
-def _carrier(
+def _physical_type(
     result: str, arrays: Sequence[int], elements: Sequence[int] = (), compares: bool = False
 ) -> Callable[..., str]:
     def check(args: tuple[Expr, ...]) -> str:
@@ -90,7 +90,7 @@ def _comparisons() -> Iterator[Entry]:
     for suffix, sign in (("eq", "="), ("ne", "<>"), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         yield Entry(
             f"array_{suffix}(anyarray,anyarray)",
-            _carrier("boolean", (0, 1), compares=True),
+            _physical_type("boolean", (0, 1), compares=True),
             _compare(f"(pg_arrays_cmp({{0}}, {{1}}, {{2}}) {sign} 0)", 0),
             pairs,
             collation=CollationNeed.EQUALITY if suffix in ("eq", "ne") else CollationNeed.ORDER,
@@ -102,7 +102,7 @@ def _comparisons() -> Iterator[Entry]:
         ("arrayoverlap(anyarray,anyarray)", "pg_arrays_overlap({0}, {1}, {2})"),
     ):
         yield Entry(
-            signature, _carrier("boolean", (0, 1), compares=True), _compare(form, 0), pairs,
+            signature, _physical_type("boolean", (0, 1), compares=True), _compare(form, 0), pairs,
             collation=CollationNeed.EQUALITY,
         )  # fmt: skip
     fuzz: Fuzz = (("int4", "int4[]"), ("text", "text[]"), ("numeric", "numeric[]"), ("bool", "bool[]"))
@@ -111,7 +111,7 @@ def _comparisons() -> Iterator[Entry]:
             form = f"pg_nullaware_compare_all({{0}}, '{operator}', {{1}}, {{2}}, {str(quantifier == 'all').upper()})"
             yield Entry(
                 f"{suffix}_{quantifier}(anyelement,anyarray)",
-                _carrier("boolean", (1,), (0,), compares=True),
+                _physical_type("boolean", (1,), (0,), compares=True),
                 _compare(form, 1, (0,)),
                 fuzz,
                 strict=False,
@@ -124,11 +124,11 @@ def _sizes() -> Iterator[Entry]:
     fuzz: Fuzz = tuple((t, Fixed(n)) for t in _FUZZ for n in ("1", "2", "0"))
     for function, java in (("array_length", "length"), ("array_upper", "length"), ("array_lower", "lower")):
         yield Entry(
-            f"{function}(anyarray,int4)", _carrier("int", (0,)), template(f"pg_arrays_{java}({{0}}, {{1}})"), fuzz
+            f"{function}(anyarray,int4)", _physical_type("int", (0,)), template(f"pg_arrays_{java}({{0}}, {{1}})"), fuzz
         )
     for function in ("cardinality",):
         yield Entry(
-            f"{function}(anyarray)", _carrier("int", (0,)), template("pg_arrays_cardinality({0})"),
+            f"{function}(anyarray)", _physical_type("int", (0,)), template("pg_arrays_cardinality({0})"),
             tuple((t,) for t in _FUZZ),
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _parts() -> Iterator[Entry]:
     )  # fmt: skip
     yield Entry(
         "slice(anyarray,int4,int4)",
-        _carrier("string", (0,)),
+        _physical_type("string", (0,)),
         template("pg_arrays_slice({0}, {1}, {2})"),
         (("int4[]", Fixed("2"), Fixed("3")), ("text[]", "int2:small", "int2:small")),
         spelling="({0})[{1}:{2}]",
@@ -188,19 +188,19 @@ def _building() -> Iterator[Entry]:
         signature = f"{function}({','.join(arguments if array == 0 else arguments[::-1])})"
         yield Entry(
             signature,
-            _carrier("string", (array,), (element,)),
+            _physical_type("string", (array,), (element,)),
             partial(_extended, function),
             tuple(pair if array == 0 else pair[::-1] for pair in appended),
             strict=False,
         )
     yield Entry(
-        "array_cat(anycompatiblearray,anycompatiblearray)", _carrier("string", (0, 1)),
+        "array_cat(anycompatiblearray,anycompatiblearray)", _physical_type("string", (0, 1)),
         template("pg_nullaware_array_cat({0}, {1})"), tuple((t, t) for t in _FUZZ), strict=False,
     )  # fmt: skip
     for function, result, elements in (("array_remove", "string", (1,)), ("array_position", "int", (1,))):
         yield Entry(
             f"{function}(anycompatiblearray,anycompatible)",
-            _carrier(result, (0,), elements, compares=True),
+            _physical_type(result, (0,), elements, compares=True),
             _compare(f"pg_nullaware_{function}({{0}}, {{1}}, {{2}})", 0, elements),
             appended,
             strict=False,
@@ -208,7 +208,7 @@ def _building() -> Iterator[Entry]:
         )
     yield Entry(
         "array_replace(anycompatiblearray,anycompatible,anycompatible)",
-        _carrier("string", (0,), (1, 2), compares=True),
+        _physical_type("string", (0,), (1, 2), compares=True),
         _compare("pg_nullaware_array_replace({0}, {1}, {2}, {3})", 0, (1, 2)),
         tuple((a, e, e) for a, e in appended),
         strict=False,
@@ -222,11 +222,11 @@ def _texts() -> Iterator[Entry]:
         tuple((t,) for t in (*_FUZZ, "float8[]", "bool[]", "date[]")), spelling="({0})::text",
     )  # fmt: skip
     yield Entry(
-        "array_to_string(anyarray,text)", _carrier("string", (0,)), template("pg_arrays_to_string({0}, {1})"),
+        "array_to_string(anyarray,text)", _physical_type("string", (0,)), template("pg_arrays_to_string({0}, {1})"),
         tuple((t, "text") for t in _FUZZ), session=True,
     )  # fmt: skip
     yield Entry(
-        "array_to_string(anyarray,text,text)", _carrier("string", (0,)),
+        "array_to_string(anyarray,text,text)", _physical_type("string", (0,)),
         template("pg_nullaware_array_to_string({0}, {1}, {2})"), tuple((t, "text", "text") for t in _FUZZ),
         session=True, strict=False,
     )  # fmt: skip

@@ -20,7 +20,7 @@ def fields_of(row: Call) -> tuple[list[str], tuple[Expr, ...]]:
     return literal_text(names).split("\x00") if values else [], tuple(values)
 
 
-def _carrier(args: tuple[Expr, ...]) -> str:
+def _physical_type(args: tuple[Expr, ...]) -> str:
     for arg in args[1:]:
         output_text(arg, "")
     return "string"
@@ -36,7 +36,7 @@ ENTRIES: tuple[Entry, ...] = (
         ROW_IN, lambda args: "boolean", template("pg_nullaware_compare_all('text', '=', {0}, {1}, FALSE)"), (),
         internal=True,
     ),
-    Entry(ROW_OF, _carrier, _row, (), strict=False, internal=True),
+    Entry(ROW_OF, _physical_type, _row, (), strict=False, internal=True),
     Entry(
         io_cast("record", "text"), lambda args: "string", template("{0}"),
         (("text", "int4", "bool"), ("numeric", "char(6)", Fixed("NULL")), ("text[]", "jsonb", "timestamp"),

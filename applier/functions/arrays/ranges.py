@@ -22,7 +22,7 @@ def _element(arg: Expr) -> str:
     return _ELEMENTS[name]
 
 
-def _made_carrier(args: tuple[Expr, ...]) -> str:
+def _made_physical_type(args: tuple[Expr, ...]) -> str:
     for arg in args[:2]:
         output_text(arg, "")
     return "string"
@@ -40,12 +40,12 @@ def _constructors() -> Iterator[Entry]:
         bounded: tuple[tuple[FuzzArg, ...], ...] = tuple((kinds[1], kinds[1], Fixed(b)) for b in _BOUNDS)
         for more, calls in (("", plain), (",text", bounded)):
             yield Entry(
-                f"{name}({element},{element}{more})", _made_carrier, partial(_made, element), calls,
+                f"{name}({element},{element}{more})", _made_physical_type, partial(_made, element), calls,
                 raises=True, strict=False,
             )  # fmt: skip
 
 
-def _bound_carrier(args: tuple[Expr, ...]) -> str:
+def _bound_physical_type(args: tuple[Expr, ...]) -> str:
     return input_physical_type(_element(args[0]))
 
 
@@ -78,7 +78,7 @@ def _holds(range_: int, call: Call, args: Sequence[str]) -> str:
 def _questions() -> Iterator[Entry]:
     for function in ("lower", "upper"):
         yield Entry(
-            f"{function}(anyrange)", _bound_carrier, partial(_bound, function), tuple((name,) for name in _TRIED)
+            f"{function}(anyrange)", _bound_physical_type, partial(_bound, function), tuple((name,) for name in _TRIED)
         )
     yield Entry("range_overlaps(anyrange,anyrange)", _same, _overlap, tuple((name, name) for name in _TRIED))
     pairs = tuple(_TRIED.items())
@@ -103,7 +103,7 @@ def range_aggregates() -> Iterator[AggregateEntry]:
     for name, function in (("range_agg", "union"), ("range_intersect_agg", "intersection")):
         yield AggregateEntry(
             signature=f"{name}(anyrange)",
-            carrier=_listed,
+            physical_type=_listed,
             form=OfList(partial(_all_of, function), default_order=True),
             fuzz=tuple((range_,) for range_ in _TRIED),
         )

@@ -80,7 +80,7 @@ def _whole(name: str, field: str, arg: str) -> str:
     return f"pg_dates_field({quote_text(field)}, {interval_micros(0).format(arg)})"
 
 
-def _carrier(name: str, result: str, args: tuple[Expr, ...]) -> str:
+def _physical_type(name: str, result: str, args: tuple[Expr, ...]) -> str:
     field = _field(args[0], _OF[name])
     if args[1].type.spark != _CARRIERS[name]:
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")
@@ -129,20 +129,20 @@ def _extracts() -> Iterator[Entry]:
                 continue
             yield Entry(
                 signature=f"{function}(text,{name})",
-                carrier=partial(_carrier, name, result),
+                physical_type=partial(_physical_type, name, result),
                 sql=partial(write, name),
                 fuzz=tuple((Fixed(f"'{field}'"), name) for field in allowed),
                 session=name == "timestamptz",
             )
     yield Entry(
         signature="date_part(text,date)",
-        carrier=partial(_carrier, "date", "double"),
+        physical_type=partial(_physical_type, "date", "double"),
         sql=partial(_part, "date"),
         fuzz=tuple((Fixed(f"'{field}'"), "date") for field in _CALENDAR),
     )
 
 
-def _trunc_carrier(spark: str, args: tuple[Expr, ...]) -> str:
+def _trunc_physical_type(spark: str, args: tuple[Expr, ...]) -> str:
     _field(args[0], _TRUNCATIONS)
     if args[1].type.spark != spark:
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")
@@ -161,7 +161,7 @@ def _truncations() -> Iterator[Entry]:
         fields = [f for f in _TRUNCATIONS if name != "interval" or f != "week"]
         yield Entry(
             signature=f"date_trunc(text,{name})",
-            carrier=partial(_trunc_carrier, _CARRIERS[name]),
+            physical_type=partial(_trunc_physical_type, _CARRIERS[name]),
             sql=partial(_trunc, name),
             fuzz=tuple((Fixed(f"'{f}'"), name if name == "interval" else f"{name}:middle") for f in fields),
             session=name == "timestamptz",

@@ -1,7 +1,7 @@
 """date, timestamp, timestamptz: comparisons, casts, texts, days between dates, zones.
 
 What PostgreSQL computes in the session's time zone is computed in UTC, the zone every definition is analysed in (and
-the zone Spark runs in); texts are those of DateStyle ISO. Years before 1 and after 9999 have no carrier: a result
+the zone Spark runs in); texts are those of DateStyle ISO. Years before 1 and after 9999 have no physical type: a result
 there raises.
 """
 
@@ -35,7 +35,7 @@ def _comparisons() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}_{suffix}({name},{name})",
-                carrier=fixed_physical_type([spark, spark], "boolean"),
+                physical_type=fixed_physical_type([spark, spark], "boolean"),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=((name, name),),
                 hash_equal=suffix == "eq",
@@ -46,7 +46,7 @@ def _comparisons() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{left}_{suffix}_{right}({left},{right})",
-                carrier=fixed_physical_type([CARRIERS[left], CARRIERS[right]], "boolean"),
+                physical_type=fixed_physical_type([CARRIERS[left], CARRIERS[right]], "boolean"),
                 sql=template(f"(CAST({{0}} AS {meet}) {sign} CAST({{1}} AS {meet}))"),
                 fuzz=((left, right),),
                 session=meet == "timestamp",
@@ -62,7 +62,7 @@ def _zone(arg: Expr) -> str:
     return name
 
 
-def _zone_carrier(result: str, args: tuple[Expr, ...]) -> str:
+def _zone_physical_type(result: str, args: tuple[Expr, ...]) -> str:
     _zone(args[0])
     source = "timestamp" if result == "timestamp_ntz" else "timestamp_ntz"
     return fixed_physical_type(["string", source], result)(args)
@@ -84,7 +84,7 @@ def _zones() -> Iterator[Entry]:
     ):
         yield Entry(
             signature=f"timezone(text,{source})",
-            carrier=partial(_zone_carrier, result),
+            physical_type=partial(_zone_physical_type, result),
             sql=partial(_in_zone, java),
             fuzz=tuple((Fixed(f"'{zone}'"), f"{source}:recent") for zone in zones),
         )
@@ -93,7 +93,7 @@ def _zones() -> Iterator[Entry]:
 def _days() -> Iterator[Entry]:
     yield Entry(
         signature="date_mi(date,date)",
-        carrier=fixed_physical_type(["date", "date"], "int"),
+        physical_type=fixed_physical_type(["date", "date"], "int"),
         sql=template("datediff({0}, {1})"),
         fuzz=(("date", "date"),),
     )
@@ -150,7 +150,7 @@ def _casts() -> Iterator[Entry]:
     for source, target in pairs:
         yield Entry(
             signature=f"{target}({source})",
-            carrier=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
+            physical_type=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
             sql=template("CAST({0} AS {type})"),
             fuzz=((source,),),
             session="timestamptz" in (source, target),

@@ -37,9 +37,9 @@ def _format(arg: Expr, allowed: re.Pattern[str]) -> str:
     return written
 
 
-def _carrier(allowed: re.Pattern[str], carriers: Sequence[str], result: str, args: tuple[Expr, ...]) -> str:
+def _physical_type(allowed: re.Pattern[str], physical_types: Sequence[str], result: str, args: tuple[Expr, ...]) -> str:
     _format(args[1], allowed)
-    if args[0].type.spark not in carriers:
+    if args[0].type.spark not in physical_types:
         raise UnsuitableArguments(f"values held as {args[0].type.spark}")
     return result
 
@@ -52,7 +52,7 @@ def _dates() -> Iterator[Entry]:
     for name, spark in (("timestamp", "timestamp_ntz"), ("timestamptz", "timestamp")):
         yield Entry(
             f"to_char({name},text)",
-            partial(_carrier, _DATE, [spark], "string"),
+            partial(_physical_type, _DATE, [spark], "string"),
             template(f"pg_format_timestamp({interval_micros(0)}, {{1}})"),
             tuple((name, Fixed(f"'{p}'")) for p in patterns),
             session=True,
@@ -60,7 +60,7 @@ def _dates() -> Iterator[Entry]:
     fuzz: tuple[tuple[FuzzArg, ...], ...] = (("text:iso", Fixed("'YYYY-MM-DD'")),)
     yield Entry(
         "to_date(text,text)",
-        partial(_carrier, _READ, ["string"], "date"),
+        partial(_physical_type, _READ, ["string"], "date"),
         template("date_from_unix_date(pg_format_to_date({0}, {1}))"),
         (*fuzz, ("text:iso2", Fixed("'DD Mon YYYY'"))),
         raises=True,
@@ -68,7 +68,7 @@ def _dates() -> Iterator[Entry]:
     )
     yield Entry(
         "to_timestamp(text,text)",
-        partial(_carrier, _READ, ["string"], "timestamp"),
+        partial(_physical_type, _READ, ["string"], "timestamp"),
         template(instant("pg_format_to_timestamp({0}, {1})")),
         (*fuzz, ("text:iso2", Fixed("'DD Mon YYYY'"))),
         raises=True,
@@ -76,7 +76,7 @@ def _dates() -> Iterator[Entry]:
     )
 
 
-def _number_carrier(args: tuple[Expr, ...]) -> str:
+def _number_physical_type(args: tuple[Expr, ...]) -> str:
     _format(args[1], _NUMBER)
     output_text(args[0], "")
     return "string"
@@ -90,7 +90,7 @@ def _numbers() -> Iterator[Entry]:
     patterns = ("9,999.99", "FM90.00", "000", "999", "0,000.9", "FM999,999.99", "99.99", "9", "FM9.99", "00099")
     for name, values in (("int4", ("int4",)), ("int8", ("int8",)), ("numeric", ("numeric(10,2)", "numeric:plain"))):
         yield Entry(
-            f"to_char({name},text)", _number_carrier, _number,
+            f"to_char({name},text)", _number_physical_type, _number,
             tuple((v, Fixed(f"'{p}'")) for v in values for p in patterns),
             session=True,
         )  # fmt: skip

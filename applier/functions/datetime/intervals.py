@@ -156,7 +156,7 @@ def _times() -> Iterator[Entry]:
             template(f"pg_dates_time_add({{0}}, {{1}}, {sign_of_shift})"),
             (("time", "interval"),),
         )
-    for signature, carriers, result, form, fuzz in (
+    for signature, physical_types, result, form, fuzz in (
         ("time_mi_time(time,time)", [_TEXT, _TEXT], _TEXT, "pg_dates_time_diff({0}, {1})", ("time", "time")),
         ("time(timestamp)", ["timestamp_ntz"], _TEXT, f"pg_dates_time_of({interval_micros(0)})", ("timestamp",)),
         ("time(interval)", [_TEXT], _TEXT, "pg_intervals_to_time({0})", ("interval:small",)),
@@ -166,7 +166,7 @@ def _times() -> Iterator[Entry]:
             instant("pg_dates_with_time(unix_date({0}), {1})"), ("date:middle", "time"),
         ),
     ):  # fmt: skip
-        yield Entry(signature, fixed_physical_type(carriers, result), template(form), (fuzz,))
+        yield Entry(signature, fixed_physical_type(physical_types, result), template(form), (fuzz,))
     yield Entry(
         io_cast("time", "text"),
         fixed_physical_type([_TEXT], _TEXT),

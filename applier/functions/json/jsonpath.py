@@ -60,7 +60,7 @@ def _may_fail(item: dict[str, Any], *, suppressed: bool = False) -> bool:
     )
 
 
-def _carrier(result: str, raises: bool, args: tuple[Expr, ...]) -> str:
+def _physical_type(result: str, raises: bool, args: tuple[Expr, ...]) -> str:
     if len(args) == 4 and not (isinstance(args[3], Const) and isinstance(args[3].value, bool)):
         raise UnsuitableArguments("an argument silent that is no literal", hint="write true or false")
     # Quotes inside its own texts are escaped.
@@ -80,9 +80,9 @@ def _tried(paths: Sequence[str], *more: str) -> tuple[tuple[FuzzArg, ...], ...]:
 
 def _entry(signature: str, function: str, fuzz: tuple[tuple[FuzzArg, ...], ...], *, silent: str) -> Entry:
     raises = silent == "false"
-    carrier = partial(_carrier, "string" if function.startswith("query") else "boolean", raises)
+    physical_type = partial(_physical_type, "string" if function.startswith("query") else "boolean", raises)
     write: Callable[[Call, Sequence[str]], str] = partial(_sql, function, silent)
-    return Entry(signature, carrier, write, fuzz, raises=raises)
+    return Entry(signature, physical_type, write, fuzz, raises=raises)
 
 
 def _functions() -> Iterator[Entry]:

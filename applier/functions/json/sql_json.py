@@ -31,7 +31,7 @@ def json_constructor_sql(type_: str, what: str, *, skips_null: bool) -> str:
     return f"{type_}_{what}{'_given' if skips_null else ''}(any)"
 
 
-def _answer_carrier(word: str, args: tuple[Expr, ...]) -> str:
+def _answer_physical_type(word: str, args: tuple[Expr, ...]) -> str:
     """The last of them is the call itself, which knows what is returned."""
     pg = args[-1].type.pg
     how = literal_text(args[3])
@@ -104,14 +104,14 @@ def _answers() -> Iterator[Entry]:
             if word == "value" and not raises:
                 calls.append(("jsonb", Fixed("'$[*] ? (@ == $x || @ == $y)'"), Fixed(clauses[-1]), Fixed("'[]'")))
             yield Entry(
-                json_query_sql(word, raises=raises), partial(_answer_carrier, word), partial(_answer, word),
+                json_query_sql(word, raises=raises), partial(_answer_physical_type, word), partial(_answer, word),
                 tuple(calls), raises=raises, strict=False, variadic=True, internal=word == "rows", since=17,
                 runs_in=f"pg_jsonpath_{word}",
                 spelling=f"JSON_{word.upper()}(coalesce({{0}}, {{3}}), {{1}} {{2}})",
             )  # fmt: skip
 
 
-def _made_carrier(object_: bool, args: tuple[Expr, ...]) -> str:
+def _made_physical_type(object_: bool, args: tuple[Expr, ...]) -> str:
     if object_:
         check_pairs(args)
     for arg in args:
@@ -158,7 +158,7 @@ def _built() -> Iterator[Entry]:
                 calls = tried[what] if what == "array" else tried[what][:1]
                 yield Entry(
                     json_constructor_sql(type_, what, skips_null=skips_null),
-                    partial(_made_carrier, what == "object"),
+                    partial(_made_physical_type, what == "object"),
                     partial(write, type_) if skips_null else plain[type_, what],
                     calls,
                     strict=False, variadic=True, session=True, since=16,
@@ -166,7 +166,7 @@ def _built() -> Iterator[Entry]:
                 )  # fmt: skip
 
 
-def _is_json_carrier(args: tuple[Expr, ...]) -> str:
+def _is_json_physical_type(args: tuple[Expr, ...]) -> str:
     if args[0].type.pg.name not in ("text", "varchar", "json", "jsonb", "unknown"):
         raise UnsuitableArguments(f"values of type {args[0].type.pg.display}", hint="cast it to text")
     return "boolean"
@@ -183,7 +183,7 @@ ENTRIES: tuple[Entry, ...] = (
     *_built(),
     Entry(
         IS_JSON,
-        _is_json_carrier,
+        _is_json_physical_type,
         _is_json,
         tuple(
             (type_, Fixed(f"{shape}{unique}"))

@@ -31,7 +31,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, java in _ARITHMETIC.items():
             yield Entry(
                 signature=f"{name}{suffix}({left},{right})",
-                carrier=fixed_physical_type(arguments, "float" if single else "double"),
+                physical_type=fixed_physical_type(arguments, "float" if single else "double"),
                 sql=template(f"pg_floats_{java}{'4' if single else ''}({first}, {second})"),
                 fuzz=((left, right),),
                 # No float4 is large enough to push a float8 over the edge.
@@ -40,7 +40,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}{suffix}({left},{right})",
-                carrier=fixed_physical_type(arguments, "boolean"),
+                physical_type=fixed_physical_type(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
                 # Zero has two forms.

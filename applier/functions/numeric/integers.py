@@ -39,7 +39,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, form in _ARITHMETIC.items():
             yield Entry(
                 signature=f"{_name(left, right)}{suffix}({left},{right})",
-                carrier=fixed_physical_type(arguments, CARRIERS[wider]),
+                physical_type=fixed_physical_type(arguments, CARRIERS[wider]),
                 sql=template(form.format(first, second)),
                 fuzz=((left, right),),
                 raises=True,
@@ -48,7 +48,7 @@ def _pairs() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{_name(left, right)}{suffix}({left},{right})",
-                carrier=fixed_physical_type(arguments, "boolean"),
+                physical_type=fixed_physical_type(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
                 hash_equal=suffix == "eq",
@@ -60,7 +60,7 @@ def _single() -> Iterator[Entry]:
         for function in (f"{name}mod", "mod"):
             yield Entry(
                 signature=f"{function}({name},{name})",
-                carrier=fixed_physical_type([spark, spark], spark),
+                physical_type=fixed_physical_type([spark, spark], spark),
                 sql=template("({0} % {1})"),
                 fuzz=((name, name),),
                 raises=True,
@@ -68,7 +68,7 @@ def _single() -> Iterator[Entry]:
         for function, form in ((f"{name}um", "(- {0})"), (f"{name}abs", "abs({0})"), ("abs", "abs({0})")):
             yield Entry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], spark),
+                physical_type=fixed_physical_type([spark], spark),
                 sql=template(form),
                 fuzz=((name,),),
                 raises=True,
@@ -77,14 +77,14 @@ def _single() -> Iterator[Entry]:
         for function, form in ((f"{name}up", "{0}"), (f"{name}not", "(~ {0})")):
             yield Entry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([spark], spark),
+                physical_type=fixed_physical_type([spark], spark),
                 sql=template(form),
                 fuzz=((name,),),
             )
         for suffix, sign in (("and", "&"), ("or", "|"), ("xor", "^")):
             yield Entry(
                 signature=f"{name}{suffix}({name},{name})",
-                carrier=fixed_physical_type([spark, spark], spark),
+                physical_type=fixed_physical_type([spark, spark], spark),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=((name, name),),
             )
@@ -100,7 +100,7 @@ def _shifts() -> Iterator[Entry]:
                 form = f"CAST(({wide} - if({wide} > 32767, 65536, 0)) AS smallint)"
             yield Entry(
                 signature=f"{name}{suffix}({name},int4)",
-                carrier=fixed_physical_type([spark, "int"], spark),
+                physical_type=fixed_physical_type([spark, "int"], spark),
                 sql=template(form),
                 fuzz=((name, "int4"), (name, "int2:small"), (name, Fixed("40"))),
             )
@@ -111,7 +111,7 @@ def _casts() -> Iterator[Entry]:
         if source != target:
             yield Entry(
                 signature=f"{target}({source})",
-                carrier=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
+                physical_type=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
                 sql=template("CAST({0} AS {type})"),
                 fuzz=((source,),),
                 raises=_SIZE[target] < _SIZE[source],

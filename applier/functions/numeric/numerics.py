@@ -1,11 +1,11 @@
 """numeric: as DECIMAL(p,s) where 38 digits surely suffice, else as PostgreSQL's own text through the Java functions.
 
-Every value of a carrier DECIMAL(p,s) equals PostgreSQL's value, and the results keep PostgreSQL's rules for the scale:
-the larger one for + and -, the sum for *. Where an operand is already 38 wide (the sum of a column, whose true size
-nobody knows) the carrier stays 38 wide and a value that does not fit raises. A result that could need more than 38
-digits, a quotient, NaN and the infinities are held as text: exact, some ten times slower.
+Every value of a physical type DECIMAL(p,s) equals PostgreSQL's value, and the results keep PostgreSQL's rules for the
+scale: the larger one for + and -, the sum for *. Where an operand is already 38 wide (the sum of a column, whose true
+size nobody knows) the physical type stays 38 wide and a value that does not fit raises. A result that could need more
+than 38 digits, a quotient, NaN and the infinities are held as text: exact, some ten times slower.
 
-The display scale (1.5 or 1.50) is PostgreSQL's in both carriers: where two scales meet in one column (`CASE`,
+The display scale (1.5 or 1.50) is PostgreSQL's in both physical types: where two scales meet in one column (`CASE`,
 `COALESCE`) it is held as text.
 """
 
@@ -104,7 +104,7 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
     """A function that has a DECIMAL form and one over text."""
     decimal_form, text_form = forms
 
-    def carrier(args: tuple[Expr, ...]) -> str:
+    def physical_type(args: tuple[Expr, ...]) -> str:
         check_numeric(args)
         try:
             return size(args)
@@ -116,7 +116,7 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
             return text_form.format(*map(as_text, call.args, args))
         return decimal_form.format(*args, type=call.type.spark)
 
-    return Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, raises=raises)
+    return Entry(signature=signature, physical_type=physical_type, sql=sql, fuzz=fuzz, raises=raises)
 
 
 def _compare(sign: str, call: Call, args: Sequence[str]) -> str:
@@ -136,7 +136,7 @@ def _comparisons() -> Iterator[Entry]:
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             signature=f"numeric_{suffix}(numeric,numeric)",
-            carrier=of_numerics("boolean"),
+            physical_type=of_numerics("boolean"),
             sql=partial(_compare, sign),
             fuzz=_FUZZ_PAIRS,
             hash_equal=suffix == "eq",
@@ -160,7 +160,7 @@ def _arithmetic() -> Iterator[Entry]:
         yield _either(f"{function}(numeric,numeric)", size, forms, _FUZZ_PAIRS)
     yield Entry(
         signature="numeric_div(numeric,numeric)",
-        carrier=of_numerics("string"),
+        physical_type=of_numerics("string"),
         sql=_quotient,
         fuzz=_FUZZ_PAIRS,
         raises=True,
@@ -202,19 +202,19 @@ def _roundings() -> Iterator[Entry]:
     numbers = ("numeric(10,2)", "numeric(20,10)", "numeric")
     yield Entry(
         signature="round(numeric,int4)",
-        carrier=partial(_places_carrier, _rounded_size),
+        physical_type=partial(_places_physical_type, _rounded_size),
         sql=partial(_places, "CAST({0} AS {type})", "pg_numeric_round({0}, {1})"),
         fuzz=tuple((n, Fixed(places)) for n in numbers for places in ("1", "3", "-2", "50")),
     )
     yield Entry(
         signature="trunc(numeric,int4)",
-        carrier=partial(_places_carrier, None),
+        physical_type=partial(_places_physical_type, None),
         sql=partial(_places, "", "pg_numeric_trunc({0}, {1})"),
         fuzz=tuple((n, Fixed(places)) for n in numbers for places in ("1", "3", "-2", "50")),
     )
     yield Entry(
         signature="numeric(numeric,int4)",
-        carrier=_cast_carrier,
+        physical_type=_cast_physical_type,
         sql=_cast,
         fuzz=(
             *((n, _typmod(5, 1)) for n in ("numeric(10,2)", "numeric:finite")),
@@ -226,7 +226,7 @@ def _roundings() -> Iterator[Entry]:
     )
 
 
-def _places_carrier(size: Size | None, args: tuple[Expr, ...]) -> str:
+def _places_physical_type(size: Size | None, args: tuple[Expr, ...]) -> str:
     check_numeric(args[:1])
     if args[1].type.spark != "int":
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")
@@ -251,7 +251,7 @@ def _size_of(args: tuple[Expr, ...]) -> tuple[int, int]:
     return size
 
 
-def _cast_carrier(args: tuple[Expr, ...]) -> str:
+def _cast_physical_type(args: tuple[Expr, ...]) -> str:
     check_numeric(args[:1])
     precision, scale = _size_of(args)
     return decimal(precision, scale) if precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision else "string"
@@ -281,13 +281,13 @@ def _casts() -> Iterator[Entry]:
     for name, spark in INTEGERS.items():
         yield Entry(
             signature=f"numeric({name})",
-            carrier=fixed_physical_type([spark], decimal(_INTEGER_DIGITS[name], 0)),
+            physical_type=fixed_physical_type([spark], decimal(_INTEGER_DIGITS[name], 0)),
             sql=template("CAST({0} AS {type})"),
             fuzz=((name,),),
         )
         yield Entry(
             signature=f"{name}(numeric)",
-            carrier=of_numerics(spark),
+            physical_type=of_numerics(spark),
             sql=partial(_integer, _INTEGER_BITS[name]),
             fuzz=_FUZZ_SINGLE,
             raises=True,
@@ -295,14 +295,14 @@ def _casts() -> Iterator[Entry]:
     for name, spark in (("float8", "double"), ("float4", "float")):
         yield Entry(
             signature=f"{name}(numeric)",
-            carrier=of_numerics(spark),
+            physical_type=of_numerics(spark),
             sql=partial(_float, f"pg_numeric_to_{name}"),
             fuzz=_FUZZ_SINGLE,
             raises=True,
         )
         yield Entry(
             signature=f"numeric({name})",
-            carrier=fixed_physical_type([spark], "string"),
+            physical_type=fixed_physical_type([spark], "string"),
             sql=template(f"pg_numeric_of_{name}({{0}})"),
             fuzz=((name,),),
         )

@@ -1,4 +1,4 @@
-"""numeric in its two carriers: DECIMAL(p,s), which PostgreSQL shows with s decimals too, or PostgreSQL's text."""
+"""numeric in its two physical types: DECIMAL(p,s), which PostgreSQL shows with s decimals too, or PostgreSQL's text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_text(arg: Expr) -> bool:
 
 
 def check_numeric(args: Sequence[Expr]) -> None:
-    """Unfit unless each is a numeric in one of its two carriers."""
+    """Unfit unless each is a numeric in one of its two physical types."""
     for arg in args:
         if arg.type.pg.name != "numeric":
             raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
@@ -28,13 +28,13 @@ def check_numeric(args: Sequence[Expr]) -> None:
 
 
 def of_numerics(result: str) -> Callable[[tuple[Expr, ...]], str]:
-    """The carrier of what is made of numerics, however they are held."""
+    """The physical type of what is made of numerics, however they are held."""
 
-    def carrier(args: tuple[Expr, ...]) -> str:
+    def physical_type(args: tuple[Expr, ...]) -> str:
         check_numeric(args)
         return result
 
-    return carrier
+    return physical_type
 
 
 def as_text(arg: Expr, sql: str) -> str:

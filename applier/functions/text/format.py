@@ -45,7 +45,7 @@ def _parts(text: str) -> Iterator[str | _Shown]:
         raise UnsuitableArguments("this format", hint=_HINT)
 
 
-def _carrier(args: tuple[Expr, ...]) -> str:
+def _physical_type(args: tuple[Expr, ...]) -> str:
     parts = list(_parts(literal_text(args[0])))
     for part in parts:
         if isinstance(part, _Shown) and part.place >= len(args):
@@ -75,14 +75,14 @@ def _formats() -> Iterator[Entry]:
         (Fixed("'%2$-8L%s'"), "int4", "text", "timestamp"),
     )
     yield Entry(
-        "format(text,any)", _carrier, _written, calls, session=True, strict=False, variadic=True,
+        "format(text,any)", _physical_type, _written, calls, session=True, strict=False, variadic=True,
     )  # fmt: skip
 
 
 def _quotes() -> Iterator[Entry]:
     literal = "pg_text_quote_literal({0})"
     nullable = simple("quote_nullable(text)", "string", "string", f"coalesce({literal}, 'NULL')", ("text",))
-    yield Entry(nullable.signature, nullable.carrier, nullable.sql, nullable.fuzz, strict=False)
+    yield Entry(nullable.signature, nullable.physical_type, nullable.sql, nullable.fuzz, strict=False)
 
 
 ENTRIES: tuple[Entry, ...] = (*_formats(), *_quotes())

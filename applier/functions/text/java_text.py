@@ -111,7 +111,7 @@ def _with_pattern(
             raise UnsuitableArguments("the flag g", hint="leave it out")
         return _extent(regex), every
 
-    def carrier(args: tuple[Expr, ...]) -> str:
+    def physical_type(args: tuple[Expr, ...]) -> str:
         parts(args)
         if any(arg.type.spark != _TEXT for arg in args):
             raise UnsuitableArguments("values that are not text")
@@ -121,7 +121,7 @@ def _with_pattern(
         regex, every = parts(call.args)
         return write(regex, every, args)
 
-    return carrier, sql
+    return physical_type, sql
 
 
 _TESTS = (
@@ -156,13 +156,13 @@ def _tests() -> Iterator[Entry]:
             regex, _ = _pattern(call.args[1], ignore_case=ignore_case)
             return f"({negation}pg_regex_matches({args[0]}, {quote_text(regex.java)}))"
 
-        def carrier(args: tuple[Expr, ...], ignore_case: bool = ignore_case) -> str:
+        def physical_type(args: tuple[Expr, ...], ignore_case: bool = ignore_case) -> str:
             return _tested(ignore_case, args)
 
         patterns = tuple(p.replace("\\\\", "\\") for p in _TESTS)
         yield Entry(
             signature=f"{function}(text,text)",
-            carrier=carrier,
+            physical_type=physical_type,
             sql=write,
             fuzz=tuple(("text", Fixed(p)) for p in patterns if p.isascii() or not ignore_case),
             collation=CollationNeed.LETTERS,
@@ -207,8 +207,10 @@ def _extents() -> Iterator[Entry]:
              ("text", Fixed("'A'"), Fixed("'x'"), Fixed("'gi'"))),
         ),
     ):  # fmt: skip
-        carrier, sql = _with_pattern(_TEXT, write, flags_at, signature == MATCHES_BY_FLAGS)
-        entry = Entry(signature=signature, carrier=carrier, sql=sql, fuzz=fuzz, collation=CollationNeed.LETTERS)
+        physical_type, sql = _with_pattern(_TEXT, write, flags_at, signature == MATCHES_BY_FLAGS)
+        entry = Entry(
+            signature=signature, physical_type=physical_type, sql=sql, fuzz=fuzz, collation=CollationNeed.LETTERS
+        )
         yield replace(entry, internal=not fuzz)
 
 

@@ -97,7 +97,7 @@ def _searching() -> Iterator[Entry]:
     )
     yield Entry(
         signature="split_part(text,text,int4)",
-        carrier=_part,
+        physical_type=_part,
         sql=template("split_part({0}, {1}, {2})"),
         fuzz=tuple(("text", second, Fixed(n)) for second in ("text", Fixed("'a'")) for n in ("1", "2", "-1", "-3")),
         collation=CollationNeed.EQUALITY,

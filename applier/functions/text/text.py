@@ -39,7 +39,7 @@ def _comparisons() -> Iterator[Entry]:
         for function, name, fuzz in zip(functions, ("text", "bpchar"), ("text", "char(6)"), strict=True):
             yield Entry(
                 signature=f"{function}({name},{name})",
-                carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
+                physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
                 sql=template(f"({{0}} {sign} {{1}})"),
                 fuzz=((fuzz, fuzz),),
                 collation=CollationNeed.EQUALITY if sign in ("=", "<>") else CollationNeed.ORDER,
@@ -50,7 +50,7 @@ def _comparisons() -> Iterator[Entry]:
 def _functions() -> Iterator[Entry]:
     yield Entry(
         signature="textcat(text,text)",
-        carrier=fixed_physical_type([_TEXT, _TEXT], _TEXT),
+        physical_type=fixed_physical_type([_TEXT, _TEXT], _TEXT),
         sql=template("concat({0}, {1})"),
         fuzz=(("text", "text"),),
     )
@@ -58,26 +58,26 @@ def _functions() -> Iterator[Entry]:
         for name, fuzz in (("text", "text"), ("bpchar", "char(6)")):
             yield Entry(
                 signature=f"{function}({name})",
-                carrier=fixed_physical_type([_TEXT], "int"),
+                physical_type=fixed_physical_type([_TEXT], "int"),
                 sql=template("char_length({0})"),
                 fuzz=((fuzz,),),
             )
     yield Entry(
         signature="octet_length(text)",
-        carrier=fixed_physical_type([_TEXT], "int"),
+        physical_type=fixed_physical_type([_TEXT], "int"),
         sql=template("octet_length({0})"),
         fuzz=(("text",),),
     )
     yield Entry(
         signature="starts_with(text,text)",
-        carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
+        physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
         sql=template("startswith({0}, {1})"),
         fuzz=(("text", "text"),),
         collation=CollationNeed.EQUALITY,
     )
     yield Entry(
         signature="text(bpchar)",
-        carrier=fixed_physical_type([_TEXT], _TEXT),
+        physical_type=fixed_physical_type([_TEXT], _TEXT),
         sql=template("{0}"),
         fuzz=(("char(6)",),),
     )
@@ -103,7 +103,7 @@ def _length_casts() -> Iterator[Entry]:
     ):
         yield Entry(
             signature=f"{name}({name},int4,bool)",
-            carrier=_shortened,
+            physical_type=_shortened,
             sql=partial(_shorten, form),
             fuzz=((fuzz, Fixed(str(3 + VARHDRSZ)), Fixed("true")), (fuzz, Fixed(str(40 + VARHDRSZ)), Fixed("true"))),
         )
@@ -152,7 +152,7 @@ def _likes() -> Iterator[Entry]:
         for function in functions:
             yield Entry(
                 signature=f"{function}(text,text)",
-                carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
+                physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
                 sql=partial(_like, negation),
                 fuzz=fuzz,
                 raises=True,
@@ -161,7 +161,7 @@ def _likes() -> Iterator[Entry]:
     for function, negation in (("texticlike", ""), ("texticnlike", "NOT ")):
         yield Entry(
             signature=f"{function}(text,text)",
-            carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
+            physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
             sql=partial(_ilike, negation),
             fuzz=fuzz,
             raises=True,
@@ -169,16 +169,16 @@ def _likes() -> Iterator[Entry]:
         )
     yield Entry(
         signature="like_escape(text,text)",
-        carrier=fixed_physical_type([_TEXT, _TEXT], _TEXT),
+        physical_type=fixed_physical_type([_TEXT, _TEXT], _TEXT),
         sql=template("pg_text_like_escape({0}, {1})"),
         fuzz=(("text", Fixed("'a'")), ("text", Fixed("''")), ("text", Fixed("'\\'")), ("text", "text")),
         raises=True,
     )
-    # LIKE sees the blanks that char(n) is padded with; the carrier has none.
+    # LIKE sees the blanks that char(n) is padded with; the physical type has none.
     for function, negation in (("bpcharlike", ""), ("bpcharnlike", "NOT ")):
         yield Entry(
             signature=f"{function}(bpchar,text)",
-            carrier=_padded_carrier,
+            physical_type=_padded_physical_type,
             sql=partial(_padded_like, negation),
             fuzz=tuple(("char(6)", Fixed(p)) for p in (*_PATTERNS, "'ab    '", "'%  '")),
             collation=CollationNeed.EQUALITY,
@@ -193,7 +193,7 @@ def padded(arg: Expr, sql: str) -> str:
     return f"rpad({sql}, {length}, ' ')"
 
 
-def _padded_carrier(args: tuple[Expr, ...]) -> str:
+def _padded_physical_type(args: tuple[Expr, ...]) -> str:
     padded(args[0], "")
     if _simple_pattern(args[1]) is None:
         raise UnsuitableArguments(
@@ -211,7 +211,7 @@ def _identifiers() -> Iterator[Entry]:
     for suffix, sign in (("eq", "="), ("ne", "<>"), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         yield Entry(
             signature=f"uuid_{suffix}(uuid,uuid)",
-            carrier=fixed_physical_type([_TEXT, _TEXT], "boolean"),
+            physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
             sql=template(f"({{0}} {sign} {{1}})"),
             fuzz=(("uuid", "uuid"),),
             hash_equal=suffix == "eq",

@@ -35,10 +35,10 @@ def topic_schema(table: StreamTable) -> TableSchema:
 
 
 def avro_value(pg: PgType, value: Any) -> Value:
-    """A computed value in the carrier of its column: what PostgreSQL would print where that is text."""
+    """A computed value in the physical type of its column: what PostgreSQL would print where that is text."""
     if value is None:
         return None
-    if pg.carrier is PhysicalType.TEXT and not isinstance(value, str):
+    if pg.physical_type is PhysicalType.TEXT and not isinstance(value, str):
         return format(value, "f") if isinstance(value, Decimal) else str(value)
     if pg.name == "bpchar" and isinstance(value, str) and pg.typmod > VARHDRSZ:
         return value.ljust(pg.typmod - VARHDRSZ)

@@ -60,7 +60,7 @@ def plan_aggregate(
     direct = tuple(below.compile(arg) for arg in call.direct)
     form = entry.form_of(args)
     try:
-        carrier = entry.carrier((*direct, *args))
+        physical_type = entry.physical_type((*direct, *args))
     except UnsuitableArguments as error:
         construct = f"the aggregate {info.signature} on {error.problem}"
         raise Refused(
@@ -91,7 +91,7 @@ def plan_aggregate(
     planned = AggregateCall(
         info.signature,
         args,
-        ValueType(catalog.pg_type(call.type, -1), carrier),
+        ValueType(catalog.pg_type(call.type, -1), physical_type),
         nullable=not entry.never_null,
         distinct=distinct,
         filter=condition,
@@ -150,7 +150,7 @@ def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.Aggref) -> Expr
             return _row_key(arg)
         if equality is None:
             raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
-        equality.carrier((arg, arg))
+        equality.physical_type((arg, arg))
         # Of what is held as text, equal values may have different texts; rows are netted by the others' values.
         plain = arg.type.spark != "string" or equality.hashes((arg,))
         return arg if plain else _key(arg)

@@ -87,11 +87,13 @@ def _sized(mode: FrameMode, offsets: list[Const | None], order: tuple[SortKey, .
     if key.type.spark in _MOMENTS:
         return _spans(offsets)
     try:
-        carrier = _measure(key, given)
+        physical_type = _measure(key, given)
     except UnsuitableArguments as error:
         hint = "use an offset over integers, numeric(p,s), floats, dates or timestamps, or ROWS"
         raise Refused(Reason.FRAME, f"a RANGE of {error.problem}", hint=error.hint or hint) from error
-    return [None if o is None else Const(_number(o, carrier), ValueType(o.type.pg, carrier)) for o in offsets]
+    return [
+        None if o is None else Const(_number(o, physical_type), ValueType(o.type.pg, physical_type)) for o in offsets
+    ]
 
 
 def _negative(hint: str) -> Refused:
@@ -99,11 +101,11 @@ def _negative(hint: str) -> Refused:
     return Refused(Reason.FRAME, "a RANGE of less than nothing", hint=hint, full_in_postgres=False)
 
 
-def _number(offset: Const, carrier: str) -> Value:
+def _number(offset: Const, physical_type: str) -> Value:
     value = offset.value
     if not isinstance(value, int | float | Decimal) or not value >= 0:
         raise _negative("write a number that is not negative")
-    return float(value) if carrier == "double" else value
+    return float(value) if physical_type == "double" else value
 
 
 def _spans(offsets: list[Const | None]) -> list[Const | None]:

@@ -79,7 +79,7 @@ def check_key(
 
 
 def default_equality(value: Expr) -> str | None:
-    """The signature of the type's own equality, if equal values have one carrier."""
+    """The signature of the type's own equality, if equal values have one physical type."""
     entry = ENTRIES.get(_EQUALITY.get(value.type.pg.name, ""))
     return entry.signature if entry is not None and entry.hashes((value,)) else None
 
@@ -101,7 +101,7 @@ def _key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCa
     try:
         if entry is None:
             raise UnsuitableArguments(f"values of type {value.type.pg.display}")
-        entry.carrier((value, value))
+        entry.physical_type((value, value))
     except UnsuitableArguments as error:
         raise _unproven(error.problem, written) from error
     by = value if entry.hashes((value,)) else comparison_key(value) if entry.hash_equal or entry.key_equal else None

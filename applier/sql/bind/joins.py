@@ -262,7 +262,7 @@ def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
 
 
 def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
-    """Two sides in one carrier that Spark hashes, equal where the condition is true; None where there are none.
+    """Two sides in one physical type that Spark hashes, equal where the condition is true; None where there are none.
 
     Where equal values may look different these are their keys.
     """

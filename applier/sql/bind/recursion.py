@@ -1,8 +1,8 @@
 """WITH RECURSIVE -> Recursion. Pure.
 
 The member of WITH is a UNION of what it begins with and of a step that reads the member itself: there it stands for the
-rows of the round before. Both must have columns in the same carriers. A numeric that the step makes wider is tried once
-more with the wider one; one that grows with every round has no carrier.
+rows of the round before. Both must have columns in the same physical types. A numeric that the step makes wider is
+tried once more with the wider one; one that grows with every round has no physical type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Set operations: the columns of all branches brought to one type and one carrier, and the branches combined. Pure.
+"""Set operations: the columns of all branches brought to one type and one physical type, and the branches combined.
+Pure.
 
 INTERSECT and EXCEPT count each row in either branch; what is shown follows from the two counts, NULL like any value.
 
@@ -52,7 +53,7 @@ def _cast(expr: Expr, pg: PgType) -> Expr:
     if name in _INTEGERS and pg.name in _INTEGERS:
         return Widen(expr, ValueType(pg, _INTEGERS[pg.name]))
     if name in _INTEGERS and pg.name == "numeric":
-        return Call(f"numeric({name})", (expr,), ValueType(pg, ENTRIES[f"numeric({name})"].carrier((expr,))))
+        return Call(f"numeric({name})", (expr,), ValueType(pg, ENTRIES[f"numeric({name})"].physical_type((expr,))))
     raise UnsuitableArguments(f"values of type {expr.type.pg.display} and {pg.display}")
 
 

@@ -29,7 +29,7 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     try:
         if entry is None or operator.name not in _DIRECTIONS:
             raise UnsuitableArguments(f"values of type {compiled.type.pg.display}")
-        entry.carrier((compiled, compiled))
+        entry.physical_type((compiled, compiled))
         sorted_by = _sorted_by(compiled, catalog)
     except UnsuitableArguments as error:
         raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error

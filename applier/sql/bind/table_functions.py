@@ -141,11 +141,11 @@ class TableFunctions:
         entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
         check_collation(entry, call, self._catalog)
         try:
-            carrier = entry.carrier(args)
+            physical_type = entry.physical_type(args)
         except UnsuitableArguments as error:
             construct = f"regexp_matches of {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
-        return _elements(Call(signature, args, ValueType(_ARRAYS["text"], carrier)), pg)
+        return _elements(Call(signature, args, ValueType(_ARRAYS["text"], physical_type)), pg)
 
     def _bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")
@@ -202,7 +202,7 @@ def _elements(array: Expr, pg: PgType) -> TableFunction:
 
 def _listed(what: str, json: Expr, element: PgType) -> TableFunction:
     signature = listing(what)
-    array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].carrier((json,))))
+    array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].physical_type((json,))))
     return _elements(array, element)
 
 

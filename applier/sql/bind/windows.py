@@ -218,12 +218,14 @@ class _Planner:
         args = [self._compiler.compile(arg) for arg in call.args]
         self._check_literal(function, args, call)
         try:
-            carrier = _carrier(function, args)
+            physical_type = _physical_type(function, args)
         except UnsuitableArguments as error:
             construct = f"the window function {info.signature} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
         own = None if function in OF_PEERS or function in OF_PLACES else own_frame()
-        return WindowCall(function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), carrier), frame=own)
+        return WindowCall(
+            function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), physical_type), frame=own
+        )
 
     def _aggregate(self, call: tree.WindowFunc, own: Frame) -> WindowCall:
         plain = tree.Aggref(
@@ -248,7 +250,7 @@ class _Planner:
                 raise Refused(Reason.CONSTRUCT, f"{function.value} of a computed number", hint=hint, token=call.at)
 
 
-def _carrier(function: WindowFunction, args: list[Expr]) -> str:
+def _physical_type(function: WindowFunction, args: list[Expr]) -> str:
     if function in _COUNTED:
         return _COUNTED[function]
     if len(args) == 3:

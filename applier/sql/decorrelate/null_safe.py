@@ -42,9 +42,9 @@ def _same(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
     return [flags, (Coalesce((ours, filler), ours.type), Coalesce((theirs, filler), ours.type))]
 
 
-def _filler(carrier: str) -> Value:
-    kind = carrier.partition("(")[0]
+def _filler(physical_type: str) -> Value:
+    kind = physical_type.partition("(")[0]
     if kind not in _FILLERS:
         hint = "join the subquery in FROM"
-        raise Refused(Reason.CARRIER, f"a subquery asked with values held as {carrier}", hint=hint)
+        raise Refused(Reason.CARRIER, f"a subquery asked with values held as {physical_type}", hint=hint)
     return _FILLERS[kind]

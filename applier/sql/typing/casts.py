@@ -18,7 +18,7 @@ OTHER_TYPE = "cast or store the values in one type"
 
 
 def typed_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
-    """A constant of the query in its carrier."""
+    """A constant of the query in its physical type."""
     pg = catalog.pg_type(constant.type, constant.typmod)
     if constant.datum is None:
         unbounded = pg.name == "numeric" and pg.precision_scale is None
@@ -29,8 +29,8 @@ def typed_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
     value = decode_constant(pg.name, constant.datum, constant.at)
     if not isinstance(value, Decimal):
         return Const(value, ValueType.of_column(pg))
-    carrier = decimal_physical_type(value)
-    return Const(value, ValueType(pg, carrier)) if carrier else Const(f"{value:f}", ValueType(pg, "string"))
+    physical_type = decimal_physical_type(value)
+    return Const(value, ValueType(pg, physical_type)) if physical_type else Const(f"{value:f}", ValueType(pg, "string"))
 
 
 def relabel(arg: Expr, relabel: tree.RelabelType, catalog: SystemCatalog) -> Expr:
@@ -55,7 +55,7 @@ def cast_via_text(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> 
         construct = f"the cast from {arg.type.pg.display} to {pg.display}"
         raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
     try:
-        return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
+        return Call(entry.signature, (arg,), ValueType(pg, entry.physical_type((arg,))))
     except UnsuitableArguments as error:
         construct = f"the cast from {arg.type.pg.display} on {error.problem}"
         raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
@@ -69,4 +69,4 @@ def cast_array(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) ->
     if entry is None or cast.typmod >= 0:
         construct = f"the cast from {arg.type.pg.display} to {pg.display}"
         raise Refused(Reason.FUNCTION, construct, hint="store the column in the type you need", token=cast.at)
-    return Call(entry.signature, (arg,), ValueType(pg, entry.carrier((arg,))))
+    return Call(entry.signature, (arg,), ValueType(pg, entry.physical_type((arg,))))

@@ -1,4 +1,4 @@
-"""Typed expressions -> plan expressions: every function looked up in the allow-list, every carrier checked. Pure.
+"""Typed expressions -> plan expressions: every function looked up in the allow-list, every physical type checked. Pure.
 
 What a column, a GROUP BY key or an aggregate stands for depends on the node below; a Scope says it.
 """
@@ -139,7 +139,7 @@ class ExpressionCompiler:
         entry, args = ENTRIES[signature], tuple(self.compile(arg) for arg in arguments)
         pg = self._catalog.pg_type(type_, -1)
         try:
-            return Call(signature, args, ValueType(pg, entry.carrier(args)))
+            return Call(signature, args, ValueType(pg, entry.physical_type(args)))
         except UnsuitableArguments as error:
             construct = f"{signature.partition('(')[0]} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
@@ -155,7 +155,7 @@ class ExpressionCompiler:
                     f"the operator {operator} of {subject.type.pg.display}", hint="list the values one by one"
                 )
             check_collation(own, expression, self._catalog)
-            return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.carrier((subject, array))))
+            return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.physical_type((subject, array))))
         except UnsuitableArguments as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
@@ -167,14 +167,14 @@ class ExpressionCompiler:
             # An enum's order is not that of its labels; a label that is added later is an error, not a guess.
             args = (*args, joined_labels(tuple(self._catalog.labels(args[0].type.pg.oid).values())))
         try:
-            carrier = entry.carrier(args)
+            physical_type = entry.physical_type(args)
         except UnsuitableArguments as error:
             construct = f"{call_entry(info, origin, self._catalog)} on {error.problem}"
             raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
         if isinstance(origin, tree.AnyOfList):
             return Call(info.signature, args, BOOL)
         typmod = _typmod(info.signature, args)
-        call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), carrier))
+        call = Call(info.signature, args, ValueType(self._catalog.pg_type(origin.type, typmod), physical_type))
         return _folded(call)
 
     def _inlined(self, call: tree.FuncExpr) -> Expr:
@@ -243,12 +243,12 @@ class ExpressionCompiler:
         first, *rest = self._unified([self.compile(arg) for arg in expression.args], expression.at)
         for arg in rest:
             try:
-                carrier = entry.carrier((first, arg))
+                physical_type = entry.physical_type((first, arg))
             except UnsuitableArguments as error:
                 construct = f"{function} on {error.problem}"
                 hint = error.hint or OTHER_TYPE
                 raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
-            first = Call(entry.signature, (first, arg), ValueType(pg, carrier))
+            first = Call(entry.signature, (first, arg), ValueType(pg, physical_type))
         return first
 
     def _any_of(self, expression: tree.AnyOfList) -> Expr:

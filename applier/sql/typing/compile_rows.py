@@ -40,7 +40,7 @@ def row_value(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> E
         raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
     args = (Const("\x00".join(row.names), TEXT), *fields)
     try:
-        return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].carrier(args)))
+        return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].physical_type(args)))
     except UnsuitableArguments as error:
         raise Refused(
             Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at

@@ -1,4 +1,4 @@
-"""Bytes of a constant's datum -> value in its carrier. Pure; what is not decoded exactly is refused.
+"""Bytes of a constant's datum -> value in its physical type. Pure; what is not decoded exactly is refused.
 
 The bytes are the server's own memory: little-endian numbers, 4-byte headers in front of variable-length values,
 PostgreSQL's epoch of 2000-01-01 for dates. A header that does not fit the length (another byte order, a compressed

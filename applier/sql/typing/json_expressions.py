@@ -38,7 +38,7 @@ def compile_json_path_query(asked: tree.JsonExpr, compile_: Compile, catalog: Sy
         how = f"{wrapped.name} {'OMIT' if asked.omits_quotes else 'KEEP'}"
         args = (json, json_path(asked.path), _variables(asked, compile_), Const(how, TEXT), *places)
         result = Call(signature, args, type_)
-        ENTRIES[signature].carrier((*args, result))
+        ENTRIES[signature].physical_type((*args, result))
     except UnsuitableArguments as error:
         construct = f"JSON_{asked.answer.name} on {error.problem}"
         raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=asked.at) from error
@@ -79,7 +79,7 @@ def _variables(asked: tree.JsonExpr, compile_: Compile) -> Expr:
                 f"PASSING a value of type {arg.type.pg.display}", hint="cast it to text, numeric or jsonb"
             )
     args = tuple(e for name, arg in zip(asked.names, passed, strict=True) for e in (Const(name, TEXT), arg))
-    ENTRIES["jsonb_build_object(any)"].carrier(args)
+    ENTRIES["jsonb_build_object(any)"].physical_type(args)
     return Call("jsonb_build_object(any)", args, JSONB)
 
 
@@ -107,7 +107,7 @@ def _called(signature: str, args: Sequence[Expr], type_: ValueType, written: str
     try:
         if entry is None:
             raise UnsuitableArguments(f"a result of type {type_.pg.display}", hint="return json or jsonb")
-        entry.carrier(tuple(args))
+        entry.physical_type(tuple(args))
     except UnsuitableArguments as error:
         construct = f"{written} on {error.problem}"
         raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error

@@ -115,7 +115,7 @@ def _first(coalesce: Coalesce, args: Sequence[_Scaled]) -> _Scaled | None:
 
 def _computed(call: Call, operands: Sequence[_Scaled]) -> _Scaled | None:
     values = tuple(part.value for part in operands)
-    spark = ENTRIES[call.signature].carrier(values)
+    spark = ENTRIES[call.signature].physical_type(values)
     if spark == "string":
         return None
     scale = operands[0].scale

@@ -1,4 +1,4 @@
-"""Bring expressions of one PostgreSQL type to one carrier. Pure."""
+"""Bring expressions of one PostgreSQL type to one physical type. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _INTEGERS = ("smallint", "int", "bigint")
 
 
 def unify(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The same values, looking the same, all in one carrier; Unfit when no carrier holds them all exactly.
+    """The same values, looking the same, all in one physical type; Unfit when no physical type holds them all exactly.
 
-    A numeric keeps its own number of decimals: where those differ, the common carrier is text.
+    A numeric keeps its own number of decimals: where those differ, the common physical type is text.
     """
     given = [a for a in args if not _is_null(a)]
     if not given:
@@ -37,14 +37,14 @@ def _is_null(arg: Expr) -> bool:
 
 
 def _common(args: Sequence[Expr]) -> str:
-    carriers = [a.type.spark for a in args]
-    if len(set(carriers)) == 1:
-        return carriers[0]
-    if all(c in _INTEGERS for c in carriers):
-        return max(carriers, key=_INTEGERS.index)
+    physical_types = [a.type.spark for a in args]
+    if len(set(physical_types)) == 1:
+        return physical_types[0]
+    if all(c in _INTEGERS for c in physical_types):
+        return max(physical_types, key=_INTEGERS.index)
     if all(a.type.pg.name == "numeric" for a in args):
         return _common_numeric(args)
-    raise UnsuitableArguments(f"values held as {' and '.join(sorted(set(carriers)))}")
+    raise UnsuitableArguments(f"values held as {' and '.join(sorted(set(physical_types)))}")
 
 
 def _common_numeric(args: Sequence[Expr]) -> str:
@@ -55,8 +55,8 @@ def _common_numeric(args: Sequence[Expr]) -> str:
         return "string"
 
 
-def _in(arg: Expr, carrier: str) -> Expr:
-    if arg.type.spark == carrier:
+def _in(arg: Expr, physical_type: str) -> Expr:
+    if arg.type.spark == physical_type:
         return arg
-    wanted = ValueType(arg.type.pg, carrier)
+    wanted = ValueType(arg.type.pg, physical_type)
     return replace(arg, type=wanted) if _is_null(arg) else Widen(arg, wanted)

@@ -54,7 +54,8 @@ class _Own:
 
 
 def argument_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The arguments as a fold takes them: a numeric as text, so that its state has one carrier; Unfit for floats."""
+    """The arguments as a fold takes them: a numeric as text, so that its state has one physical type; Unfit for
+    floats."""
     for arg in args:
         # Rows are netted before they are listed, and -0 is 0 there.
         if arg.type.spark in ("double", "float"):
@@ -63,7 +64,7 @@ def argument_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
-    """The aggregate over arguments in these carriers; Refused where one of its functions is not known."""
+    """The aggregate over arguments in these physical types; Refused where one of its functions is not known."""
     info = catalog.function(call.function)
     own = _read(catalog.open(), call.function)
     if not own.plain or call.direct or not args or (window and own.moves):

@@ -38,7 +38,7 @@ def test_netting_sums_weights_per_row(given_rows: list[tuple[int | None, str | N
     assert got == {row: w for row, w in expected.items() if w}
 
 
-def test_every_carrier_can_be_netted() -> None:
+def test_every_physical_type_can_be_netted() -> None:
     columns = {
         "c0": pa.array([Decimal("1.50")] * 2, pa.decimal128(38, 2)),
         "c1": pa.array([b"\x00"] * 2, pa.binary()),

@@ -1,4 +1,5 @@
-"""A small schema for definitions: every carrier, keys and no keys, a view, a partitioned table, what is refused."""
+"""A small schema for definitions: every physical type, keys and no keys, a view, a partitioned table, what is
+refused."""
 
 from __future__ import annotations
 

@@ -88,14 +88,14 @@ def test_random_numerics(single: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "carrier"),
+    ("value", "physical type"),
     [("0", "decimal(1,0)"), ("1.50", "decimal(3,2)"), ("-0.001", "decimal(3,3)"), ("1234", "decimal(4,0)")],
 )
-def test_a_numeric_literal_gets_the_narrowest_carrier(value: str, carrier: str) -> None:
-    assert decimal_physical_type(Decimal(value)) == carrier
+def test_a_numeric_literal_gets_the_narrowest_physical_type(value: str, physical_type: str) -> None:
+    assert decimal_physical_type(Decimal(value)) == physical_type
 
 
-def test_more_than_38_digits_have_no_carrier() -> None:
+def test_more_than_38_digits_have_no_physical_type() -> None:
     assert decimal_physical_type(Decimal("1" * 39)) is None
 
 

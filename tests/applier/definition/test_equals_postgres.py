@@ -120,7 +120,7 @@ def _differences(
     result = spark.sql(text)
     ours = weighted(result)
     if [f.dataType.simpleString() for f in result.schema.fields[:-1]] != [f.type.spark for f in fields(root)]:
-        yield f"{name}: carriers {result.schema.simpleString()}"
+        yield f"{name}: physical types {result.schema.simpleString()}"
     if name.endswith("of_equals"):
         ours, expected = (_without_looks(rows, typed) for rows in (ours, expected))
     if multiset(ours) != multiset(expected):

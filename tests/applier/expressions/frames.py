@@ -1,4 +1,5 @@
-"""Values between PostgreSQL, Spark and Python without losing a bit: every column in its carrier, through Arrow."""
+"""Values between PostgreSQL, Spark and Python without losing a bit: every column in its physical type, through
+Arrow."""
 
 from __future__ import annotations
 
@@ -41,26 +42,27 @@ def emit(expr: Expr) -> Column:
 
 
 def arrow_type(spark: str) -> Any:
-    """The Arrow type of a carrier."""
+    """The Arrow type of a physical type."""
     size = re.fullmatch(r"decimal\((\d+),(\d+)\)", spark)
     return pa.decimal128(int(size[1]), int(size[2])) if size else _ARROW[spark]
 
 
-def frame(spark: SparkSession, rows: Sequence[Row], carriers: Sequence[str]) -> DataFrame:
+def frame(spark: SparkSession, rows: Sequence[Row], physical_types: Sequence[str]) -> DataFrame:
     """Rows as a DataFrame c0..cn-1; without columns it still has its rows."""
-    if not carriers:
+    if not physical_types:
         return spark.range(len(rows)).select()
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(carriers)
-    arrays = [pa.array(list(c), arrow_type(t)) for c, t in zip(columns, carriers, strict=True)]
-    table = pa.table(arrays, names=[f"c{i}" for i in range(len(carriers))])
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(physical_types)
+    arrays = [pa.array(list(c), arrow_type(t)) for c, t in zip(columns, physical_types, strict=True)]
+    table = pa.table(arrays, names=[f"c{i}" for i in range(len(physical_types))])
     # Without a schema Spark would read local times as instants.
-    return spark.createDataFrame(table, ", ".join(f"c{i} {spark_type}" for i, spark_type in enumerate(carriers)))
+    return spark.createDataFrame(table, ", ".join(f"c{i} {spark_type}" for i, spark_type in enumerate(physical_types)))
 
 
 def fetch(
     connection: psycopg.Connection[Any], source: sql.Composable, columns: Sequence[tuple[str, ValueType]]
 ) -> list[Row]:
-    """All rows of a FROM item, each column as its carrier: text where that is the carrier, char(n) trimmed."""
+    """All rows of a FROM item, each column as its physical type: text where that is the physical type, char(n)
+    trimmed."""
     if not columns:
         return [()] * len(connection.execute(sql.SQL("SELECT FROM {}").format(source)).fetchall())
     names = [sql.SQL(_read_as(type_)).format(sql.Identifier(name)) for name, type_ in columns]
@@ -68,7 +70,7 @@ def fetch(
 
 
 def _read_as(type_: ValueType) -> LiteralString:
-    if type_.pg.carrier is PhysicalType.TEXT and type_.spark == "string":
+    if type_.pg.physical_type is PhysicalType.TEXT and type_.spark == "string":
         return "{}::text"
     # PostgreSQL prints a float4 with the digits that name it among float4, which is another number as a double.
     return "{}::float8" if type_.spark == "float" else "{}"

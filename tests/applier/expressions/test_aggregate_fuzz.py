@@ -167,8 +167,8 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls
     rows = {row[0]: row[1:-1] for row in collect(result)}
     assert rows.keys() == expected.keys()
     for i, call in enumerate(calls):
-        carrier = fields(root)[i + 1].type.spark
-        pairs = {g: (rows[g][i], _carried(expected[g][i], carrier)) for g in rows}
+        physical_type = fields(root)[i + 1].type.spark
+        pairs = {g: (rows[g][i], _carried(expected[g][i], physical_type)) for g in rows}
         wrong = {g: pair for g, pair in pairs.items() if _shown(pair[0], call) != _shown(pair[1], call)}
         if wrong:
             g, (ours, theirs) = next(iter(wrong.items()))
@@ -182,9 +182,9 @@ def _shown(value: Any, call: str) -> Any:
     return exact(re.sub(r"(?<![\d.])-0(?=[,}])", "0", value) if listed else value)
 
 
-def _carried(value: Any, carrier: str) -> Any:
+def _carried(value: Any, physical_type: str) -> Any:
     """The shortest text of a real is not the number it stands for."""
-    return struct.unpack("f", struct.pack("f", value))[0] if carrier == "float" and value is not None else value
+    return struct.unpack("f", struct.pack("f", value))[0] if physical_type == "float" and value is not None else value
 
 
 @pytest.mark.timeout(240)

@@ -1,4 +1,5 @@
-"""A net delta as change rows: replaying them gives the delta back, pairs are adjacent, values are in their carriers."""
+"""A net delta as change rows: replaying them gives the delta back, pairs are adjacent, values are in their physical
+types."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def some(seed: int) -> list[ChangeRow]:
     ]
 
 
-def test_every_carrier_is_decoded_alike(spark: SparkSession) -> None:
+def test_every_physical_type_is_decoded_alike(spark: SparkSession) -> None:
     rows = some(1)
     one_by_one, at_once = (rows_of(spark, rows, many) for many in (False, True))
     assert one_by_one is not None and at_once is not None and one_by_one.schema == at_once.schema

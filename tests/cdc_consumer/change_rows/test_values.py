@@ -1,4 +1,4 @@
-"""Text to carriers: exact, special values as text, anything unexpected refused with the column named."""
+"""Text to physical types: exact, special values as text, anything unexpected refused with the column named."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ def relation(identity: ReplicaIdentity, *columns: tuple[str, int, bool]) -> Rela
 def test_a_domain_takes_its_bounds_from_the_base_type() -> None:
     price = pg_type(DOMAIN, -1, FACTS)
     assert (price.name, price.display, price.precision_scale) == ("numeric", "public.price", (10, 2))
-    assert price.carrier is PhysicalType.DECIMAL
+    assert price.physical_type is PhysicalType.DECIMAL
 
 
 def test_a_type_that_is_gone_travels_as_text() -> None:
-    assert pg_type(GONE, -1, FACTS).carrier is PhysicalType.TEXT
+    assert pg_type(GONE, -1, FACTS).physical_type is PhysicalType.TEXT
 
 
 def test_under_full_identity_the_key_is_the_catalogs() -> None:
