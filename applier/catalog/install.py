@@ -87,6 +87,25 @@ def _install(cursor: Cursor) -> list[str]:
     return applied
 
 
+def check_version(connection: Connection) -> None:
+    """InstallError when schema `pgtrickle` is missing, or is of an older or newer version than this program."""
+    found = connection.execute("SELECT to_regclass('pgtrickle.pgt_schema_version') IS NOT NULL").fetchone()
+    if found != (True,):
+        raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
+    row = connection.execute("SELECT max(version) FROM pgtrickle.pgt_schema_version").fetchone()
+    installed, known = int(str(row[0])) if row and row[0] is not None else 0, max(migrations())
+    if installed < known:
+        raise InstallError(
+            f"schema pgtrickle is at version {installed}, this program needs version {known}",
+            hint="run `pg-trickle-applier install`: it upgrades the schema in one transaction",
+        )
+    if installed > known:
+        raise InstallError(
+            f"schema pgtrickle is at version {installed}, newer than version {known} of this program",
+            hint="upgrade pg-trickle-applier",
+        )
+
+
 def _describe_settings(cursor: Cursor) -> None:
     """The bounds that set_setting() checks are those of the programs; what is set stays set."""
     described = resources.files("shared_schema.sql_api").joinpath("settings.json").read_text()
@@ -160,7 +179,7 @@ def uninstall_catalog(
             "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'applier_running'"
         ).fetchone()
         if running == ("OK",):
-            raise InstallError("an applier keeps the stream tables", hint="stop pg-trickle-applier first")
+            raise InstallError("an applier maintains the stream tables", hint="stop pg-trickle-applier first")
         tables = cursor.execute(
             "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables"
         ).fetchall()

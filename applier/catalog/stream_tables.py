@@ -93,7 +93,7 @@ class StreamTableStore:
                 " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
                 " s.append_only,"
                 " s.auto_threshold, f.frontier::text AS frontier, f.data_timestamp,"
-                " s.pgt_id IN (SELECT pgtrickle._asked_for()) AS refresh_requested,"
+                " s.pgt_id IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
@@ -14,40 +13,18 @@ import psycopg
 from prometheus_client import REGISTRY
 
 from applier import metrics
-from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
-from applier.catalog.database import Connection, Database
 from applier.catalog.service import Service
-from applier.errors import AnotherApplier, Infrastructure, InstallError
-from applier.ingest import stream
-from applier.ingest.inbox import Inbox
+from applier.errors import Infrastructure
 from applier.ingest.ingest import Ingest
-from applier.ingest.schemas import SchemaReader
-from applier.plan.depth import Thresholds
-from applier.refresh.alter import AlterStreamTables
 from applier.refresh.engine import Engine
 from applier.refresh.full_in_postgres import FullInPostgres
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.refresh_planner import RefreshPlanner
-from applier.refresh.scheduler import Scheduler
-from applier.refresh.stream_tables import StreamTables
-from applier.refresh.write_back import WriteBack
 from applier.runtime.live_settings import LiveSettings
-from applier.runtime.maintenance import Maintenance
-from applier.runtime.requests import Requests, limit_waits
+from applier.runtime.lock import ApplierLock
 from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
-from applier.sinks.delta_lake.sink import DeltaSink
-from applier.sinks.kafka.publisher import TopicPublisher
-from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
-from applier.sinks.staging.staged_delta import drop_leftovers
-from applier.sinks.staging.staging import Staging
-from applier.spark.jars import SPARK_JARS, ensure
-from applier.spark.scratch import Scratch
-from applier.spark.session import count_jobs, spark_session
-from applier.state.store import StateStore
-from applier.trace.store import TraceStore
+from applier.runtime.wiring import Wiring
+from applier.spark.session import count_jobs
 from shared_schema.lsn import Lsn
 from shared_schema.status_server import StatusServer
 
@@ -58,12 +35,6 @@ IDLE_LOOK_S = 1.0
 
 RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses between repeated ticks while a service is away; the last one stays."""
-
-APPLIER_LOCK = 0x7067_7470
-"""Advisory lock: one applier per database and slot."""
-
-OWN_SESSION_LEFT_S = 60.0
-"""So long a session of ours that the network took may live on; the server looks after it every few seconds."""
 
 
 class Applier:
@@ -80,8 +51,7 @@ class Applier:
         self._runner = FullInPostgres(self.settings.database_url.get_secret_value(), self.settings.staging_rows)
         self._told: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
-        self._locked_at: float | None = None
-        """When the lock was last known to be ours."""
+        self._lock = ApplierLock(self.settings.slot)
 
     def stop(self) -> None:
         """Ask for a clean stop; may be called from a signal handler."""
@@ -93,24 +63,23 @@ class Applier:
             status = metrics.Condition()
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
-            catalog = Catalog(self._database(self._lock_out_others))
+            wiring = Wiring(
+                self.settings, self.stopping, self._cleanup, self._runner, self._inbox_lock, self._tick_lock
+            )
+            catalog = Catalog(wiring.database(self._lock.acquire))
             catalog.stream_tables.all()
-            engine, maintenance, ingest = self._wire(catalog)
+            engine = wiring.engine(catalog, self._wake)
+            maintenance = wiring.maintenance(engine, self._fail)
+            ingest = wiring.ingest(engine)
             self._cleanup.callback(ingest.stop)
-            database = self._database()
+            database = wiring.database()
             self.tuning.report(database)
             ingest.start()
-            questions = Requests(
-                self.settings.topic_prefix,
-                stream.client_options(self.settings),
-                self._database(limit_waits),
-                self._thresholds(),
-            )
             beside = {"maintenance": maintenance.run}
             if not self.settings.sources_elsewhere:
-                # Else questions would be those of the other database, and the rows to check against are there.
-                beside["questions"] = questions.run
-                beside["self-check"] = SelfCheck(self._database(), self._self_check_s).run
+                # Else requests would be those of the other database, and the rows to check against are there.
+                beside["requests"] = wiring.requests().run
+                beside["self-check"] = SelfCheck(wiring.database(), self._self_check_s).run
             background = [
                 threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in beside.items()
             ]
@@ -122,117 +91,15 @@ class Applier:
                 self.stopping.set()
                 for thread in background:
                     thread.join()
-                self._end_long_jobs(engine)
+                self._end_long_refreshes(engine)
             maintenance.checkpoint()
             self._note("STOPPED", engine)
             log.info("applier stopped", extra={"frontier": str(engine.frontier)})
 
-    def _thresholds(self) -> Thresholds:
-        return Thresholds(self.settings.deep_join_l0_scan_threshold, self.settings.part3_max_scan_count)
-
-    def _database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
-        database = Database(self.settings.database_url.get_secret_value(), prepare)
-        self._cleanup.callback(database.close)
-        return database
-
     def _self_check_s(self) -> float:
         return self.tuning.settings.self_check_interval_s
 
-    def _lock_out_others(self, connection: Connection) -> None:
-        """Held as long as the connection: it guards the stream tables, so it is the catalog's."""
-        installed = connection.execute("SELECT to_regclass('pgtrickle.pgt_checkpoints') IS NOT NULL").fetchone()
-        if installed != (True,):
-            raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
-        locked = connection.execute(
-            "SELECT pg_try_advisory_lock(%s, hashtext(%s))", (APPLIER_LOCK, self.settings.slot)
-        ).fetchone()
-        if locked == (True,):
-            self._locked_at = time.monotonic()
-        elif self._locked_at is not None and time.monotonic() - self._locked_at < OWN_SESSION_LEFT_S:
-            raise Infrastructure("the session this applier lost is not yet gone on the server, and has its lock")
-        else:
-            raise AnotherApplier(
-                f"another applier keeps the stream tables of slot {self.settings.slot}", hint="stop it first"
-            )
-
-    def _wire(self, catalog: Catalog) -> tuple[Engine, Maintenance, Ingest]:
-        settings = self.settings
-        scratch = Scratch(settings.scratch_dir, "spark")
-        self._cleanup.callback(scratch.remove)
-        spark = spark_session(
-            ensure(SPARK_JARS),
-            master=settings.spark_master,
-            driver_memory=settings.spark_driver_memory,
-            scratch=scratch.path,
-        )
-        self._cleanup.callback(spark.stop)
-        client = stream.client_options(settings)
-        self._wait_for_topics()
-        schemas = SchemaReader(settings.topic_prefix, client)
-        self._cleanup.callback(schemas.close)
-        manifest = catalog.checkpoints.load(settings.slot)
-        store = TraceStore(spark, settings.state_dir)
-
-        def open_publisher() -> TopicPublisher:
-            return TopicPublisher(
-                settings.publication_prefix,
-                client,
-                transactional_id=f"{settings.publication_prefix}-{settings.slot}",
-                replication_factor=settings.replication_factor,
-            )
-
-        prepare = prepare_write_session(settings.target_lock_timeout_ms)
-
-        traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
-        definer = StreamTablePlanner(self._database(), catalog, self._thresholds())
-        url = settings.database_url.get_secret_value()
-        drop_leftovers(url)
-        engine = Engine(
-            spark=spark,
-            catalog=catalog,
-            stream_tables=StreamTables(catalog, traces, definer, settings.sources_elsewhere),
-            scheduler=Scheduler(settings.max_consecutive_errors),
-            planner=RefreshPlanner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
-            inbox=Inbox(manifest.frontier, manifest.offsets),
-            inbox_lock=self._inbox_lock,
-            schema_of=schemas.copied,
-            traces=traces,
-            state_store=StateStore(spark),
-            sinks=WriteBack(
-                PostgresSink(self._database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
-                open_publisher if settings.publish_sink else None,
-                DeltaSink(settings.delta_root, url, settings.staging_rows) if settings.delta_sink else None,
-                manifest,
-            ),
-            staging=Staging(url, settings.staging_rows),
-            open_side_sink=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
-            run_in_postgres=self._runner.run,
-            workers=self._workers("compute"),
-            long_refreshes=LongRefreshes(self._workers("long"), self._wake),
-            alter=AlterStreamTables(definer.trial, definer.save).run,
-        )
-        maintenance = Maintenance(
-            engine=engine,
-            store=store,
-            catalog=Catalog(self._database()),
-            applier=settings.slot,
-            tick_lock=self._tick_lock,
-            delta_interval_s=settings.delta_interval_ms / 1000,
-            checkpoint_rows=settings.checkpoint_rows,
-            tidy_interval_s=settings.delta_tidy_interval_s,
-            delta_retention_hours=settings.delta_retention_hours,
-            history_retention_days=settings.history_retention_days,
-            max_buffer_rows=settings.max_buffer_rows,
-            failed=self._fail,
-        )
-        return engine, maintenance, Ingest(spark, settings, engine.inbox, self._inbox_lock, schemas)
-
-    def _workers(self, name: str) -> ThreadPoolExecutor:
-        return self._cleanup.enter_context(
-            ThreadPoolExecutor(self.settings.max_parallel_workers, thread_name_prefix=name)
-        )
-
-    def _end_long_jobs(self, engine: Engine) -> None:
+    def _end_long_refreshes(self, engine: Engine) -> None:
         """What they computed is not written; the next start begins them again."""
         if engine.long_refreshes.any_left:
             self._runner.stop()
@@ -242,17 +109,6 @@ class Applier:
     def _wake(self) -> None:
         with self._inbox_lock:
             self._inbox_lock.notify_all()
-
-    def _wait_for_topics(self) -> None:
-        waited = False
-        while not stream.are_topics_ready(self.settings):
-            if not waited:
-                log.info(
-                    "waiting for pg-trickle-cdc to create its topics", extra={"prefix": self.settings.topic_prefix}
-                )
-                waited = True
-            if self.stopping.wait(0.2):
-                raise Infrastructure("stopped while waiting for the consumer's topics")
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -275,7 +131,7 @@ class Applier:
                 self._serve(engine)
                 failures = 0
                 status.ready = True
-                self._locked_at = time.monotonic()
+                self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1

@@ -67,7 +67,8 @@ class OutboxDelta:
         with connect(self.url) as connection:
             for part in range(_parts(connection.cursor(), self.pgt_id, self.lsn_range)):
                 found = connection.execute(
-                    "SELECT rows FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn AND part = %s",
+                    "SELECT rows FROM pgtrickle.pgt_outbox"
+                    " WHERE pgt_id = %s AND new_frontier = %s::pg_lsn AND part = %s",
                     (self.pgt_id, str(self.lsn_range.upper), part),
                 ).fetchone()
                 rows = _decoded(found[0] if found else b"")
@@ -87,7 +88,7 @@ def _decoded(rows: object) -> pa.Table:
 
 def _parts(cursor: Cursor, pgt_id: int, lsn_range: LsnRange) -> int:
     cursor.execute(
-        "SELECT count(*) FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier = %s::pg_lsn",
+        "SELECT count(*) FROM pgtrickle.pgt_outbox WHERE pgt_id = %s AND new_frontier = %s::pg_lsn",
         (pgt_id, str(lsn_range.upper)),
     )
     return int(str(cursor.fetchall()[0][0]))
@@ -100,7 +101,7 @@ def enqueue(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> None:
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             stream.write_table(rows)
         cursor.execute(
-            "INSERT INTO pgtrickle.pgt_owed VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO pgtrickle.pgt_outbox VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
             (table.id, str(delta.lsn_range.lower), str(delta.lsn_range.upper), part, sink.getvalue().to_pybytes()),
         )
 
@@ -119,7 +120,7 @@ def _in_order(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[
 def pending_deltas(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[MemoryDelta | OutboxDelta]:
     """The kept deltas that end after `since`, oldest first."""
     cursor.execute(
-        "SELECT min(old_frontier)::text, new_frontier::text, count(*) FROM pgtrickle.pgt_owed"
+        "SELECT min(old_frontier)::text, new_frontier::text, count(*) FROM pgtrickle.pgt_outbox"
         " WHERE pgt_id = %s AND new_frontier > %s::pg_lsn GROUP BY new_frontier ORDER BY new_frontier",
         (pgt_id, str(since)),
     )
@@ -133,5 +134,5 @@ def pending_deltas(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[Me
 def acknowledge(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
     """Every sink stands at `until` or later."""
     cursor.execute(
-        "DELETE FROM pgtrickle.pgt_owed WHERE pgt_id = %s AND new_frontier <= %s::pg_lsn", (pgt_id, str(until))
+        "DELETE FROM pgtrickle.pgt_outbox WHERE pgt_id = %s AND new_frontier <= %s::pg_lsn", (pgt_id, str(until))
     )

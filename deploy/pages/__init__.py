@@ -16,5 +16,5 @@ def pages() -> dict[Path, str]:
         DOCS / "settings.md": settings.page(),
         DOCS / "sql.md": sql.page(),
         DOCS / "functions.md": functions.page(),
-        ROOT / "shared_schema" / "catalog" / "settings.json": catalog.page(),
+        ROOT / "shared_schema" / "sql_api" / "settings.json": catalog.page(),
     }

@@ -12,26 +12,25 @@ import pytest
 from applier.catalog.database import Database, connect
 from applier.catalog.install import install_catalog
 from applier.errors import AnotherApplier, Infrastructure
-from applier.runtime.live_settings import LiveSettings
-from applier.runtime.run import Applier
+from applier.runtime.lock import ApplierLock
 from tests.chaos.proxy import Proxy
 
 
 def test_the_own_lost_session_is_waited_for(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         install_catalog(connection)
-    applier = Applier(LiveSettings({"database_url": database}))
+    lock = ApplierLock("pg_trickle")
     with connect(database) as lost, connect(database) as fresh:
-        applier._lock_out_others(lost)
+        lock.acquire(lost)
         with pytest.raises(Infrastructure, match="lost"):
-            applier._lock_out_others(fresh)
+            lock.acquire(fresh)
         with pytest.raises(AnotherApplier):
-            Applier(LiveSettings({"database_url": database}))._lock_out_others(fresh)
+            ApplierLock("pg_trickle").acquire(fresh)
         lost.close()
         deadline = time.monotonic() + 10
         while True:
             try:
-                applier._lock_out_others(fresh)
+                lock.acquire(fresh)
                 break
             except Infrastructure:
                 assert time.monotonic() < deadline

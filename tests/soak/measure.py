@@ -17,7 +17,7 @@ MB = 1 << 20
 
 _IN_POSTGRES = """
 SELECT (SELECT count(*) FROM pgtrickle.pgt_refresh_history),
-       (SELECT count(*) FROM pgtrickle.pgt_owed) + (SELECT count(*) FROM pgtrickle.pgt_answers),
+       (SELECT count(*) FROM pgtrickle.pgt_outbox) + (SELECT count(*) FROM pgtrickle.pgt_answers),
        (SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), min(restart_lsn)) FROM pg_replication_slots),
        (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), frontier)) FROM pgtrickle.pgt_frontiers),
        (SELECT sum(pg_total_relation_size(pgt_relid)) FROM pgtrickle.pgt_stream_tables),

@@ -32,7 +32,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Whether a program runs: the applier holds a lock of its own, the consumer reads the slot.
-CREATE OR REPLACE FUNCTION pgtrickle._runs(program text) RETURNS boolean
+CREATE OR REPLACE FUNCTION pgtrickle._is_running(program text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE program
         WHEN 'pg-trickle-applier' THEN EXISTS (

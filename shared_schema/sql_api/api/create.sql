@@ -19,7 +19,7 @@ END $$;
 
 -- Those who define stream tables take turns: to analyse a query locks its tables a little, to admit them a lot, and two
 -- who have done the one would wait for each other to do the other.
-CREATE OR REPLACE FUNCTION pgtrickle._take_turns() RETURNS void
+CREATE OR REPLACE FUNCTION pgtrickle._lock_definitions() RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_xact_lock(1885828211, 0)
 $$;
@@ -42,7 +42,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Whether old rows of a table can be told from the log: they are complete, or have a key and may be completed by it.
-CREATE OR REPLACE FUNCTION pgtrickle._identified(relation oid) RETURNS boolean
+CREATE OR REPLACE FUNCTION pgtrickle._has_row_identity(relation oid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     -- What was set a moment ago counts, also while the applier has not taken it over.
     SELECT c.relreplident = 'f' OR coalesce(
@@ -95,7 +95,7 @@ BEGIN
         SELECT c.oid FROM pg_class c WHERE c.oid = source AND c.relkind = 'r' AND NOT c.relispartition
             AND NOT EXISTS (SELECT FROM pg_partition_tree(source))
     LOOP
-        CONTINUE WHEN pgtrickle._identified(leaf.oid);
+        CONTINUE WHEN pgtrickle._has_row_identity(leaf.oid);
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf.oid::regclass);
         RAISE NOTICE 'table % now has REPLICA IDENTITY FULL, so that deleted rows are complete in the log',
             leaf.oid::regclass;
@@ -218,7 +218,7 @@ BEGIN
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     PERFORM pgtrickle._check_schedule(schedule);
     PERFORM pgtrickle._check_refresh_mode(refresh_mode);
-    PERFORM pgtrickle._take_turns();
+    PERFORM pgtrickle._lock_definitions();
     view_oid := pgtrickle._analyse(query, caller_path);
     EXECUTE format('CREATE TABLE %I.%I AS TABLE %s WITH NO DATA',
                    target.schema_name, target.table_name, view_oid::regclass);

@@ -2,7 +2,7 @@
 -- each when it makes it, and answers questions about others through the log.
 
 -- Ask the applier about a query and wait for the answer, inside any READ COMMITTED transaction; NULL when none comes.
-CREATE OR REPLACE FUNCTION pgtrickle._ask(query text, caller_path text, timeout interval) RETURNS jsonb
+CREATE OR REPLACE FUNCTION pgtrickle._send_request(query text, caller_path text, timeout interval) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asking    uuid := gen_random_uuid();
@@ -17,7 +17,7 @@ BEGIN
     ELSIF pgtrickle._sources_elsewhere() THEN
         RAISE EXCEPTION 'questions travel through the log of the sources, which is in another database'
             USING HINT = 'Use pg-trickle-applier explain --query.', ERRCODE = 'feature_not_supported';
-    ELSIF NOT pgtrickle._runs('pg-trickle-applier') THEN
+    ELSIF NOT pgtrickle._is_running('pg-trickle-applier') THEN
         RAISE EXCEPTION 'no applier runs that could answer'
             USING HINT = 'Start pg-trickle-applier run, or use pg-trickle-applier explain --query.',
                   ERRCODE = 'object_not_in_prerequisite_state';
@@ -47,7 +47,7 @@ DECLARE
 BEGIN
     -- What PostgreSQL itself says against it is said at once, as the caller sees it.
     EXECUTE format('DROP VIEW %s', pgtrickle._analyse(query, search_path)::regclass);
-    answer := pgtrickle._ask(query, search_path, timeout);
+    answer := pgtrickle._send_request(query, search_path, timeout);
     IF answer IS NULL THEN
         RAISE EXCEPTION 'the applier did not answer within %', timeout
             USING HINT = 'Is pg-trickle-cdc running? Questions travel through the log. See pgtrickle.health_check().',

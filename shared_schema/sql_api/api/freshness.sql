@@ -32,7 +32,7 @@ BEGIN
                   ERRCODE = 'feature_not_supported';
     END IF;
     -- Others see this lock before we commit: the applier refreshes the stream table without regard to its schedule.
-    PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
     LOOP
         -- By its name: one with other columns may take its place meanwhile.
         SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
@@ -55,7 +55,7 @@ BEGIN
         END IF;
         IF now_at.pgt_id <> st.pgt_id THEN
             st.pgt_id := now_at.pgt_id;
-            PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), st.pgt_id::int);
+            PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
         END IF;
         -- Again from time to time: a consumer that was starting did not see the first one.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN

@@ -15,7 +15,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            r.slot_name, r.active, pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn),
            CASE
                WHEN c.oid IS NULL THEN 'the table was dropped'
-               WHEN c.relkind = 'r' AND NOT pgtrickle._identified(c.oid) THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
+               WHEN c.relkind = 'r' AND NOT pgtrickle._has_row_identity(c.oid) THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
                WHEN NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = pgtrickle._setting('publication')
                                 AND p.schemaname = s.source_schema AND p.tablename = s.source_name)
                    THEN 'the table is not in publication ' || pgtrickle._setting('publication')
@@ -38,8 +38,8 @@ DECLARE
     lag      numeric;
 BEGIN
     RETURN QUERY SELECT 'applier_running', CASE WHEN held THEN 'OK' ELSE 'ERROR' END,
-        CASE WHEN held THEN 'an applier keeps the stream tables' ELSE 'no applier runs: start pg-trickle-applier run' END
-    FROM (SELECT pgtrickle._runs('pg-trickle-applier')) AS applier(held);
+        CASE WHEN held THEN 'an applier maintains the stream tables' ELSE 'no applier runs: start pg-trickle-applier run' END
+    FROM (SELECT pgtrickle._is_running('pg-trickle-applier')) AS applier(held);
 
     SELECT r.* INTO slot FROM pg_replication_slots r
     WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database();

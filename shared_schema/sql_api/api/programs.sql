@@ -10,7 +10,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         UNION ALL
         SELECT 'pg-trickle-cdc', pgtrickle._setting('copy_connections')::integer, NULL, NULL
     )
-    SELECT p.program, pgtrickle._runs(p.program),
+    SELECT p.program, pgtrickle._is_running(p.program),
            (SELECT count(*) FROM pg_stat_activity a
             WHERE a.datname = current_database() AND a.application_name = p.program),
            p.max_workers, p.in_service, p.waiting

@@ -7,7 +7,7 @@
 --   rebuild     other columns: built beside it, then exchanged
 
 -- What somebody made on top of the table, which an exchange would not carry over.
-CREATE OR REPLACE FUNCTION pgtrickle._built_upon(relation oid) RETURNS text
+CREATE OR REPLACE FUNCTION pgtrickle._dependents(relation oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(DISTINCT d.what, ', ' ORDER BY d.what) FROM (
         SELECT 'stream table ' || r.pgt_relid::regclass AS what FROM pgtrickle._readers_of(relation) r
@@ -33,7 +33,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The rights, the comment and the indexes of one table for another; an index over columns that are gone is left out.
-CREATE OR REPLACE FUNCTION pgtrickle._dress_like(new_table oid, old_table oid) RETURNS void
+CREATE OR REPLACE FUNCTION pgtrickle._copy_grants_and_indexes(new_table oid, old_table oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     granted  record;
@@ -79,7 +79,7 @@ DECLARE
     answer     jsonb;
     shadow     text := 'pgt_new_' || st.pgt_id;
 BEGIN
-    PERFORM pgtrickle._take_turns();
+    PERFORM pgtrickle._lock_definitions();
     view_oid := pgtrickle._analyse(query, caller_path);
     canonical := pgtrickle._canonical(view_oid);
     same := pgtrickle._columns(view_oid) = pgtrickle._columns(st.pgt_relid);
@@ -101,9 +101,9 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Before anything is locked that the applier has to look at.
-    IF pgtrickle._runs('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed'
+    IF pgtrickle._is_running('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed'
        AND NOT pgtrickle._sources_elsewhere() THEN
-        answer := pgtrickle._ask(query, caller_path, interval '10 s');
+        answer := pgtrickle._send_request(query, caller_path, interval '10 s');
         -- A five-letter code is PostgreSQL's: what it takes here may be invisible to others until the commit. What
         -- PostgreSQL may run itself is decided as the applier does.
         IF NOT (answer ->> 'supported')::boolean AND answer ->> 'code' !~ '^[0-9A-Z]{5}$'
@@ -123,7 +123,7 @@ BEGIN
         RETURN 'compatible';
     END IF;
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
-    others := pgtrickle._built_upon(st.pgt_relid);
+    others := pgtrickle._dependents(st.pgt_relid);
     IF others IS NOT NULL THEN
         RAISE EXCEPTION 'the columns of stream table % change, and others are built upon it', st.pgt_relid::regclass
             USING DETAIL = format('There is %s.', others),
@@ -135,7 +135,7 @@ BEGIN
     UPDATE pgtrickle.pgt_stream_tables s
     SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold
     WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = shadow;
-    PERFORM pgtrickle._dress_like(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
+    PERFORM pgtrickle._copy_grants_and_indexes(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
     RETURN 'rebuild';
 END $$;
 

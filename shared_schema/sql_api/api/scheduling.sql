@@ -1,19 +1,19 @@
 -- What is asked of the scheduler by those who wait. A lock is seen before its transaction commits, a row is not.
 
-CREATE OR REPLACE FUNCTION pgtrickle._asking() RETURNS integer
+CREATE OR REPLACE FUNCTION pgtrickle._request_lock_class() RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT 1885828215 $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle._asked_for() RETURNS SETOF bigint
+CREATE OR REPLACE FUNCTION pgtrickle._refresh_requests() RETURNS SETOF bigint
 LANGUAGE sql VOLATILE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
     SELECT l.objid::bigint FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = pgtrickle._asking()::oid
+    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = pgtrickle._request_lock_class()::oid
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 $$;
 
 -- Number 0 is no stream table: who holds its lock asks for all of them, and for rest afterwards.
 CREATE OR REPLACE FUNCTION pgtrickle._drain_state() RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE WHEN EXISTS (SELECT FROM pgtrickle._asked_for() a WHERE a = 0) THEN 'asked'
+    SELECT CASE WHEN EXISTS (SELECT FROM pgtrickle._refresh_requests() a WHERE a = 0) THEN 'asked'
                 WHEN EXISTS (SELECT FROM pgtrickle.pgt_drain) THEN 'resting' ELSE 'running' END
 $$;
 
@@ -34,7 +34,7 @@ BEGIN
         RAISE EXCEPTION 'a % transaction cannot see the applier come to rest', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(pgtrickle._asking(), 0);
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), 0);
     WHILE NOT EXISTS (SELECT FROM pgtrickle.pgt_service s WHERE s.applier = pgtrickle._setting('slot')
                       AND s.state = 'DRAINED' AND s.frontier >= target) LOOP
         IF clock_timestamp() >= give_up THEN

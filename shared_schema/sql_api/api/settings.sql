@@ -9,7 +9,7 @@ BEGIN
     INSERT INTO pgtrickle.pgt_settings AS s (name, value) VALUES (checked.known, checked.stored)
     ON CONFLICT ON CONSTRAINT pgt_settings_pkey
     DO UPDATE SET value = excluded.value, set_by = excluded.set_by, set_at = now();
-    PERFORM pgtrickle._tell_of_setting(checked.known);
+    PERFORM pgtrickle._announce_setting(checked.known);
 END $$;
 COMMENT ON FUNCTION pgtrickle.set_setting IS
     'Set a setting for every program of this database; their own flags and PG_TRICKLE_* variables win.';
@@ -25,11 +25,11 @@ BEGIN
                   ERRCODE = 'undefined_object';
     END IF;
     DELETE FROM pgtrickle.pgt_settings s WHERE s.name = setting;
-    PERFORM pgtrickle._tell_of_setting(setting);
+    PERFORM pgtrickle._announce_setting(setting);
 END $$;
 COMMENT ON FUNCTION pgtrickle.reset_setting IS 'Take a set_setting() back.';
 
-CREATE OR REPLACE FUNCTION pgtrickle._tell_of_setting(setting text) RETURNS void
+CREATE OR REPLACE FUNCTION pgtrickle._announce_setting(setting text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     d pgtrickle.pgt_setting_definitions;
@@ -55,7 +55,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     LEFT JOIN pgtrickle._stored_settings() s ON s.name = d.name
     LEFT JOIN LATERAL (
         SELECT x.value, x.source FROM pgtrickle.pgt_settings_in_use x
-        WHERE x.name = d.name AND pgtrickle._runs(x.program) ORDER BY x.program LIMIT 1) u ON true
+        WHERE x.name = d.name AND pgtrickle._is_running(x.program) ORDER BY x.program LIMIT 1) u ON true
     ORDER BY d.name
 $$;
 COMMENT ON FUNCTION pgtrickle.settings IS
