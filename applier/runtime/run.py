@@ -64,7 +64,12 @@ class Applier:
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
             wiring = Wiring(
-                self.settings, self.stopping, self._cleanup, self._runner, self._inbox_lock, self._tick_lock
+                self.settings,
+                stopping=self.stopping,
+                cleanup=self._cleanup,
+                runner=self._runner,
+                inbox_lock=self._inbox_lock,
+                tick_lock=self._tick_lock,
             )
             catalog = Catalog(wiring.database(self._lock.acquire))
             catalog.stream_tables.all()
