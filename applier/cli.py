@@ -56,7 +56,7 @@ def main() -> None:
 @click.option("--database-url", help="Database to install into.")
 @click.option("--dry-run", is_flag=True, help="Try it, say what would be applied, and leave nothing.")
 @_reports_errors
-def install_catalog(database_url: str | None, dry_run: bool) -> None:
+def install(database_url: str | None, dry_run: bool) -> None:
     """Create or upgrade schema pgtrickle: the catalog and the SQL functions. Safe to repeat."""
     from applier.catalog.install import install_catalog
 
@@ -71,7 +71,7 @@ def install_catalog(database_url: str | None, dry_run: bool) -> None:
 @click.option("--drop-stream-tables", is_flag=True, help="Drop the stream tables too.")
 @click.option("--keep-stream-tables", is_flag=True, help="Leave the stream tables as plain tables.")
 @_reports_errors
-def uninstall_catalog(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
+def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_tables: bool) -> None:
     """Remove schema pgtrickle and the publication. Topics, Delta folders and the replication slot stay."""
     from applier.catalog.install import uninstall_catalog
 

@@ -38,7 +38,7 @@ _CARRIERS = {
 }  # fmt: skip
 
 
-def output_text(arg: Expr, sql: str) -> str:
+def output_text_sql(arg: Expr, sql: str) -> str:
     """What the type's output function prints."""
     name = arg.type.pg.name
     if name == "numeric":
@@ -63,7 +63,7 @@ def as_cast(arg: Expr, sql: str) -> str:
         case "bpchar":
             return sql
         case _:
-            return output_text(arg, sql)
+            return output_text_sql(arg, sql)
 
 
 def input_physical_type(name: str) -> str:

@@ -311,7 +311,7 @@ def _progress(text: str) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run_jars(arguments: Sequence[str] | None = None) -> int:
     """`python -m applier.spark.jars`: fetch the Spark jars; `--java`: only see whether Java is there."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -325,4 +325,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_jars())

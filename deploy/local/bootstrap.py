@@ -66,7 +66,7 @@ def installed(stamp: str) -> bool:
 
 def check_java(python: str) -> None:
     """The project's own look-up, which needs nothing installed."""
-    code = "import sys; from applier.spark.jars import main; sys.exit(main(['--java']))"
+    code = "import sys; from applier.spark.jars import run_jars; sys.exit(run_jars(['--java']))"
     told = subprocess.run([python, "-c", code], cwd=str(CHECKOUT), stderr=subprocess.PIPE, check=False)
     if told.returncode:
         raise Unsuitable(told.stderr.decode(errors="replace").strip())

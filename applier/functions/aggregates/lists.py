@@ -9,7 +9,7 @@ from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
 from applier.functions.entry import Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, literal_text
 from applier.functions.json.to_json import as_json, as_jsonb, as_key, json_kind
 from applier.functions.literals import quote_text
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import AggregateCall, Const, Expr
 
 SAME_KEY = "values of jsonb_object_agg with the same key differ"
@@ -59,7 +59,7 @@ def _printed(arg: Expr) -> None:
     # Rows are netted before they are listed, and -0 is 0 there.
     if arg.type.spark in ("double", "float"):
         raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="cast the value to numeric or text")
-    output_text(arg, "")
+    output_text_sql(arg, "")
 
 
 def _array_physical_type(args: tuple[Expr, ...]) -> str:
@@ -77,14 +77,14 @@ def _arrays() -> Iterator[AggregateEntry]:
     yield AggregateEntry(
         signature="array_agg(anynonarray)",
         physical_type=_array_physical_type,
-        form=OfList(lambda call: f"pg_arrays_make({_texts(output_text, call)})"),
+        form=OfList(lambda call: f"pg_arrays_make({_texts(output_text_sql, call)})"),
         fuzz=tuple((t,) for t in types),
         skips_null=False,
     )
     yield AggregateEntry(
         signature="array_agg(anyarray)",
         physical_type=_array_physical_type,
-        form=OfList(lambda call: f"pg_arrays_stack({_texts(output_text, call)})"),
+        form=OfList(lambda call: f"pg_arrays_stack({_texts(output_text_sql, call)})"),
         # NULL, empty arrays and arrays of different sizes are errors.
         fuzz=((Fixed("ARRAY[n, n + 1]"),), (Fixed("ARRAY[coalesce(texta, '{'), n::text]"),)),
         skips_null=False,

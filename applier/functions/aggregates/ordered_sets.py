@@ -9,7 +9,7 @@ from functools import partial
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
 from applier.functions.emit import spark_sql
 from applier.functions.entry import Fixed, UnsuitableArguments, fixed_physical_type
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import AggregateCall, Call, Const, Expr, columns_read
 
 
@@ -76,7 +76,7 @@ def _one(form: Callable[[float], str], call: AggregateCall) -> str:
 def _many(form: Callable[[float], str], call: AggregateCall) -> str:
     """An array of what each of the fractions gives."""
     value = call.args[0]
-    parts = ["NULL" if p is None else output_text(value, form(p)) for p in _percents(call.direct)]
+    parts = ["NULL" if p is None else output_text_sql(value, form(p)) for p in _percents(call.direct)]
     return f"pg_arrays_make(CAST(array({', '.join(parts)}) AS array<string>))"
 
 
@@ -89,7 +89,7 @@ def _checked(
 
 def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
     of(arg)
-    output_text(arg, "")
+    output_text_sql(arg, "")
     return "string"
 
 

@@ -20,7 +20,7 @@ from applier.functions.entry import (
     template,
 )
 from applier.functions.literals import quote_text
-from applier.functions.output_text import input_physical_type, output_text, parse_output
+from applier.functions.output_text import input_physical_type, output_text_sql, parse_output
 from applier.plan.expr import Call, Const, Expr
 
 COMPARED = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -69,7 +69,7 @@ def _physical_type(
                 continue
             (compared if compares else element_type)(args[place])
         for place in elements:
-            output_text(args[place], "")
+            output_text_sql(args[place], "")
         return result
 
     return check
@@ -79,7 +79,7 @@ def _compare(form: str, array: int, elements: Sequence[int] = ()) -> Callable[[C
     """Java with the element type's name first."""
 
     def write(call: Call, args: Sequence[str]) -> str:
-        texts = [output_text(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
+        texts = [output_text_sql(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
         return form.format(quote_text(compared(call.args[array])), *texts)
 
     return write
@@ -162,17 +162,17 @@ def _array_of(args: tuple[Expr, ...]) -> str:
     for arg in args:
         if arg.type.pg.name.startswith("_"):
             raise UnsuitableArguments("an array of arrays")
-        output_text(arg, "")
+        output_text_sql(arg, "")
     return "string"
 
 
 def _make(call: Call, args: Sequence[str]) -> str:
-    texts = ", ".join(output_text(arg, sql) for arg, sql in zip(call.args, args, strict=True))
+    texts = ", ".join(output_text_sql(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_arrays_make(CAST(array({texts}) AS array<string>))"
 
 
 def _extended(function: str, call: Call, args: Sequence[str]) -> str:
-    return f"pg_nullaware_{function}({', '.join(output_text(a, s) for a, s in zip(call.args, args, strict=True))})"
+    return f"pg_nullaware_{function}({', '.join(output_text_sql(a, s) for a, s in zip(call.args, args, strict=True))})"
 
 
 def _building() -> Iterator[Entry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from applier.functions.entry import Entry, Fixed, io_cast, literal_text, template
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
 ROW_OF = "row_of(any)"
@@ -22,12 +22,12 @@ def fields_of(row: Call) -> tuple[list[str], tuple[Expr, ...]]:
 
 def _physical_type(args: tuple[Expr, ...]) -> str:
     for arg in args[1:]:
-        output_text(arg, "")
+        output_text_sql(arg, "")
     return "string"
 
 
 def _row(call: Call, args: Sequence[str]) -> str:
-    fields = ", ".join(output_text(arg, sql) for arg, sql in zip(call.args[1:], args[1:], strict=True))
+    fields = ", ".join(output_text_sql(arg, sql) for arg, sql in zip(call.args[1:], args[1:], strict=True))
     return f"pg_rows_of(CAST(array({fields}) AS array<string>))"
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments
-from applier.functions.output_text import input_physical_type, output_text, parse_output
+from applier.functions.output_text import input_physical_type, output_text_sql, parse_output
 from applier.plan.expr import AggregateCall, Call, Expr
 
 _ELEMENTS = {"int4range": "int4", "int8range": "int8", "daterange": "date"}
@@ -24,12 +24,12 @@ def _element(arg: Expr) -> str:
 
 def _made_physical_type(args: tuple[Expr, ...]) -> str:
     for arg in args[:2]:
-        output_text(arg, "")
+        output_text_sql(arg, "")
     return "string"
 
 
 def _made(element: str, call: Call, args: Sequence[str]) -> str:
-    low, high = (output_text(arg, sql) for arg, sql in zip(call.args[:2], args[:2], strict=True))
+    low, high = (output_text_sql(arg, sql) for arg, sql in zip(call.args[:2], args[:2], strict=True))
     return f"pg_nullaware_range('{element}', {low}, {high}, {args[2] if len(args) > 2 else _BOUNDS[0]})"
 
 
@@ -71,7 +71,7 @@ def _of_element(range_: int, args: tuple[Expr, ...]) -> str:
 
 
 def _holds(range_: int, call: Call, args: Sequence[str]) -> str:
-    value = output_text(call.args[1 - range_], args[1 - range_])
+    value = output_text_sql(call.args[1 - range_], args[1 - range_])
     return f"pg_ranges_contains('{_element(call.args[range_])}', {args[range_]}, {value})"
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from applier.functions.datetime.intervals import instant, interval_micros
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text, template
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
 _FIELD = (
@@ -78,12 +78,12 @@ def _dates() -> Iterator[Entry]:
 
 def _number_physical_type(args: tuple[Expr, ...]) -> str:
     _format(args[1], _NUMBER)
-    output_text(args[0], "")
+    output_text_sql(args[0], "")
     return "string"
 
 
 def _number(call: Call, args: Sequence[str]) -> str:
-    return f"pg_format_number({output_text(call.args[0], args[0])}, {args[1]})"
+    return f"pg_format_number({output_text_sql(call.args[0], args[0])}, {args[1]})"
 
 
 def _numbers() -> Iterator[Entry]:

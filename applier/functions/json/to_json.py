@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from applier.functions.arrays.composites import ROW_OF, fields_of
 from applier.functions.entry import FuzzArg, UnsuitableArguments
 from applier.functions.literals import quote_text
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
 _KINDS = {
@@ -43,7 +43,7 @@ def as_key(arg: Expr, sql: str) -> str:
     """The value as the key of an object: as it is printed; Unfit for what JSON spells in its own way."""
     if json_kind(arg) not in ("n", "t"):
         raise UnsuitableArguments(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
-    return output_text(arg, sql)
+    return output_text_sql(arg, sql)
 
 
 def check_pairs(args: Sequence[Expr]) -> None:
@@ -58,11 +58,11 @@ def as_jsonb(arg: Expr, sql: str) -> str:
     """to_jsonb() of a value."""
     if arg.type.pg.name == "jsonb":
         return sql
-    return f"pg_json_of({quote_text(json_kind(arg))}, {output_text(arg, sql)})"
+    return f"pg_json_of({quote_text(json_kind(arg))}, {output_text_sql(arg, sql)})"
 
 
 def as_json(arg: Expr, sql: str) -> str:
     """to_json() of a value."""
     if arg.type.pg.name in ("json", "jsonb"):
         return sql
-    return f"pg_jsontext_of({quote_text(json_kind(arg))}, {output_text(arg, sql)})"
+    return f"pg_jsontext_of({quote_text(json_kind(arg))}, {output_text_sql(arg, sql)})"

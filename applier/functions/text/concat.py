@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from applier.functions.entry import Entry, Fixed, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import COMPARISONS
-from applier.functions.output_text import as_cast, output_text
+from applier.functions.output_text import as_cast, output_text_sql
 from applier.plan.expr import Call, Expr
 
 _TEXT = "string"
@@ -15,12 +15,12 @@ _EMPTY = "''"
 
 def _printable(args: tuple[Expr, ...]) -> str:
     for arg in args:
-        output_text(arg, "")
+        output_text_sql(arg, "")
     return _TEXT
 
 
 def _outputs(call: Call, args: Sequence[str]) -> list[str]:
-    return [output_text(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
+    return [output_text_sql(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
 
 
 def _concat(call: Call, args: Sequence[str]) -> str:

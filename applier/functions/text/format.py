@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, literal_text, simple
 from applier.functions.literals import quote_text
-from applier.functions.output_text import output_text
+from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
 _PLACE = re.compile(r"%(?:%|(?:(\d+)\$)?(-*)(\d*)([sLI]))")
@@ -51,7 +51,7 @@ def _physical_type(args: tuple[Expr, ...]) -> str:
         if isinstance(part, _Shown) and part.place >= len(args):
             raise UnsuitableArguments("a format of more values than are given")
     for arg in args[1:]:
-        output_text(arg, "")
+        output_text_sql(arg, "")
     return "string"
 
 
@@ -61,7 +61,7 @@ def _written(call: Call, args: Sequence[str]) -> str:
         if isinstance(part, str):
             found += [quote_text(part)] if part else []
             continue
-        value = output_text(call.args[part.place], args[part.place])
+        value = output_text_sql(call.args[part.place], args[part.place])
         shown = f"coalesce(pg_text_quote_literal({value}), 'NULL')" if part.as_literal else f"coalesce({value}, '')"
         found.append(f"pg_text_wide({shown}, {part.width}, {str(part.left).lower()})" if part.width else shown)
     return f"concat({', '.join(found)})" if found else "''"
