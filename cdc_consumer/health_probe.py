@@ -32,7 +32,7 @@ class HealthProbe:
         self._catalog: Connection | None = None
         self._probe: Probe | None = None
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="health-probe", daemon=True)
 
     def __enter__(self) -> HealthProbe:
         self._thread.start()

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 def prefetch(things: Iterator[T]) -> Iterator[T]:
     """The same things in the same order; at most one is waiting. An error is raised where its thing was due."""
-    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as worker:
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as worker:
         following = worker.submit(next, things, None)
         while (thing := following.result()) is not None:
             following = worker.submit(next, things, None)
