@@ -1,4 +1,4 @@
-"""Each taken query over random small tables: the snapshot rule of its plan equals PostgreSQL as a multiset."""
+"""Each accepted query over random small tables: the snapshot rule of its plan equals PostgreSQL as a multiset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Node, Scan, fields, row_key
 from applier.sql.plan_query import plan_query
-from tests.applier.definition.queries import TAKEN
+from tests.applier.definition.queries import ACCEPTED
 from tests.applier.definition.shop import SCHEMA
 from tests.applier.definition.snapshots import LoadedInputs, weighted
 from tests.applier.expressions.frames import Row, fetch, multiset
@@ -100,7 +100,7 @@ def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: Sp
     spark = interpreted
     _load(shop, seed)
     asked = []
-    for name, query in ((n, q) for n, q in TAKEN.items() if ONLY.search(n)):
+    for name, query in ((n, q) for n, q in ACCEPTED.items() if ONLY.search(n)):
         definition = plan_query(shop, query, "shop")
         root = definition.plan.root
         text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan)))

@@ -1,4 +1,4 @@
-"""What is refused, why, and what the message says: all of it in one golden file."""
+"""What is refused, why, and what the message says: in golden files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError, Reason, Refused
 from tests.applier.definition.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
 from tests.applier.definition.shop import SCHEMA
-from tests.applier.plan.golden_file import check_golden
+from tests.applier.plan.golden_file import FOLDER, check_entries
 
 
 @pytest.fixture
@@ -33,23 +33,27 @@ def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
 
 
 def test_refusals_are_as_reviewed(shop: psycopg.Connection[Any]) -> None:
-    lines = []
+    texts = {}
     for name, query in REFUSED.items():
         refused = _refusal(shop, query)
         assert refused.hint
         full = "can" if refused.full_in_postgres else "cannot"
         assert refused.place is not None, f"{name}: {refused.construct} has no place"
-        lines.append(f"{name}: {' '.join(query.split())}")
-        lines.append(f"    [{refused.reason.value}] {refused.construct}")
-        lines.append(f"    at {refused.place}: {query[refused.place.offset :].splitlines()[0][:50]}")
-        lines.append(f"    hint: {refused.hint}; FULL mode {full} take it")
+        texts[name] = (
+            f"[{refused.reason.value}] {refused.construct}\n"
+            f"at {refused.place}: {query[refused.place.offset :].splitlines()[0][:50]}\n"
+            f"hint: {refused.hint}; FULL mode {full} take it\n"
+        )
+    check_entries(FOLDER / "refusals.txt", texts)
+
+
+def test_errors_of_postgres_are_as_reviewed(shop: psycopg.Connection[Any]) -> None:
+    texts = {}
     for name, query in NOT_ACCEPTED_BY_POSTGRES.items():
         with pytest.raises(DefinitionError) as caught:
             plan_query(shop, query, "shop")
-        lines.append(f"{name}: {' '.join(query.split())}")
-        lines.append(f"    [{caught.value.sqlstate}] {caught.value.problem}")
-        lines.append(f"    hint: {caught.value.hint}")
-    check_golden("refusals", "\n".join(lines) + "\n")
+        texts[name] = f"[{caught.value.sqlstate}] {caught.value.problem}\nhint: {caught.value.hint}\n"
+    check_entries(FOLDER / "errors.txt", texts)
 
 
 def test_every_reason_is_shown(shop: psycopg.Connection[Any]) -> None:
