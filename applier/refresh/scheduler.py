@@ -1,4 +1,4 @@
-"""Whose turn it is: schedules, who is waited for, who failed and may try again. Pure but for what it remembers."""
+"""Whose turn it is: schedules, who is waited for, who failed and may try again."""
 
 from __future__ import annotations
 

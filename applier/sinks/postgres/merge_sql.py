@@ -1,4 +1,4 @@
-"""SQL text that applies one batch of a delta to a stream table. Pure.
+"""SQL text that applies one batch of a delta to a stream table.
 
 A batch lies in a table of its own: columns c0.., `act` (I, U or D; keyed) or `n` (signed multiplicity; keyless).
 Every statement's row count is known beforehand, so a stream table that somebody else changed is noticed, not bent.

@@ -1,4 +1,4 @@
-"""One aggregate: looked up in the allow-list, its arguments, FILTER, DISTINCT and ORDER BY checked. Pure."""
+"""One aggregate: looked up in the allow-list, its arguments, FILTER, DISTINCT and ORDER BY checked."""
 
 from __future__ import annotations
 

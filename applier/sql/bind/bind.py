@@ -1,4 +1,4 @@
-"""Analysed query -> plan. Pure over what was gathered from the catalog.
+"""Analysed query -> plan.
 
 A query becomes Scan / join tree / Filter, then Aggregate and Filter for HAVING, then Project. Columns nobody reads are
 never scanned; that includes the columns of subqueries and views. A Scan has a key when the query reads all columns of

@@ -1,4 +1,4 @@
-"""The frame of a window: PostgreSQL's option bits and offsets -> a Frame that Spark computes exactly. Pure."""
+"""The frame of a window: PostgreSQL's option bits and offsets -> a Frame that Spark computes exactly."""
 
 from __future__ import annotations
 

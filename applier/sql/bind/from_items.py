@@ -1,4 +1,4 @@
-"""Members of FROM: relations, subqueries, VALUES, functions and members of WITH. Pure over what was gathered."""
+"""Members of FROM: relations, subqueries, VALUES, functions and members of WITH."""
 
 from __future__ import annotations
 

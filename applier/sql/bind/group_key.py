@@ -1,4 +1,4 @@
-"""What rows are grouped by. Pure.
+"""What rows are grouped by.
 
 Where Spark would tell equal values apart (1 and 1.0, '30 days' and '1 mon', -0 and 0) rows are grouped by a key that
 equal values share. PostgreSQL shows the value of whichever row it meets first; here it is the one that sorts first as

@@ -1,4 +1,4 @@
-"""GROUP BY, aggregates and HAVING. Pure.
+"""GROUP BY, aggregates and HAVING.
 
 Above an Aggregate an expression is one of its keys, one of its aggregates, or computed from those; PostgreSQL compares
 expressions structurally for that, and so do we.

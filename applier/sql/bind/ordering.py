@@ -1,4 +1,4 @@
-"""ORDER BY with LIMIT or OFFSET, and DISTINCT ON -> TopK. Pure.
+"""ORDER BY with LIMIT or OFFSET, and DISTINCT ON -> TopK.
 
 Which rows come first must be the same to PostgreSQL and to us. An order that tells all rows apart says so by itself.
 Where it does not, DISTINCT ON is refused, because with many keys there is always a tie somewhere; LIMIT is taken,

@@ -1,4 +1,4 @@
-"""WITH RECURSIVE -> Recursion. Pure.
+"""WITH RECURSIVE -> Recursion.
 
 The member of WITH is a UNION of what it begins with and of a step that reads the member itself: there it stands for the
 rows of the round before. Both must have columns in the same physical types. A numeric that the step makes wider is

@@ -1,4 +1,4 @@
-"""SEARCH and CYCLE -> more columns of the recursive member of WITH, as PostgreSQL's rewriter adds them. Pure.
+"""SEARCH and CYCLE -> more columns of the recursive member of WITH, as PostgreSQL's rewriter adds them.
 
     SEARCH DEPTH FIRST BY a SET s      base: ARRAY[ROW(a)]       step: r.s || ARRAY[ROW(a)]
     SEARCH BREADTH FIRST BY a SET s    base: ROW(0, a)           step: ROW(depth of r + 1, a)

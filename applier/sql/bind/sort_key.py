@@ -1,4 +1,4 @@
-"""One key of ORDER BY, wherever it stands: compared alike by Spark and PostgreSQL, or refused. Pure."""
+"""One key of ORDER BY, wherever it stands: compared alike by Spark and PostgreSQL, or refused."""
 
 from __future__ import annotations
 

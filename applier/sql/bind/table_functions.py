@@ -1,4 +1,4 @@
-"""Functions that make rows -> sets that Unfold goes through. Pure.
+"""Functions that make rows -> sets that Unfold goes through.
 
 Most are the elements of an array that another function makes: what is proven of that one is proven of its elements.
 """

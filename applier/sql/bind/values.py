@@ -1,4 +1,4 @@
-"""VALUES in FROM -> Values, or a Project for each row; members of FROM that look at others. Pure.
+"""VALUES in FROM -> Values, or a Project for each row; members of FROM that look at others.
 
 A member of FROM *leans* on those before it when it looks at their columns.
 """

@@ -1,4 +1,4 @@
-"""Window functions -> Window nodes, one per partition and order. Pure.
+"""Window functions -> Window nodes, one per partition and order.
 
 Below them a projection computes the partition keys, the sort keys, the arguments and the columns that the query shows,
 and nothing else: rows that are equal in all of these are the same row to the window.

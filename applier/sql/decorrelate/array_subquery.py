@@ -1,4 +1,4 @@
-"""`ARRAY(SELECT x … ORDER BY y)` as `(SELECT array_agg(x ORDER BY y) …)`. Pure."""
+"""`ARRAY(SELECT x … ORDER BY y)` as `(SELECT array_agg(x ORDER BY y) …)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query that reads the query around it answers, for all rows it is asked for at once. Pure."""
+"""What a query that reads the query around it answers, for all rows it is asked for at once."""
 
 from __future__ import annotations
 

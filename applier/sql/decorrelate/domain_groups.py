@@ -1,4 +1,4 @@
-"""Groups that answers are made from, and the answers beside the rows that ask. Pure."""
+"""Groups that answers are made from, and the answers beside the rows that ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LATERAL subqueries -> joins. Pure.
+"""LATERAL subqueries -> joins.
 
 A subquery that looks at the members of FROM before it is computed for all of them at once: its rows by themselves, and
 joined by the conditions that connect the two. Where rows of the subquery are grouped or only the first are taken, that

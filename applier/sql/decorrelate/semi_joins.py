@@ -1,4 +1,4 @@
-"""EXISTS and IN -> semi- and anti-joins. Pure.
+"""EXISTS and IN -> semi- and anti-joins.
 
 A condition between a query and the subquery it asks is written from inside the subquery: a column of the subquery is at
 level 0, one of the query around it at level 1.

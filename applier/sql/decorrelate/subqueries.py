@@ -1,4 +1,4 @@
-"""Subqueries inside expressions -> columns of joins. Pure.
+"""Subqueries inside expressions -> columns of joins.
 
 A subquery becomes a table of its answers: one row per value of the columns that connect it to the query around it, made
 by grouping. Joined to the rows of that query, the answer is a column, or what an empty subquery answers where there is

@@ -1,4 +1,4 @@
-"""Literals, and casts that are no functions -> plan expressions. Pure."""
+"""Literals, and casts that are no functions -> plan expressions."""
 
 from __future__ import annotations
 

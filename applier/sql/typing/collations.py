@@ -1,4 +1,4 @@
-"""Under which collation a value is compared. Pure."""
+"""Under which collation a value is compared."""
 
 from __future__ import annotations
 

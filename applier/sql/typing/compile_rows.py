@@ -1,4 +1,4 @@
-"""Rows -> plan expressions: as one value, tested for NULL, compared by order. Pure."""
+"""Rows -> plan expressions: as one value, tested for NULL, compared by order."""
 
 from __future__ import annotations
 

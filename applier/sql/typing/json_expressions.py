@@ -1,4 +1,4 @@
-"""SQL's own words for JSON -> plan expressions: JSON_VALUE and its like, JSON_ARRAY and JSON_OBJECT, IS JSON. Pure."""
+"""SQL's own words for JSON -> plan expressions: JSON_VALUE and its like, JSON_ARRAY and JSON_OBJECT, IS JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of the query in the allow-list: its entry, or why it is not taken. Pure."""
+"""A function of the query in the allow-list: its entry, or why it is not taken."""
 
 from __future__ import annotations
 
