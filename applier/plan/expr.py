@@ -1,6 +1,7 @@
 """Expressions of a plan: resolved by PostgreSQL, evaluated by Spark, over the ordinals of a node's input.
 
-A closed union. What is not in it cannot be in a plan, so nothing is ever evaluated by guess.
+A closed union. What is not in it cannot be in a plan, so nothing is ever evaluated by guess. Nothing of Spark is
+imported here; its types are names, written as in Spark SQL.
 """
 
 from __future__ import annotations

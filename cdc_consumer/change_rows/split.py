@@ -1,4 +1,4 @@
-"""Row messages -> change rows. The only place that knows an UPDATE is a D and an I.
+"""Row messages -> change rows. The reference for an UPDATE as a D and an I: generated encoders are tested against it.
 
 `unknown` of an old image: without REPLICA IDENTITY FULL every column outside the identity. `unknown` of a new image:
 TOASTed values that did not change, unless the old image holds them.

@@ -1,5 +1,4 @@
 """Set operations: the columns of all branches brought to one type and one physical type, and the branches combined.
-Pure.
 
 INTERSECT and EXCEPT count each row in either branch; what is shown follows from the two counts, NULL like any value.
 

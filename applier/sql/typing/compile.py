@@ -1,4 +1,4 @@
-"""Typed expressions -> plan expressions: every function looked up in the allow-list, every physical type checked. Pure.
+"""Typed expressions -> plan expressions: every function looked up in the allow-list, every physical type checked.
 
 What a column, a GROUP BY key or an aggregate stands for depends on the node below; a Scope says it.
 """
