@@ -1,7 +1,8 @@
 """Deltas too large for the driver: executors COPY them into tables of their own, and every sink reads them from there.
 
 One part per Spark partition, all rows of a key in one. A part is made and filled in one transaction, named by the
-attempt that made it: of a task that ran twice only the first is read. Parts are merged while others are still computed.
+attempt that made it: of a task that ran twice only the first is read. Those of a progressive stream table are merged
+while others are still computed.
 """
 
 from __future__ import annotations
