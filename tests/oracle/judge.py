@@ -61,8 +61,9 @@ class Difference:
 
 @dataclass
 class Judgement:
-    """The outcome: how many rows were compared, what differs, and which stream tables were out of service."""
+    """The outcome: how much was compared, what differs, and which stream tables were out of service."""
 
+    tables: int = 0
     rows: int = 0
     differences: list[Difference] = field(default_factory=list)
     suspended: dict[str, str] = field(default_factory=dict)
@@ -99,6 +100,7 @@ def judge(
                 outcome.suspended[table.name] = why
                 continue
             expected = _expect(connection, table)
+            outcome.tables += 1
             outcome.rows += expected.rows
             wanted = Counted(connection, table, expected.name)
             if "PostgreSQL" in places:

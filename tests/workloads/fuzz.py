@@ -1,7 +1,7 @@
 """`python -m tests.workloads.fuzz --seed s --cases n`: random workloads against the whole stack.
 
-A difference is shrunk (fewer stream tables, fewer transactions) and written to `scenarios/`, from where every later
-test run plays it again.
+A failure (a difference, a stream table that is suspended or was not compared) is shrunk to fewer stream tables and
+fewer transactions and written to `scenarios/`, from where every later test run plays it again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def play(addresses: Addresses, workload: Workload, *, judge_every: int = 4) -> J
             own.create_stream_tables(connection)
             verdict = judge(addresses, names)
             for number, (_, text) in enumerate(own.transactions, 1):
-                if not _wrong(verdict):
+                if not failed(own, verdict):
                     _attempt(connection, text)
                     if number % judge_every == 0 or number == len(own.transactions):
                         verdict = judge(addresses, names)
@@ -56,9 +56,9 @@ def _attempt(connection: psycopg.Connection[tuple[object, ...]], text: str) -> N
         connection.execute("ROLLBACK")
 
 
-def _wrong(verdict: Judgement) -> bool:
-    """A suspended stream table is refused, not wrong."""
-    return bool(verdict.differences)
+def failed(workload: Workload, verdict: Judgement) -> bool:
+    """Whether not all of its stream tables are ACTIVE, compared and equal."""
+    return not verdict.equal or verdict.tables != len(workload.stream_tables)
 
 
 def _renamed(workload: Workload, prefix: str) -> Workload:
@@ -118,6 +118,14 @@ def as_text(workload: Workload, remark: str) -> str:
     return "\n".join(parts) + "\n"
 
 
+def write(folder: Path, workload: Workload, verdict: Judgement) -> Path:
+    """A scenario file of a failure -> its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{workload.name.replace(' ', '_')}.sql"
+    path.write_text(as_text(workload, str(verdict)))
+    return path
+
+
 def scenarios() -> list[Path]:
     """Every failure there ever was."""
     return sorted(SCENARIOS.glob("*.sql"))
@@ -146,10 +154,9 @@ def main(seed: int, cases: int, minutes: float) -> None:
             click.echo(
                 f"case {case}: {len(workload.stream_tables)} stream tables, {time.monotonic() - began:.0f} s: {verdict}"
             )
-            if _wrong(verdict):
-                small = shrink(workload, lambda w: _wrong(play(stack.addresses, w, judge_every=1)))
-                path = SCENARIOS / f"random_{case}.sql"
-                path.write_text(as_text(small, str(verdict)))
+            if failed(workload, verdict):
+                small = shrink(workload, lambda w: failed(w, play(stack.addresses, w, judge_every=1)))
+                path = write(SCENARIOS, small, verdict)
                 click.echo(f"shrunk to {path}")
                 sys.exit(1)
 

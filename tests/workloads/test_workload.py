@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.workloads.fuzz import as_text, shrink
+from applier.definition import define
+from tests.oracle import Judgement
+from tests.workloads.fuzz import as_text, failed, read, shrink, write
 from tests.workloads.generator import generate
 from tests.workloads.workload import Workload, load, names, parse
 
@@ -55,6 +58,27 @@ def test_a_seed_gives_one_text_that_postgres_takes(seed: int, database: str) -> 
                 db.execute(f"BEGIN; {transaction}; COMMIT".encode())
             except psycopg.errors.UniqueViolation:
                 db.execute("ROLLBACK")
+
+
+def test_every_random_query_is_accepted(database: str) -> None:
+    """So that none of them is suspended when they are played."""
+    with psycopg.connect(database, autocommit=True) as db:
+        for seed in range(40):
+            workload = generate(seed)
+            db.execute("DROP SCHEMA IF EXISTS random CASCADE; CREATE SCHEMA random; SET search_path = random")
+            db.execute(workload.tables.encode())
+            for table in workload.stream_tables:
+                define(db, table.query, "random")
+                db.execute(f"CREATE TABLE {table.name} AS {table.query}".encode())
+
+
+def test_a_failure_is_written_where_it_is_found_again(tmp_path: Path) -> None:
+    verdict = Judgement(tables=2, suspended={"zz_q0": "it says why"})
+    workload = generate(7)
+    assert failed(workload, verdict) and failed(workload, Judgement(tables=2))
+    assert not failed(workload, Judgement(tables=len(workload.stream_tables)))
+    path = write(tmp_path / "new", workload, verdict)
+    assert read(path).stream_tables == workload.stream_tables and "it says why" in path.read_text()
 
 
 def test_a_failure_is_shrunk_to_what_it_needs() -> None:
