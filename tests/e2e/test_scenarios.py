@@ -20,7 +20,7 @@ SEEDS = [4, 11, 12, 15, 18, 24, 36, 39] if os.environ.get("PG_TRICKLE_LONG_TESTS
 def test_a_random_workload_is_maintained(
     db: psycopg.Connection[tuple[object, ...]], stack: Stack, tmp_path: Path, which: int | Path
 ) -> None:
-    """Every stream table is ACTIVE, compared in all places, and equal: the generator makes none that may be suspended."""
+    """Every stream table is ACTIVE, compared in all places and equal: the generator makes none that may fail."""
     scenario, every = (generate(which), 100) if isinstance(which, int) else (read(which), 1)
     verdict = play(stack.addresses, scenario, judge_every=every)
     if failed(scenario, verdict):

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from applier.definition import define
+from applier.sql.plan_query import plan_query
 from tests.oracle import Judgement
 from tests.workloads.fuzz import as_text, failed, read, shrink, write
 from tests.workloads.generator import generate
@@ -68,7 +68,7 @@ def test_every_random_query_is_accepted(database: str) -> None:
             db.execute("DROP SCHEMA IF EXISTS random CASCADE; CREATE SCHEMA random; SET search_path = random")
             db.execute(workload.tables.encode())
             for table in workload.stream_tables:
-                define(db, table.query, "random")
+                plan_query(db, table.query, "random")
                 db.execute(f"CREATE TABLE {table.name} AS {table.query}".encode())
 
 
