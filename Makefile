@@ -42,7 +42,7 @@ fuzz: ## compare every function with PostgreSQL for longer, with fresh random va
 	$(SETUP)
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
-	  $(BIN)/python -m pytest -q tests/applier/expressions
+	  $(BIN)/python -m pytest -q tests/applier/functions
 
 corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 on SEEDS data sets
 	$(SETUP)

@@ -19,7 +19,7 @@ TIER_OF_FIXTURE = {"postgres": "integration", "kafka": "integration", "spark": "
 """`fixturenames` holds the indirect ones too: `database` uses `postgres`."""
 
 
-LANE_OF_FOLDER = {"applier": "spark", "corpus": "spark", "security": "spark"}
+LANE_OF_FOLDER = {"applier": "spark", "shared_schema": "spark", "corpus": "spark", "security": "spark"}
 """Where `make test` runs two tests at once, those of a lane follow each other, so that each server and session is
 started once. Folders that are not named are a lane each."""
 

@@ -33,8 +33,8 @@ from applier.spark.session import spark_session
 from applier.zset import net
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import Lsn, LsnRange
-from tests.applier.apply.growth import growth
-from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, make, sink
+from tests.applier.sinks.growth import growth
+from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, make, sink
 from tests.benchmarks import harness
 from tests.benchmarks.busy import BusyMeter
 

@@ -25,8 +25,8 @@ from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from deploy.local.postgres import Postgres
 from deploy.pages import sql as page
-from tests.applier.expressions.frames import emit, fetch, frame
-from tests.applier.expressions.test_fuzz import Trial, _fill, _trials
+from tests.applier.functions.frames import emit, fetch, frame
+from tests.applier.functions.test_fuzz import Trial, _fill, _trials
 from tests.fixtures.choice import server_folder
 
 COPIES = 500

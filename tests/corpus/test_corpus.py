@@ -26,9 +26,9 @@ from applier.spark.views import create_view
 from applier.sql.plan_query import PlannedQuery, plan_query
 from applier.sql.refusal import Refused
 from applier.zset import WEIGHT
-from tests.applier.definition.snapshots import weighted
-from tests.applier.expressions.frames import Row, collect, exact, fetch, frame
+from tests.applier.functions.frames import Row, collect, exact, fetch, frame
 from tests.applier.plan.golden_file import check_text
+from tests.applier.sql.snapshots import weighted
 from tests.corpus.data import Tables, churn, tables
 from tests.corpus.queries import ACCEPTED, EXTRA, FOLDER, QUERIES, TPCH
 

@@ -22,9 +22,9 @@ from applier.plan.nodes import Aggregate, Project, Scan, fields, walk
 from applier.sql.plan_query import PlannedQuery, plan_query
 from applier.sql.refusal import DefinitionError, Refused
 from deploy.local.postgres import DEFAULT_MAJOR
-from tests.applier.definition.snapshots import LoadedInputs, weighted
-from tests.applier.expressions.frames import Row, collect, emit, exact, fetch, frame
+from tests.applier.functions.frames import Row, collect, emit, exact, fetch, frame
 from tests.applier.plan.golden_file import check_text
+from tests.applier.sql.snapshots import LoadedInputs, weighted
 from tests.corpus.data import tables
 from tests.corpus.queries import FOLDER
 

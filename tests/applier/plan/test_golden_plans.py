@@ -10,9 +10,9 @@ import psycopg
 
 from applier.plan.explain import explain
 from applier.sql.plan_query import plan_query
-from tests.applier.definition.queries import ACCEPTED, ACCEPTED_FILES
-from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import check_entries, entries
+from tests.applier.sql.queries import ACCEPTED, ACCEPTED_FILES
+from tests.applier.sql.shop import SCHEMA
 
 MEDIAN_MS = 20
 ROUNDS = 6

@@ -18,7 +18,7 @@ from applier.errors import TargetError
 from applier.sinks.postgres import write_progress
 from applier.sinks.postgres.merge_sql import MERGE_SINCE
 from tests import oracle
-from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink
+from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, held, make, sink
 
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from applier.state import store as states_module
 from applier.state import top_k_buffer
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, bags, scan
-from tests.applier.state.test_states import COUNT_SUM, Followed
+from tests.applier.state.test_store import COUNT_SUM, Followed
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -21,7 +21,7 @@ from applier.state import delete_rederive
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import INT, less, scan
 from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
-from tests.applier.state.test_states import Followed
+from tests.applier.state.test_store import Followed
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

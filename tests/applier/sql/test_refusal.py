@@ -12,9 +12,9 @@ import pytest
 from applier.sql.analyze.system_catalog import system_catalog_of
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError, Reason, Refused
-from tests.applier.definition.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
-from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import FOLDER, check_entries
+from tests.applier.sql.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
+from tests.applier.sql.shop import SCHEMA
 
 
 @pytest.fixture

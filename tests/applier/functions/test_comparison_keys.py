@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from applier.functions.comparison_keys import comparison_key, sort_position
 from applier.plan.expr import Col, Expr, ValueType
 from shared_schema.pg_types import PgType
-from tests.applier.expressions.frames import collect, emit, fetch, frame
-from tests.applier.expressions.values import edges, random_value
+from tests.applier.functions.frames import collect, emit, fetch, frame
+from tests.applier.functions.values import edges, random_value
 
 RANDOM_VALUES = 40
 MOODS = ("sad", "ok", "happy", "a b", "Ok")

@@ -12,7 +12,7 @@ from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNo
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.spark.views import create_view
 from applier.zset import WEIGHT
-from tests.applier.expressions.frames import Row, collect, frame
+from tests.applier.functions.frames import Row, collect, frame
 
 
 class LoadedInputs:

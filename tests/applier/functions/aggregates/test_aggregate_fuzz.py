@@ -31,8 +31,8 @@ from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
 from applier.sql.plan_query import plan_query
 from applier.zset import WEIGHT
-from tests.applier.expressions.frames import collect, exact, fetch, frame
-from tests.applier.expressions.values import edges, pg_type, random_value
+from tests.applier.functions.frames import collect, exact, fetch, frame
+from tests.applier.functions.values import edges, pg_type, random_value
 
 ONLY = re.compile(os.environ.get("FUZZ_ONLY", ""))
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))

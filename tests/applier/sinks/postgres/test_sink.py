@@ -18,7 +18,7 @@ from applier.errors import GroupCommitRefused, TargetDiverged, TargetError
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.lsn import Lsn, LsnRange
-from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
+from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
 COLUMNS = {"a": "int", "b": "text", "f": "float8", "n": "numeric", "j": "json"}
 NOW = datetime(2024, 2, 29, tzinfo=UTC)

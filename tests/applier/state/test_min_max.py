@@ -16,7 +16,7 @@ from applier.plan.nodes import Aggregate, Filter, Node
 from applier.state.min_max import MinMaxState
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, Row, bags, less, scan
-from tests.applier.state.test_states import Followed
+from tests.applier.state.test_store import Followed
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -29,8 +29,8 @@ from applier.functions.entry import CollationNeed, Entry, Fixed, template
 from applier.plan.nodes import Node, Project, Scan, fields
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
-from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
-from tests.applier.expressions.values import edges, pg_type, random_value
+from tests.applier.functions.frames import collect, emit, exact, fetch, frame
+from tests.applier.functions.values import edges, pg_type, random_value
 from tests.fixtures.choice import postgres_major
 
 RANDOM_ROWS = int(os.environ.get("FUZZ_ROWS", "150"))

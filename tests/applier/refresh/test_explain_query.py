@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from applier.cli import main
-from tests.applier.definition.shop import SCHEMA
 from tests.applier.plan.golden_file import check_text
+from tests.applier.sql.shop import SCHEMA
 
 GOLDEN = Path(__file__).parent / "reports"
 

@@ -31,8 +31,8 @@ from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, LsnRange
-from tests.applier.apply.growth import growth
-from tests.applier.apply.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
+from tests.applier.sinks.growth import growth
+from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
 
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
 LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))

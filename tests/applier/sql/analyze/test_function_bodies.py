@@ -15,7 +15,7 @@ from applier.catalog.install import install_catalog
 from applier.plan.nodes import Project, fields
 from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import Refused
-from tests.applier.expressions.frames import collect, emit, exact, fetch, frame
+from tests.applier.functions.frames import collect, emit, exact, fetch, frame
 
 SCHEMA = """
 CREATE TABLE t (a int, b text);

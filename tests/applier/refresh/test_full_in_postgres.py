@@ -22,8 +22,8 @@ from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Refused
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
-from tests.applier.definition.queries import REFUSED
-from tests.applier.definition.shop import SCHEMA
+from tests.applier.sql.queries import REFUSED
+from tests.applier.sql.shop import SCHEMA
 
 ROWS = """
 INSERT INTO customer (id, name, notes, score, vip, born) VALUES (2, '1', '{"a": 1}', 0.5, true, '2020-01-31');

@@ -16,8 +16,8 @@ from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.nodes import Scan, row_key
 from applier.sql.plan_query import plan_query
-from tests.applier.definition.snapshots import LoadedInputs, weighted
-from tests.applier.expressions.frames import Row, fetch
+from tests.applier.functions.frames import Row, fetch
+from tests.applier.sql.snapshots import LoadedInputs, weighted
 
 CORRELATED = "SELECT t.k, (SELECT u.v FROM u WHERE u.k = t.k) AS v FROM t"
 ALONE = "SELECT t.k, (SELECT u.v FROM u WHERE u.k > 1) AS v FROM t"

@@ -21,10 +21,10 @@ from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Node, Scan, fields, row_key
 from applier.sql.plan_query import plan_query
-from tests.applier.definition.queries import ACCEPTED
-from tests.applier.definition.shop import SCHEMA
-from tests.applier.definition.snapshots import LoadedInputs, weighted
-from tests.applier.expressions.frames import Row, fetch, multiset
+from tests.applier.functions.frames import Row, fetch, multiset
+from tests.applier.sql.queries import ACCEPTED
+from tests.applier.sql.shop import SCHEMA
+from tests.applier.sql.snapshots import LoadedInputs, weighted
 
 SEEDS = range(1, 1 + int(os.environ.get("EQUALS_SEEDS", "2")))
 ONLY = re.compile(os.environ.get("EQUALS_ONLY", ""))
