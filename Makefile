@@ -20,7 +20,7 @@ MINUTES ?= 30
 # Tests that run at once, each lane with servers of its own; 0 runs them one after the other, as given servers need it.
 LANES ?= $(if $(filter external,$(STACK)),0,2)
 
-.PHONY: help demo test fuzz corpus chaos soak check up down psql bench docs lock
+.PHONY: help demo test fuzz corpus chaos soak check architecture up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -76,6 +76,10 @@ bench: ## run every benchmark in its short form
 bench-%: ## run one benchmark in full
 	$(SETUP)
 	@$(BIN)/python -m tests.benchmarks.bench_$*
+
+architecture: ## sizes of folders, files, classes and functions, to be read
+	$(PACKAGES)
+	@$(BIN)/python -m tests.architecture
 
 check: ## formatting, lint, types, layers, what is installed
 	$(PACKAGES)

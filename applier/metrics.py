@@ -34,7 +34,7 @@ SELF_CHECK_DIFFERENT = Gauge(
 )
 
 
-class Condition:
+class ApplierCondition:
     """Alive while the loop turns, ready once a tick was done."""
 
     def __init__(self) -> None:

@@ -105,7 +105,7 @@ def key_schema(schema: TableSchema) -> dict[str, Any] | None:
     }
 
 
-def table_schema(avro_schema: dict[str, Any]) -> TableSchema:
+def parse_table_schema(avro_schema: dict[str, Any]) -> TableSchema:
     """The inverse of change_schema."""
     try:
         row = avro_schema["fields"][-1]["type"][1]

@@ -70,7 +70,7 @@ class SchemaReader:
                     raise ContractError(problem, hint="was the schemas topic deleted or its retention changed?")
 
     def _add(self, key: bytes | str | None, text: bytes) -> None:
-        schema = avro.table_schema(json.loads(text))
+        schema = avro.parse_table_schema(json.loads(text))
         codec = avro.codec(schema)
         if codec.text.encode() != text:
             raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its one text form")

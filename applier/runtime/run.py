@@ -60,7 +60,7 @@ class Applier:
     def run(self) -> None:
         """Until stopped."""
         with self._cleanup:
-            status = metrics.Condition()
+            status = metrics.ApplierCondition()
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
             wiring = Wiring(
@@ -120,7 +120,7 @@ class Applier:
         self.stopping.set()
 
     def _loop(
-        self, engine: Engine, ingest: Ingest, status: metrics.Condition, look_at_settings: Callable[[], None]
+        self, engine: Engine, ingest: Ingest, status: metrics.ApplierCondition, look_at_settings: Callable[[], None]
     ) -> None:
         failures = 0
         tuned = 0.0

@@ -26,7 +26,7 @@ from cdc_consumer.sinks.sink import StoredState, Write
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema import control
-from shared_schema.avro import codec, table_schema
+from shared_schema.avro import codec, parse_table_schema
 from shared_schema.change_row import ChangeRow
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
@@ -202,7 +202,7 @@ class BufferSink:
         """A schema version an earlier instance wrote with."""
         with _diagnosed():
             found = self._connection.execute("SELECT avro_schema FROM pgtrickle_changes.versions").fetchall()
-        schemas = (table_schema(avro) for (avro,) in found)
+        schemas = (parse_table_schema(avro) for (avro,) in found)
         return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
     def hold(self, outlet: BufferRowWriter, size: int, *, full: bool) -> None:

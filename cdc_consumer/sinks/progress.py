@@ -14,7 +14,7 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.sinks.topics import client_options
-from shared_schema.avro import codec, table_schema
+from shared_schema.avro import codec, parse_table_schema
 from shared_schema.progress import Capture, Progress, decode_progress
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import progress_topic, schemas_topic
@@ -76,7 +76,7 @@ def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_comm
 def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
     """A schema version from the schemas topic, under whatever key; None when it is not there."""
     for text in _values(settings, schemas_topic(settings.topic_prefix)):
-        found = table_schema(json.loads(text))
+        found = parse_table_schema(json.loads(text))
         if codec(found).id.hex() == fingerprint:
             return found
     return None

@@ -35,7 +35,7 @@ def in_delta(root: str, name: str) -> Bag:
 def on_topic(bootstrap: str, name: str) -> Bag:
     """Its publication topic, played from the beginning."""
     messages = _read(bootstrap, f"trickle_out.public.{name}")
-    schemas = [avro.table_schema(json.loads(text)) for text in _read(bootstrap, "trickle_out.schemas")]
+    schemas = [avro.parse_table_schema(json.loads(text)) for text in _read(bootstrap, "trickle_out.schemas")]
     codecs = {avro.codec(schema).id: avro.codec(schema) for schema in schemas}
     rows: Bag = Counter()
     for message in messages:
