@@ -15,7 +15,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 pytest_plugins = ("tests.fixtures.postgres", "tests.fixtures.kafka", "tests.fixtures.spark", "tests.fixtures.stack")
 
-TIER_OF_FIXTURE = {"postgres": "integration", "kafka": "integration", "spark": "spark", "stack": "e2e"}
+TIER_OF_FIXTURE = {
+    "postgres": "integration",
+    "kafka": "integration",
+    "spark": "spark",
+    "stack": "e2e",
+    "takeover": "e2e",
+}
 """`fixturenames` holds the indirect ones too: `database` uses `postgres`."""
 
 

@@ -139,6 +139,8 @@ SETTINGS = {
 
 LONG_AFTER = "3600000"
 
+REPAIR = "DELETE FROM ratios WHERE below = 0"
+
 
 def changes(number: int) -> list[str]:
     """Transactions over all sources, other ones for every number: rows come, change, change their key and leave."""
@@ -271,8 +273,10 @@ def facts(db: Connection, stack: Stack, behind: Sequence[str]) -> dict[str, Any]
     tables = db.execute(
         "SELECT s.pgt_name, s.pgt_schema, s.status, s.refresh_mode, s.schedule, s.visibility, s.full_policy,"
         " s.append_only, s.defining_query, s.last_error_message, f.frontier::text, s.downstream_publication_name,"
-        " a.defining_query AS new_query, EXISTS (SELECT FROM pgtrickle.pgt_stream_tables r WHERE r.replaces = s.pgt_id)"
-        " AS being_rebuilt FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
+        " (SELECT h.action FROM pgtrickle.pgt_refresh_history h WHERE h.pgt_id = s.pgt_id AND h.status = 'COMPLETED'"
+        "  ORDER BY h.refresh_id DESC LIMIT 1) AS executed, a.defining_query AS new_query,"
+        " EXISTS (SELECT FROM pgtrickle.pgt_stream_tables r WHERE r.replaces = s.pgt_id) AS being_rebuilt"
+        " FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
         " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id) WHERE s.replaces IS NULL ORDER BY s.pgt_id"
     )
     names = [column.name for column in tables.description or ()]
@@ -307,6 +311,8 @@ def facts(db: Connection, stack: Stack, behind: Sequence[str]) -> dict[str, Any]
         "settings": one(db, "SELECT json_object_agg(name, value ORDER BY name) FROM pgtrickle.pgt_settings"),
         "owed": [dict(zip(("table", "old", "new"), row, strict=True)) for row in owed],
         "behind_in_delta": list(behind),
+        "more": [changes(7), changes(8)],
+        "repair": [REPAIR],
         "stream_tables": [dict(zip(names, row, strict=True)) for row in tables.fetchall()],
     }
 
