@@ -62,6 +62,35 @@ BEGIN
     END IF;
 END $$;
 
+-- Everything that a definition as JSON may say; what is missing or NULL is as create_stream_table has it.
+CREATE OR REPLACE FUNCTION pgtrickle._create_as(wanted jsonb, caller_path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    name     text := wanted ->> 'name';
+    path     text := coalesce(wanted ->> 'search_path', caller_path);
+    unknown  text;
+BEGIN
+    SELECT string_agg(quote_literal(k), ', ') INTO unknown FROM jsonb_object_keys(wanted) k
+    WHERE k NOT IN ('name', 'query', 'search_path', 'schedule', 'refresh_mode', 'append_only', 'full_policy',
+                    'auto_threshold', 'visibility', 'direct_dml', 'publication');
+    IF unknown IS NOT NULL THEN
+        RAISE EXCEPTION 'the definition of % says %, which is not known', coalesce(name, 'a stream table'), unknown
+            USING HINT = 'SELECT pgtrickle.stream_table_spec(name) shows all that can be said.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM pgtrickle._create_stream_table(name, wanted ->> 'query', coalesce(wanted ->> 'schedule', '1s'),
+                                           coalesce(wanted ->> 'refresh_mode', 'AUTO'), path);
+    PERFORM pgtrickle._set_options(name, (wanted ->> 'append_only')::boolean, wanted ->> 'full_policy',
+                                   (wanted ->> 'auto_threshold')::double precision, path);
+    PERFORM pgtrickle.set_visibility(name, coalesce(wanted ->> 'visibility', 'transactional'), path);
+    IF (wanted ->> 'direct_dml')::boolean THEN
+        PERFORM pgtrickle.allow_direct_dml(name, true, path);
+    END IF;
+    IF wanted ->> 'publication' IS NOT NULL THEN
+        PERFORM pgtrickle.stream_table_to_publication(name, wanted ->> 'publication', path);
+    END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.bulk_create(
     definitions jsonb, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -70,25 +99,31 @@ DECLARE
     made        jsonb := '[]';
 BEGIN
     FOR wanted IN SELECT e FROM pg_catalog.jsonb_array_elements(definitions) e LOOP
-        PERFORM pgtrickle._create_stream_table(
-            pg_catalog.jsonb_extract_path_text(wanted, 'name'), pg_catalog.jsonb_extract_path_text(wanted, 'query'),
-            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'schedule'), '1s'),
-            coalesce(pg_catalog.jsonb_extract_path_text(wanted, 'refresh_mode'), 'AUTO'), search_path);
+        PERFORM pgtrickle._create_as(wanted, search_path);
         made := made OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(
             'name', pg_catalog.jsonb_extract_path_text(wanted, 'name'), 'status', 'created');
     END LOOP;
     RETURN made;
 END $$;
 COMMENT ON FUNCTION pgtrickle.bulk_create IS
-    'Create several stream tables, [{"name", "query", "schedule", "refresh_mode"}, …] in order: all of them or none.';
+    'Create several stream tables, [{"name", "query", …}, …] in order: all of them or none. Each may say what stream_table_spec shows.';
 
+-- The stored query means the same under pg_catalog alone. Floats are printed in full whatever the caller has set.
 CREATE OR REPLACE FUNCTION pgtrickle._spec(name text, caller_path text) RETURNS jsonb
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
 BEGIN
-    RETURN jsonb_build_object('name', format('%I.%I', st.pgt_schema, st.pgt_name), 'query', st.defining_query,
-                              'schedule', st.schedule, 'refresh_mode', st.refresh_mode);
+    RETURN jsonb_build_object(
+        'name', format('%I.%I', st.pgt_schema, st.pgt_name),
+        -- Without the note of the applier's about functions: it is made anew.
+        'query', regexp_replace(st.defining_query, '^/\* functions: [^*]*\*/', ''),
+        'search_path', 'pg_catalog', 'schedule', st.schedule, 'refresh_mode', st.refresh_mode,
+        'append_only', st.append_only, 'full_policy', st.full_policy, 'auto_threshold', st.auto_threshold,
+        'visibility', st.visibility,
+        'direct_dml', EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = st.pgt_relid AND t.tgname = 'pgt_refuse_dml'
+                              AND t.tgenabled = 'D'),
+        'publication', st.downstream_publication_name);
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.stream_table_spec(
@@ -97,16 +132,26 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN pgtrickle._spec(name, search_path);
 END $$;
-COMMENT ON FUNCTION pgtrickle.stream_table_spec IS 'The definition as JSON, in the form that bulk_create takes.';
+COMMENT ON FUNCTION pgtrickle.stream_table_spec IS
+    'The definition with every option as JSON, in the form that bulk_create takes.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.export_definition(
     name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    spec jsonb := pgtrickle._spec(name, search_path);
+    s jsonb := pgtrickle._spec(name, search_path);
 BEGIN
-    RETURN pg_catalog.format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L);',
-        pg_catalog.jsonb_extract_path_text(spec, 'name'), pg_catalog.jsonb_extract_path_text(spec, 'query'),
-        pg_catalog.jsonb_extract_path_text(spec, 'schedule'), pg_catalog.jsonb_extract_path_text(spec, 'refresh_mode'));
+    RETURN format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L, append_only => %L,'
+                  ' full_policy => %L, auto_threshold => %L, search_path => %L);',
+                  s ->> 'name', s ->> 'query', s ->> 'schedule', s ->> 'refresh_mode', s ->> 'append_only',
+                  s ->> 'full_policy', s ->> 'auto_threshold', s ->> 'search_path')
+        || CASE WHEN s ->> 'visibility' <> 'transactional'
+           THEN format(E'\nSELECT pgtrickle.set_visibility(%L, %L);', s ->> 'name', s ->> 'visibility') ELSE '' END
+        || CASE WHEN (s ->> 'direct_dml')::boolean
+           THEN format(E'\nSELECT pgtrickle.allow_direct_dml(%L);', s ->> 'name') ELSE '' END
+        || CASE WHEN s ->> 'publication' IS NOT NULL
+           THEN format(E'\nSELECT pgtrickle.stream_table_to_publication(%L, %L);', s ->> 'name', s ->> 'publication')
+           ELSE '' END;
 END $$;
-COMMENT ON FUNCTION pgtrickle.export_definition IS 'The statement that makes the stream table.';
+COMMENT ON FUNCTION pgtrickle.export_definition IS
+    'The statements that make the stream table with every option. What is PostgreSQL''s own (rights, indexes, comments) is for pg_dump.';

@@ -81,25 +81,35 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.stream_table_to_publication(
-    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+    name text, publication text DEFAULT NULL,
+    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st      pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
-    wanted  text := st.downstream_publication_name;
+    -- As long as names are.
+    wanted  text := coalesce(publication::name::text, st.downstream_publication_name);
 BEGIN
-    IF wanted IS NULL THEN
+    IF st.downstream_publication_name <> wanted THEN
+        RAISE EXCEPTION 'stream table % has publication %', name, quote_ident(st.downstream_publication_name)
+            USING HINT = 'Drop it first: SELECT pgtrickle.drop_stream_table_publication(…).',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    ELSIF st.downstream_publication_name IS NULL AND EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) THEN
+        -- It would go with the stream table, and whoever made it may need it.
+        RAISE EXCEPTION 'publication % is there already', quote_ident(wanted) USING ERRCODE = 'duplicate_object';
+    ELSIF wanted IS NULL THEN
         wanted := left('pgt_pub_' || st.pgt_name, 63);
         IF EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) OR octet_length(wanted) > 63 THEN
             -- Taken, perhaps by a stream table of that name in another schema.
             wanted := 'pgt_pub_' || st.pgt_id;
         END IF;
-        UPDATE pgtrickle.pgt_stream_tables s SET downstream_publication_name = wanted WHERE s.pgt_id = st.pgt_id;
     END IF;
+    UPDATE pgtrickle.pgt_stream_tables s SET downstream_publication_name = wanted
+    WHERE s.pgt_id = st.pgt_id AND s.downstream_publication_name IS DISTINCT FROM wanted;
     PERFORM pgtrickle._ensure_publication(st.pgt_id);
     RETURN wanted;
 END $$;
 COMMENT ON FUNCTION pgtrickle.stream_table_to_publication IS
-    'Publish the stream table for logical replication; return the publication''s name. It goes with the stream table.';
+    'Publish the stream table for logical replication, under this name if one is given; return the publication''s name. It goes with the stream table.';
 
 CREATE OR REPLACE FUNCTION pgtrickle._drop_publication(stream_table bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import psycopg
@@ -178,6 +179,85 @@ def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
     with pytest.raises(errors.UndefinedColumn):
         db.execute("SELECT pgtrickle.bulk_create(%s)", (bad,))
     assert rows(db, "SELECT to_regclass('c')") == [(None,)]
+
+
+STATE = (
+    {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces"}
+    | {f"last_error_{of}" for of in ("at", "code", "message", "hint")}
+    # The exported query is the stored one, which says everything in full: how it was once written is not needed.
+    | {"original_query", "search_path"}
+)
+"""Columns of pgt_stream_tables that are not part of a definition. Every other one must survive an export."""
+
+
+def defined(db: Connection, name: str) -> dict[str, object]:
+    """All that defines a stream table, by the catalog's own columns, and who may write to it."""
+    (found,) = rows(
+        db,
+        "SELECT to_jsonb(s) || jsonb_build_object('may_write', (SELECT tgenabled FROM pg_trigger"
+        " WHERE tgrelid = s.pgt_relid AND tgname = 'pgt_refuse_dml'), 'published', (SELECT array_agg(p.pubname)"
+        " FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = s.pgt_relid))"
+        f" FROM pgtrickle.pgt_stream_tables s WHERE pgt_name = '{name}'",
+    )
+    assert isinstance(found[0], dict)
+    return {column: value for column, value in found[0].items() if column not in STATE}
+
+
+def test_a_definition_goes_out_and_comes_back_with_every_option(db: Connection) -> None:
+    db.execute("CREATE FUNCTION twice(numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2'")
+    create(db, "plain", "SELECT id FROM orders")
+    # Taken, so the stream table below gets a publication that is named after its number.
+    db.execute("CREATE PUBLICATION pgt_pub_dressed")
+    create(
+        db,
+        "dressed",
+        "SELECT id, twice(amount) AS t, note <> 'it''s' AS n FROM orders",
+        schedule="1h30m",
+        refresh_mode="DIFFERENTIAL",
+        append_only="true",
+        full_policy="error",
+        auto_threshold="0.30000000000000004",
+    )
+    db.execute("SELECT pgtrickle.set_visibility('dressed', 'progressive'), pgtrickle.allow_direct_dml('dressed')")
+    db.execute("SELECT pgtrickle.stream_table_to_publication('dressed')")
+    before, plain = defined(db, "dressed"), defined(db, "plain")
+    undressed = [column for column, value in plain.items() if before[column] == value and column != "pgt_schema"]
+    assert undressed == [], "an option that is new must be given here, and be exported"
+    spec = rows(db, "SELECT pgtrickle.stream_table_spec('dressed')")[0][0]
+    db.execute("SET extra_float_digits = 0")
+    definition = str(rows(db, "SELECT pgtrickle.export_definition('dressed')")[0][0])
+    # Of the same meaning wherever it is run.
+    db.execute("RESET extra_float_digits; CREATE SCHEMA other; CREATE TABLE other.orders (id int)")
+    db.execute("SET search_path = other")
+
+    def from_json() -> None:
+        db.execute("SELECT pgtrickle.bulk_create(jsonb_build_array(%s::jsonb))", (json.dumps(spec),))
+
+    for make in (lambda: db.execute(definition.encode()), from_json):
+        db.execute("SELECT pgtrickle.drop_stream_table('public.dressed')")
+        make()
+        assert defined(db, "dressed") == before
+        assert rows(db, "SELECT pgtrickle.stream_table_spec('public.dressed')")[0][0] == spec
+    db.execute("SELECT pgtrickle.drop_stream_table('public.plain')")
+    short = '[{"name": "public.plain", "query": "SELECT id FROM public.orders"}]'
+    db.execute("SELECT pgtrickle.bulk_create(%s)", (short,))
+    assert defined(db, "plain") == plain
+
+
+def test_what_a_definition_says_is_known_or_refused(db: Connection) -> None:
+    for wrong in ('"full_polciy": "error"', '"full_policy": "never"', '"visibility": "now"', '"append_only": "maybe"'):
+        definition = f'[{{"name": "st", "query": "SELECT id FROM orders", {wrong}}}]'
+        with pytest.raises((errors.InvalidParameterValue, errors.InvalidTextRepresentation)):
+            db.execute("SELECT pgtrickle.bulk_create(%s)", (definition,))
+    assert rows(db, "SELECT to_regclass('st')") == [(None,)]
+    create(db, "st", "SELECT id FROM orders")
+    db.execute("CREATE PUBLICATION theirs")
+    with pytest.raises(errors.DuplicateObject):
+        db.execute("SELECT pgtrickle.stream_table_to_publication('st', 'theirs')")
+    assert rows(db, "SELECT pgtrickle.stream_table_to_publication('st', 'ours')") == [("ours",)]
+    assert rows(db, "SELECT pgtrickle.stream_table_to_publication('st')") == [("ours",)]
+    with pytest.raises(errors.ObjectNotInPrerequisiteState):
+        db.execute("SELECT pgtrickle.stream_table_to_publication('st', 'another')")
 
 
 def test_the_graph_of_stream_tables(db: Connection) -> None:
