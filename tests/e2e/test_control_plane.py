@@ -84,16 +84,24 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
         ("total", "public.explained", "amount"),
         ("n", None, None),
     ]
-    db.execute("INSERT INTO explained VALUES (1, 'a', 1)")
-    db.execute("SELECT pgtrickle.wait_for('kinds')")
 
-    def told() -> None:
-        mode = db.execute(
-            "SELECT configured_mode, effective_mode FROM pgtrickle.explain_refresh_mode('kinds')"
-        ).fetchone()
-        assert mode in (("AUTO", "DIFFERENTIAL"), ("AUTO", "FULL"))
 
-    oracle.eventually(told)
+def test_the_mode_of_the_last_refresh_and_why_it_was_in_full(db: Connection) -> None:
+    """AUTO: few changes are always applied as differences, more of them than the table has rows are not."""
+    db.execute("CREATE TABLE moded (id int PRIMARY KEY, kind int)")
+    db.execute("SELECT pgtrickle.create_stream_table('modes', 'SELECT kind, count(*) AS n FROM moded GROUP BY kind')")
+    db.execute("SELECT pgtrickle.wait_for('modes')")
+    for rows, expected in (
+        ("1, 1", ("AUTO", "DIFFERENTIAL", None)),
+        ("2, 2000", ("AUTO", "FULL", "CHANGE_RATIO: 1999 changes, 2000 source rows, auto_threshold 0.15")),
+    ):
+        db.execute(f"INSERT INTO moded SELECT i, i % 5 FROM generate_series({rows}) i".encode())
+        db.execute("SELECT pgtrickle.wait_for('modes')")
+
+        def told(expected: tuple[str, str, str | None] = expected) -> None:
+            assert db.execute("SELECT * FROM pgtrickle.explain_refresh_mode('modes')").fetchone() == expected
+
+        oracle.eventually(told)
 
 
 def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
