@@ -17,17 +17,19 @@ import psycopg
 import pytest
 
 from deploy.local.stack import Stack
+from tests.benchmarks.busy import BusyMeter
 from tests.e2e.test_schedules import assert_equal, value, wait
-from tests.fixtures.processes import processes
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 COUNT = int(os.environ.get("STREAM_TABLES", "10"))
 UNDER_LOAD_S = 0.5 * COUNT
 IDLE_S = 8.0
-SETTLE_S, IDLE_SHARE = (240.0, 0.05) if COUNT >= 50 else (3.0, 0.50)
-"""Of a core, for both binaries together. What is promised is 0.05 once Java has compiled what it runs; a short run ends
-while it still does."""
+SETTLE_S, IDLE_SHARE = (240.0, 0.05) if COUNT >= 50 else (64.0, 0.15)
+"""The share of a core that both binaries and all that they started may use, and how long after the load it may be more.
+What is promised is 0.05 once Java has compiled what it runs. On a machine with other work it was 0.22 in the first
+seconds of an applier of two minutes and 0.12 forty seconds later; one that looks around 50 times a second stays at 0.20.
+"""
 
 
 def graph(count: int) -> dict[str, str]:
@@ -86,9 +88,16 @@ def dag(db: Connection) -> list[str]:
     return list(queries)
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of a process and everything it started."""
-    return sum(process.own_s for process in processes() if pid in (process.pid, process.parent))
+def used(stack: Stack, wall_s: float) -> dict[str, float]:
+    """Measure for a while -> each binary's CPU seconds per second, with everything it started.
+
+    By the kernel's account of these processes, so whatever else the machine does meanwhile is not in it.
+    """
+    meters = {name: BusyMeter([stack.binaries[name].pid]) for name in ("cdc", "applier")}
+    before = {name: meter.read() for name, meter in meters.items()}
+    time.sleep(wall_s)
+    after = {name: meter.read() for name, meter in meters.items()}
+    return {n: m.ours_s(before[n], after[n]) / (after[n].at - before[n].at) for n, m in meters.items()}
 
 
 def refreshes(stack: Stack) -> str:
@@ -114,15 +123,14 @@ def test_siblings_show_one_frontier_at_every_tick_and_rest_when_nothing_happens(
     assert seen == {1}, f"{seen} frontiers at once after {commits[0]} commits"
     assert commits[0] > 10
     assert_equal(db, *dag)
-    time.sleep(SETTLE_S)
-    pids = [stack.binaries[name].pid for name in ("cdc", "applier")]
-    before, asked = [cpu_seconds(pid) for pid in pids], refreshes(stack)
-    began = time.monotonic()
-    time.sleep(IDLE_S)
-    shares = [(cpu_seconds(pid) - then) / (time.monotonic() - began) for pid, then in zip(pids, before, strict=True)]
-    print(f"idle with {COUNT} stream tables: cdc {shares[0]:.1%}, applier {shares[1]:.1%} of a core")
+    settled = time.monotonic() + SETTLE_S
+    while True:
+        asked, shares = refreshes(stack), used(stack, IDLE_S)
+        if sum(shares.values()) < IDLE_SHARE or time.monotonic() > settled:
+            break
+    print(f"idle with {COUNT} stream tables:", *(f"{name} {share:.1%}" for name, share in shares.items()))
+    assert sum(shares.values()) < IDLE_SHARE, shares
     assert refreshes(stack) == asked
-    assert sum(shares) < IDLE_SHARE, shares
 
 
 def test_others_come_and_go_while_it_ticks(db: Connection, stack: Stack) -> None:
