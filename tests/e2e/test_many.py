@@ -28,7 +28,8 @@ IDLE_S = 8.0
 SETTLE_S, IDLE_SHARE = (240.0, 0.05) if COUNT >= 50 else (64.0, 0.15)
 """The share of a core that both binaries and all that they started may use, and how long after the load it may be more.
 What is promised is 0.05 once Java has compiled what it runs. On a machine with other work it was 0.22 in the first
-seconds of an applier of two minutes and 0.12 forty seconds later; one that looks around 50 times a second stays at 0.20.
+seconds of an applier of two minutes and 0.12 forty seconds later; one that looks around 50 times a second stays at
+0.20.
 """
 
 
