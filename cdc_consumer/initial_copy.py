@@ -37,15 +37,15 @@ class InitialCopy:
         settings: ConsumerSettings,
         frontier: Frontier,
         ports: Ports,
-        publishing: TransactionBatcher,
+        batcher: TransactionBatcher,
         *,
-        anew: bool,
+        is_new_slot: bool,
     ) -> None:
         self._settings = settings
         self._frontier = frontier
         self._ports = ports
-        self._publishing = publishing
-        self._anew = anew
+        self._batcher = batcher
+        self._is_new_slot = is_new_slot
         self._waiting: list[int] = []
         """Places of the export's tables that are not copied yet."""
         self._copy: TableCopy | None = None
@@ -67,17 +67,17 @@ class InitialCopy:
         """Everything before the export's point was received, and nothing after it."""
         if self.active:
             return
-        self._publishing.publish_received()
+        self._batcher.publish_received()
         self._ports.metrics.copying.set(len(export.tables))
         known = any(table.again for table in export.tables)
-        if known or self._anew or not self._publishing.begun:
+        if known or self._is_new_slot or not self._batcher.begun:
             self._copy_at_once(export)
             return
         for table in export.tables:
             relid = table.schema.relid
             self._spools[relid] = Spool(export.stamp, Segments(self._settings.ring_spill_folder or None))
-            self._ports.routes.set_aside(relid, self._spools[relid])
-            self._ports.ledger.wrote(table.schema)
+            self._ports.routes.redirect_rows(relid, self._spools[relid])
+            self._ports.schema_versions.wrote(table.schema)
         self._waiting = list(range(len(export.tables)))
         self._copy = self._ports.loader.begin(export, export.tables[0])
 
@@ -95,7 +95,7 @@ class InitialCopy:
         if copy.done:
             self._finish(export, copy)
         elif self._too_long():
-            self._publishing.publish()
+            self._batcher.publish()
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -106,23 +106,23 @@ class InitialCopy:
 
     def _too_long(self) -> bool:
         limit_s = self._ports.sink.transaction_limit_s
-        return limit_s is not None and time.monotonic() - self._publishing.published_at >= limit_s
+        return limit_s is not None and time.monotonic() - self._batcher.published_at >= limit_s
 
     def _finish(self, export: Export, copy: TableCopy) -> None:
         """The table's own changes follow its copy; from here on they go the ordinary way."""
         relid = export.tables[self._waiting.pop(0)].schema.relid
         spool = self._spools.pop(relid)
         for rows in spool.drain():
-            copy.outlet.write_all(rows)
+            copy.row_writer.write_all(rows)
         spool.close()
         capture = copy.capture()
         copy.close()
         self._copy = None
         if not self._waiting:
             self._frontier.limit = None
-        self._publishing.publish((capture,))
+        self._batcher.publish((capture,))
         self._ports.captures.joined(capture)
-        self._ports.routes.bring_back(relid)
+        self._ports.routes.restore_route(relid)
         self._ports.metrics.copying.set(len(self._waiting))
         self._ports.metrics.spool_bytes.set(sum(spool.size for spool in self._spools.values()))
         if self._waiting:
@@ -139,15 +139,15 @@ class InitialCopy:
         captures: list[Capture] = []
         for table in export.tables:
             captures.append(self._ports.loader.load(export, table))
-            self._ports.ledger.wrote(table.schema)
+            self._ports.schema_versions.wrote(table.schema)
             last = len(captures) == len(export.tables)
             if last:
                 self._frontier.limit = None
-            if last or not self._anew:
-                self._publishing.publish((captures[-1],))
+            if last or not self._is_new_slot:
+                self._batcher.publish((captures[-1],))
             else:
                 self._ports.sink.publish(None, (captures[-1],))
-        self._anew = False
+        self._is_new_slot = False
         self._ports.metrics.copying.set(0)
         for capture in captures:
             self._ports.captures.joined(capture)

@@ -86,19 +86,19 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         if state.progress is not None:
             sink.remember(state.progress)
         frontier.resume(point.frontier)
-        anew = state.progress is None and not sink.untouched
-        watch = CaptureWatch(database_url, settings.publications, together=anew)
+        is_new_slot = state.progress is None and not sink.untouched
+        watch = CaptureWatch(database_url, settings.publications, together=is_new_slot)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)
         routes = Routes(relations(catalog), captures, sink)
         loader = Loader(settings, sink, feedback, metrics)
-        ledger = SchemaVersions(state.progress.schemas if state.progress else {}, sink.schema)
-        ports = Ports(receiver, feedback, sink, routes, captures, loader, ledger, metrics)
+        schema_versions = SchemaVersions(state.progress.schemas if state.progress else {}, sink.schema)
+        ports = Ports(receiver, feedback, sink, routes, captures, loader, schema_versions, metrics)
         log.info(
             "streaming",
             extra={"slot": settings.slot, "frontier": str(point.frontier), "tables": len(state.captures)},
         )
-        relay = Relay(settings, point, frontier, ports, state.progress, anew=anew)
+        relay = Relay(settings, point, frontier, ports, state.progress, is_new_slot=is_new_slot)
         stack.callback(relay.close)
         yield relay
 

@@ -24,5 +24,5 @@ class Ports:
     routes: Routes
     captures: Captures
     loader: Loader
-    ledger: SchemaVersions
+    schema_versions: SchemaVersions
     metrics: Metrics

@@ -58,17 +58,17 @@ class Relay:
         ports: Ports,
         progress: Progress | None,
         *,
-        anew: bool,
+        is_new_slot: bool,
     ) -> None:
         self._settings = settings
         self._history = HistoryCheck(progress, point.begins_at) if progress else None
         """Until the stream is past what was published."""
         self._frontier = frontier
         self._ports = ports
-        self._publishing = TransactionBatcher(settings, point, frontier, ports, progress)
-        self._joining = InitialCopy(settings, frontier, ports, self._publishing, anew=anew)
+        self._batcher = TransactionBatcher(settings, point, frontier, ports, progress)
+        self._initial_copy = InitialCopy(settings, frontier, ports, self._batcher, is_new_slot=is_new_slot)
         self._rows = TransactionRows(
-            ports.routes, ports.ledger, ports.sink, ports.metrics, self._resumable_part(progress)
+            ports.routes, ports.schema_versions, ports.sink, ports.metrics, self._resumable_part(progress)
         )
         self._cut = False
         """Whether a part of the open transaction is published."""
@@ -77,9 +77,9 @@ class Relay:
 
     def turn(self) -> None:
         """Receive what is there, publish what is due, report."""
-        ports, joining = self._ports, self._joining
-        patience_s = 0.0 if joining.active else self._publishing.patience_s()
-        frames = [] if joining.full else ports.receiver.take(self._settings.wal_max_changes_per_poll, patience_s)
+        ports, initial_copy = self._ports, self._initial_copy
+        patience_s = 0.0 if initial_copy.active else self._batcher.patience_s()
+        frames = [] if initial_copy.full else ports.receiver.take(self._settings.wal_max_changes_per_poll, patience_s)
         if frames:
             self._decode(frames)
             self._cut_if_long()
@@ -89,9 +89,9 @@ class Relay:
         ports.captures.turn()
         export = ports.captures.export
         if export is not None and self._frontier.arrived(export.at):
-            joining.begin(export)
-        joining.turn(idle=not frames)
-        self._publishing.if_due()
+            initial_copy.begin(export)
+        initial_copy.turn(idle=not frames)
+        self._batcher.if_due()
         ports.metrics.settled = ports.metrics.settled or (ports.captures.settled and ports.captures.export is None)
         ports.feedback.if_due()
 
@@ -104,21 +104,21 @@ class Relay:
             if not taken:
                 self._take(frame)
             at += taken or 1
-        self._publishing.batch.rows += self._rows.written()
-        self._publishing.batch.began_at = self._publishing.batch.began_at or time.monotonic()
+        self._batcher.batch.rows += self._rows.written()
+        self._batcher.batch.began_at = self._batcher.batch.began_at or time.monotonic()
         metrics.messages.inc(len(frames))
         metrics.last_message.set(time.time())
         metrics.poll_seconds.observe(time.perf_counter() - started)
 
     def finish(self) -> None:
         """Publish the whole commits received, unless a transaction is open: then it is sent again after a restart."""
-        if self._frontier.open_commit is not None or not self._publishing.publish_received():
+        if self._frontier.open_commit is not None or not self._batcher.publish_received():
             self._ports.sink.abort()
         self._ports.feedback.send()
 
     def close(self) -> None:
         """Give up what is under way."""
-        self._joining.close()
+        self._initial_copy.close()
 
     # -- frames and messages ----------------------------------------------------------------------------------------
 
@@ -126,13 +126,13 @@ class Relay:
         match frame := decode_frame(data):
             case XLogData(payload=payload):
                 self._handle(decode(payload))
-            case Keepalive(position=position, reply_requested=asked):
+            case Keepalive(position=position, reply_requested=status_requested):
                 if self._history is not None:
                     self._history.reach(position)
                 self._frontier.reach(position)
-                if asked:
+                if status_requested:
                     self._ports.feedback.send()
-                    self._publishing.asked = True
+                    self._batcher.status_requested = True
             case _:
                 assert_never(frame)
 
@@ -166,8 +166,8 @@ class Relay:
         if self._frontier.begin(begin.commit_lsn):
             self._history = None
             self._rows.begin(begin)
-            self._publishing.batch.oldest_us = self._publishing.batch.oldest_us or begin.commit_ts_us
-            self._ports.metrics.unpublished = self._publishing.batch.commits + 1, self._publishing.batch.oldest_us
+            self._batcher.batch.oldest_us = self._batcher.batch.oldest_us or begin.commit_ts_us
+            self._ports.metrics.unpublished = self._batcher.batch.commits + 1, self._batcher.batch.oldest_us
         else:
             self._rows.drop()
             self._ports.metrics.deduplicated.inc()
@@ -177,24 +177,24 @@ class Relay:
         export = self._ports.captures.export
         if export is not None and position >= export.at:
             self._frontier.reach(export.at)
-            self._joining.begin(export)
+            self._initial_copy.begin(export)
 
     def _commit(self, commit: Commit) -> None:
         if commit.commit_lsn != self._frontier.open_commit or commit.end_lsn <= commit.commit_lsn:
             raise MalformedMessage(f"commit at {commit.commit_lsn} is not the one that began", offset=2)
         self._frontier.commit(commit.end_lsn)
         if self._rows.transaction is not None:
-            self._publishing.last_begin = self._rows.transaction.begin
-        self._publishing.batch.rows += self._rows.written()
-        if self._rows.transaction is not None and (self._publishing.batch.rows or self._cut):
-            self._publishing.batch.ended_at = self._publishing.batch.ended_at or time.monotonic()
-            self._publishing.batch.commits += 1
-        elif not self._publishing.batch.commits:
-            self._publishing.batch.oldest_us = 0
+            self._batcher.last_begin = self._rows.transaction.begin
+        self._batcher.batch.rows += self._rows.written()
+        if self._rows.transaction is not None and (self._batcher.batch.rows or self._cut):
+            self._batcher.batch.ended_at = self._batcher.batch.ended_at or time.monotonic()
+            self._batcher.batch.commits += 1
+        elif not self._batcher.batch.commits:
+            self._batcher.batch.oldest_us = 0
             self._ports.metrics.unpublished = 0, 0
         self._rows.end()
         self._cut = False
-        self._publishing.if_due()
+        self._batcher.if_due()
 
     def _message(self, message: LogicalMessage) -> None:
         if message.transactional:
@@ -209,11 +209,11 @@ class Relay:
             self._pass(at)
             self._ports.sink.control(LogMessage(Stamp(at, 0), 0, False, message.prefix, message.content))
             self._frontier.reach(message.lsn)
-            self._publishing.batch.rows += 1
-            self._publishing.batch.commits += 1
-            self._publishing.batch.ended_at = self._publishing.batch.ended_at or time.monotonic()
+            self._batcher.batch.rows += 1
+            self._batcher.batch.commits += 1
+            self._batcher.batch.ended_at = self._batcher.batch.ended_at or time.monotonic()
         if message.prefix == MESSAGE_PREFIX:
-            self._publishing.batch.urgent = True
+            self._batcher.batch.urgent = True
             if message.content.startswith(b"capture"):
                 self._ports.captures.request()
 
@@ -226,11 +226,11 @@ class Relay:
         the progress record, and not written again when the server sends the commit again.
         """
         limit_s, transaction = self._ports.sink.transaction_limit_s, self._rows.transaction
-        if limit_s is None or transaction is None or not (self._publishing.begun and self._publishing.batch.rows):
+        if limit_s is None or transaction is None or not (self._batcher.begun and self._batcher.batch.rows):
             return
-        if time.monotonic() - self._publishing.batch.began_at >= limit_s:
+        if time.monotonic() - self._batcher.batch.began_at >= limit_s:
             part = CommitPart(transaction.begin.commit_lsn, transaction.ordinal, self._settings.publications)
-            self._publishing.publish(part=part)
+            self._batcher.publish(part=part)
             self._cut = True
 
     def _resumable_part(self, progress: Progress | None) -> CommitPart | None:

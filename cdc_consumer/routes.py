@@ -18,7 +18,7 @@ from shared_schema.table_schema import TableId
 class Route:
     """A captured relation's way; commits before `since` are in its snapshot."""
 
-    outlet: RowWriter
+    row_writer: RowWriter
     reader: TableReader
     since: Lsn
 
@@ -33,12 +33,12 @@ class Routes:
         self._routes: dict[int, Route | None] = {}
         self._aside: dict[int, Spool] = {}
 
-    def set_aside(self, relid: int, spool: Spool) -> None:
+    def redirect_rows(self, relid: int, spool: Spool) -> None:
         """The relation is being copied: its changes wait in the spool."""
         self._aside[relid] = spool
         self._routes.pop(relid, None)
 
-    def bring_back(self, relid: int) -> None:
+    def restore_route(self, relid: int) -> None:
         """Its copy is written, or given up."""
         self._aside.pop(relid, None)
         self._routes.pop(relid, None)
@@ -65,5 +65,7 @@ class Routes:
         if since is None:
             return None
         schema = self._relations.schema(relid)
-        outlet = self._sink.outlet(schema)
-        return Route(outlet if spool is None else outlet.redirect(spool.write), TableReader(relation, schema), since)
+        row_writer = self._sink.row_writer(schema)
+        return Route(
+            row_writer if spool is None else row_writer.redirect(spool.write), TableReader(relation, schema), since
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cdc_consumer.change_rows.conversions import ODD
+from cdc_consumer.change_rows.conversions import SLOW_PATH
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.metrics import Metrics
@@ -27,7 +27,7 @@ class RelationWriter:
     """One relation in the open transaction, and how many rows it has written since the last count."""
 
     route: Route
-    outlet: RowWriter
+    row_writer: RowWriter
     write: Callable[[bytes | None, bytes], None]
     encoder: RowEncoder
     inserts: int = 0
@@ -38,13 +38,13 @@ class TransactionRows:
     """Numbers, encodes and hands on the rows of one transaction after the other."""
 
     def __init__(
-        self, routes: Routes, ledger: SchemaVersions, sink: Sink, metrics: Metrics, part: CommitPart | None
+        self, routes: Routes, schema_versions: SchemaVersions, sink: Sink, metrics: Metrics, part: CommitPart | None
     ) -> None:
         self._routes = routes
-        self._ledger = ledger
+        self._schema_versions = schema_versions
         self._sink = sink
         self._metrics = metrics
-        self._lanes: dict[bytes, RelationWriter] = {}
+        self._writers: dict[bytes, RelationWriter] = {}
         self._written = 0
         self._part = part
         self._done = 0
@@ -58,7 +58,7 @@ class TransactionRows:
         self.transaction = Transaction(begin)
         part, self._part = self._part, None
         self._done = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
-        self._ledger.begin()
+        self._schema_versions.begin()
 
     def drop(self) -> None:
         """The rows of the transaction that begins are on the topics already."""
@@ -74,7 +74,7 @@ class TransactionRows:
     def forget(self) -> None:
         """Relations may have changed."""
         self._count()
-        self._lanes.clear()
+        self._writers.clear()
 
     def take(self, frames: list[bytes], first: int) -> int:
         """Frame `first` has a row message -> how many frames from there on were taken.
@@ -85,33 +85,33 @@ class TransactionRows:
         if transaction is None:
             self._check_dropping()
             return 1
-        lane = self._lanes.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
-        if lane is None:
+        writer = self._writers.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
+        if writer is None:
             return 0
-        inserts, ordinal = lane.encoder.inserts, transaction.ordinal
+        inserts, ordinal = writer.encoder.inserts, transaction.ordinal
         if frame[PAYLOAD_AT] == _INSERT and (rows := inserts(frames, first, PAYLOAD_AT, ordinal)):
-            lane.outlet.write_all(rows)
-            lane.inserts += len(rows)
+            writer.row_writer.write_all(rows)
+            writer.inserts += len(rows)
             transaction.ordinal += len(rows)
             return len(rows)
-        return self._take_one(lane, frame, transaction)
+        return self._take_one(writer, frame, transaction)
 
-    def _take_one(self, lane: RelationWriter, frame: bytes, transaction: Transaction) -> int:
+    def _take_one(self, writer: RelationWriter, frame: bytes, transaction: Transaction) -> int:
         try:
-            rows = lane.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
-        except ODD:
+            rows = writer.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
+        except SLOW_PATH:
             return 0
-        lane.write(rows[0], rows[1])
+        writer.write(rows[0], rows[1])
         if len(rows) == 4:
-            lane.write(rows[2], rows[3])
-            lane.inserts += 1
-            lane.deletes += 1
+            writer.write(rows[2], rows[3])
+            writer.inserts += 1
+            writer.deletes += 1
             transaction.ordinal += 2
             return 1
         if frame[PAYLOAD_AT] == _INSERT:
-            lane.inserts += 1
+            writer.inserts += 1
         else:
-            lane.deletes += 1
+            writer.deletes += 1
         transaction.ordinal += 1
         return 1
 
@@ -159,15 +159,15 @@ class TransactionRows:
         route = self._find(int.from_bytes(relid, "big"), transaction)
         if route is None:
             return None
-        encoder = route.outlet.encoder(route.reader, transaction.begin)
-        lane = self._lanes[relid] = RelationWriter(route, route.outlet, route.outlet.write, encoder)
-        return lane
+        encoder = route.row_writer.encoder(route.reader, transaction.begin)
+        writer = self._writers[relid] = RelationWriter(route, route.row_writer, route.row_writer.write, encoder)
+        return writer
 
     def _find(self, relid: int, transaction: Transaction) -> Route | None:
         """The route of a relation; a new schema version is announced before its first row."""
         route = self._routes.find(relid, transaction.begin.commit_lsn)
-        if route is not None and self._ledger.changed(route.reader.schema):
-            self._control(self._ledger.change(route.reader.schema, transaction.stamp()))
+        if route is not None and self._schema_versions.changed(route.reader.schema):
+            self._control(self._schema_versions.change(route.reader.schema, transaction.stamp()))
         return route
 
     def _control(self, record: ControlRecord) -> None:
@@ -176,17 +176,17 @@ class TransactionRows:
             self._written += 1
 
     def _append(self, route: Route, row: ChangeRow) -> None:
-        route.outlet.append(row)
+        route.row_writer.append(row)
         self._metrics.rows(route.reader.schema.table, row.op, 1)
         self._written += 1
 
     def _count(self) -> None:
         """Rows are counted in the lanes and told from time to time: telling costs as much as encoding a small row."""
-        for lane in self._lanes.values():
-            table = lane.route.reader.schema.table
-            if lane.inserts:
-                self._metrics.rows(table, Op.INSERT, lane.inserts)
-            if lane.deletes:
-                self._metrics.rows(table, Op.DELETE, lane.deletes)
-            self._written += lane.inserts + lane.deletes
-            lane.inserts = lane.deletes = 0
+        for writer in self._writers.values():
+            table = writer.route.reader.schema.table
+            if writer.inserts:
+                self._metrics.rows(table, Op.INSERT, writer.inserts)
+            if writer.deletes:
+                self._metrics.rows(table, Op.DELETE, writer.deletes)
+            self._written += writer.inserts + writer.deletes
+            writer.inserts = writer.deletes = 0

@@ -20,7 +20,7 @@ from shared_schema.progress import Capture, CommitPart, LastCommit, Offsets, Pro
 IDLE_WAIT_S = 0.05
 """How long a turn waits for the server when nothing else is due; data ends the wait at once."""
 
-ASKED_PAUSE_S = 0.2
+STATUS_REQUEST_PAUSE_S = 0.2
 """A server that shuts down asks again and again; this bounds the progress records it can cause."""
 
 
@@ -60,7 +60,7 @@ class TransactionBatcher:
         self.begun = progress is not None
         """Whether there is a frontier at all."""
         self.batch = OpenBatch()
-        self.asked = False
+        self.status_requested = False
         """Whether the server wants to know where we are."""
         self.published_at = 0.0
 
@@ -84,11 +84,11 @@ class TransactionBatcher:
             lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
             return batch.urgent or lingered or batch.rows >= self._settings.batch_max_rows
         if self._frontier.received <= self._frontier.durable:
-            batch.urgent = self.asked = False
+            batch.urgent = self.status_requested = False
             return False
         idle_s = now - self.published_at
-        asked = self.asked and idle_s >= ASKED_PAUSE_S
-        return batch.urgent or asked or idle_s * 1000 >= self._settings.heartbeat_ms
+        status_requested = self.status_requested and idle_s >= STATUS_REQUEST_PAUSE_S
+        return batch.urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
 
     def publish_received(self) -> bool:
         """Publish the whole commits received. Not before the first frontier: that one comes with the first captures,
@@ -116,10 +116,12 @@ class TransactionBatcher:
             self._ports.metrics.last_transaction.set(self._last_commit.xid)
         self._ports.metrics.publications.inc()
         self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
-        self.batch, self.asked, self.begun, self.published_at = OpenBatch(), False, True, time.monotonic()
+        self.batch, self.status_requested, self.begun, self.published_at = OpenBatch(), False, True, time.monotonic()
 
     def _progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: CommitPart | None) -> Progress:
-        fingerprints = self._ports.ledger.fingerprints_before if part else self._ports.ledger.fingerprints
+        fingerprints = (
+            self._ports.schema_versions.fingerprints_before if part else self._ports.schema_versions.fingerprints
+        )
         return Progress(
             self._settings.slot,
             self._point.server.system_id,

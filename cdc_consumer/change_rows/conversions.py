@@ -1,7 +1,7 @@
 """The parts of generated encoders: source lines that turn one value's text into its Avro bytes, and what they refer to.
 
-Ordinary values only: whatever the lines do not know raises one of `ODD`. They are made of ordinals and numbers alone,
-never of names.
+Ordinary values only: whatever the lines do not know raises one of `SLOW_PATH`. They are made of ordinals and numbers
+alone, never of names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SlowPathRow(ValueError):
     """A row that only the table-driven way can read, or refuse."""
 
 
-ODD = (ValueError, LookupError, OverflowError, struct.error)
+SLOW_PATH = (ValueError, LookupError, OverflowError, struct.error)
 """What generated functions raise for odd rows."""
 
 
@@ -39,7 +39,7 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     partial = mask(others) if others else b"\0"
     return {
         "Odd": SlowPathRow,
-        "ODD": ODD,
+        "ODD": SLOW_PATH,
         "H": struct.Struct(">BI").unpack_from,
         "U": struct.Struct(">I").unpack_from,
         "J": b"".join,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from cdc_consumer.change_rows.avro_bytes import long
-from cdc_consumer.change_rows.conversions import ODD, convert, names, split_pieces
+from cdc_consumer.change_rows.conversions import SLOW_PATH, convert, names, split_pieces
 from cdc_consumer.change_rows.encode import number
 from cdc_consumer.change_rows.generate import EncodedRow, indent
 from cdc_consumer.change_rows.values import RowParser
@@ -66,7 +66,7 @@ class CopyEncoder:
         fields = split_copy_line(line, self._width)
         try:
             return self._copied(fields, self._head, number(seq), self._tail)
-        except ODD:
+        except SLOW_PATH:
             return self._table_driven(fields, seq)
 
     def _table_driven(self, fields: Fields, seq: int) -> EncodedRow:

@@ -1,8 +1,9 @@
 """Writes, for one relation, the functions that turn its pgoutput tuples into Avro messages without values in between.
 
 Only ordinary rows: whatever a function does not know (special values, tuples of another width, key images that changed)
-raises one of `ODD`, and the row takes the table-driven way (`decode`, `Transaction.split`, `ChangeCodec.encode`), whose
-bytes are the same by definition. The source is made of ordinals and numbers alone, never of names.
+raises one of `SLOW_PATH`, and the row takes the table-driven way (`decode`, `Transaction.split`,
+`ChangeCodec.encode`), whose bytes are the same by definition. The source is made of ordinals and numbers alone, never
+of names.
 """
 
 from __future__ import annotations

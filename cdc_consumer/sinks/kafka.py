@@ -132,7 +132,7 @@ class KafkaSink:
         """A schema version an earlier instance wrote with."""
         return read_schema(self._settings, fingerprint)
 
-    def outlet(self, schema: TableSchema) -> TopicRowWriter:
+    def row_writer(self, schema: TableSchema) -> TopicRowWriter:
         """Where rows of a schema version go; their schema is on its topic when this returns."""
         topic, written = self._topics.ensure_table(schema.table), codec(schema)
         header = self._schemas.ensure(written, topic)

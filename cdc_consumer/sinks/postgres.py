@@ -161,7 +161,7 @@ class BufferSink:
             self._connection.execute("SET synchronous_commit = on")
             self._take_lock()
 
-    def outlet(self, schema: TableSchema) -> BufferRowWriter:
+    def row_writer(self, schema: TableSchema) -> BufferRowWriter:
         """The buffer table, made or altered if needed."""
         with _diagnosed():
             if not self._held and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
@@ -205,9 +205,9 @@ class BufferSink:
         schemas = (parse_table_schema(avro) for (avro,) in found)
         return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
-    def hold(self, outlet: BufferRowWriter, size: int, *, full: bool) -> None:
+    def hold(self, row_writer: BufferRowWriter, size: int, *, full: bool) -> None:
         """A row was added to the outlet."""
-        self._held[outlet] = None
+        self._held[row_writer] = None
         self._held_bytes += size
         if full or self._held_bytes >= HELD_BYTES:
             with _diagnosed():
@@ -248,8 +248,8 @@ class BufferSink:
 
     def abort(self) -> None:
         """Roll back; a lost connection has done so by itself."""
-        for outlet in self._held:
-            outlet.drop()
+        for row_writer in self._held:
+            row_writer.drop()
         self._held.clear()
         self._held_bytes = 0
         try:
@@ -270,8 +270,8 @@ class BufferSink:
             self._connection.execute("BEGIN")
 
     def _send_all(self) -> None:
-        for outlet in self._held:
-            outlet.send(self._connection)
+        for row_writer in self._held:
+            row_writer.send(self._connection)
         self._held.clear()
         self._held_bytes = 0
 

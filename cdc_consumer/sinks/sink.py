@@ -89,7 +89,7 @@ class RowWriter(Protocol):
 class Sink(Protocol):
     """Where one slot's change rows go."""
 
-    def outlet(self, schema: TableSchema) -> RowWriter:
+    def row_writer(self, schema: TableSchema) -> RowWriter:
         """The place of a schema version, made if missing; its schema is known to readers when this returns."""
 
     @property

@@ -45,12 +45,12 @@ class TableCopy:
         self._table = table
         self._seq = 0
         # Also for an empty table: its readers need its columns too.
-        self.outlet = sink.outlet(table.schema)
+        self.row_writer = sink.row_writer(table.schema)
         now_us = time.time_ns() // 1000
-        if self.outlet.used():
+        if self.row_writer.used():
             # It may hold rows of an earlier table or of an attempt that failed.
-            self.outlet.empty(ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True))
-        self._encode = self.outlet.copier(export.stamp, now_us).encode
+            self.row_writer.empty(ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True))
+        self._encode = self.row_writer.copier(export.stamp, now_us).encode
         parts = parts_of(export.reader, table)
         chunks = chunks_of(table, parts, settings.copy_chunk_pages)
         readers = export.readers(min(len(chunks), settings.copy_connections), table)
@@ -71,7 +71,7 @@ class TableCopy:
         lines, pages = batch
         encode, first = self._encode, self._seq + 1
         if lines:
-            self.outlet.write_all([encode(line, seq) for seq, line in enumerate(lines, first)])
+            self.row_writer.write_all([encode(line, seq) for seq, line in enumerate(lines, first)])
             self._seq += len(lines)
         self._report.advance(len(lines), pages)
         return True

@@ -75,7 +75,7 @@ class Doubles:
     export = None
     settled = True
 
-    def outlet(self, schema: TableSchema) -> ListOutlet:
+    def row_writer(self, schema: TableSchema) -> ListOutlet:
         return ListOutlet(schema, self.open)
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
@@ -104,7 +104,7 @@ class Stream:
             cast(Loader, None), SchemaVersions({}, lambda _: None), Metrics(),
         )  # fmt: skip
         point = StartingPoint(ServerIdentity("1", 1, start), start, start, start)
-        self._relay = Relay(settings, point, self.frontier, ports, None, anew=False)
+        self._relay = Relay(settings, point, self.frontier, ports, None, is_new_slot=False)
 
     def outcome(self, frames: list[bytes]) -> Written | type[TrickleError]:
         """What is published of the frames, or the error; whatever else is raised fails the test."""

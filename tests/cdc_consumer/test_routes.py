@@ -24,7 +24,7 @@ class FakeCaptures:
 
 
 class FakeSink:
-    def outlet(self, schema: TableSchema) -> str:
+    def row_writer(self, schema: TableSchema) -> str:
         return f"t.{schema.table}"
 
 
@@ -42,7 +42,7 @@ def test_commits_in_the_snapshot_are_left_out() -> None:
     found.describe(relation(5, "a"))
     assert found.find(5, Lsn(98)) is None
     route = found.find(5, Lsn(100))
-    assert route is not None and str(route.outlet) == "t.public.a"
+    assert route is not None and str(route.row_writer) == "t.public.a"
 
 
 def test_a_table_that_is_not_captured_or_was_renamed_has_no_route() -> None:

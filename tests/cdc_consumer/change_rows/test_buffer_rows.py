@@ -89,8 +89,8 @@ def test_binary_is_text(database: str) -> None:
         shown = "SELECT b::text FROM b EXCEPT ALL SELECT t::text FROM t"
         assert cursor.execute(shown.encode()).fetchall() == []
         # The same bits too: printing hides a numeric's representation.
-        asked = "SELECT typname::text, typsend::text FROM pg_type WHERE typname = ANY (%s)"
-        functions: dict[str, str] = dict(cursor.execute(asked, (names,)).fetchall())
+        status_requested = "SELECT typname::text, typsend::text FROM pg_type WHERE typname = ANY (%s)"
+        functions: dict[str, str] = dict(cursor.execute(status_requested, (names,)).fetchall())
         sent = " || ".join(f"coalesce({functions[n]}(c{i}), '')" for i, n in enumerate(names))
         differing = f"SELECT {sent} FROM b EXCEPT ALL SELECT {sent} FROM t"
         assert cursor.execute(differing.encode()).fetchall() == []

@@ -55,10 +55,10 @@ def test_a_catalog_of_another_time_is_not_trusted_with_the_key() -> None:
 
 
 def test_the_catalog_is_asked_once_per_description() -> None:
-    asked: list[Relation] = []
+    status_requested: list[Relation] = []
 
     def lookup(described: Relation) -> RelationFacts:
-        asked.append(described)
+        status_requested.append(described)
         return FACTS
 
     relations = Relations(lookup)
@@ -67,11 +67,11 @@ def test_the_catalog_is_asked_once_per_description() -> None:
     assert relations.schema(5) is relations.schema(5)
     relations.describe(first)
     relations.schema(5)
-    assert asked == [first]
+    assert status_requested == [first]
     second = relation(ReplicaIdentity.FULL, ("id", INT4, True), ("v", DOMAIN, True))
     relations.describe(second)
     assert [c.name for c in relations.schema(5).columns] == ["id", "v"]
-    assert asked == [first, second]
+    assert status_requested == [first, second]
 
 
 def test_rows_without_a_description_are_malformed() -> None:

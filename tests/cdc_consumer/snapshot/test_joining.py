@@ -23,7 +23,7 @@ INSERT INTO late SELECT g, repeat('x', 40) FROM generate_series(1, {ROWS}) g;
 """
 
 
-def joining(make_consumer: MakeConsumer, db: Connection, **settings: object) -> Consumer:
+def initial_copy(make_consumer: MakeConsumer, db: Connection, **settings: object) -> Consumer:
     """A consumer that streams one table; the other is there and not published."""
     consumer = make_consumer(heartbeat_ms=300, copy_connections=1, copy_chunk_pages=1, **settings)
     db.execute(SCHEMA.encode())
@@ -81,7 +81,7 @@ def change_both(db: Connection, consumer: Consumer, key: int) -> None:
 
 @LOG_AND_TABLES
 def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer, db: Connection) -> None:
-    consumer = joining(make_consumer, db)
+    consumer = initial_copy(make_consumer, db)
     with stuck_copy(db, "late"):
         for key in (1, 2):
             change_both(db, consumer, key)
@@ -103,7 +103,7 @@ def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer,
 
 
 def test_the_stream_waits_when_too_much_waits_for_the_copy(make_consumer: MakeConsumer, db: Connection) -> None:
-    consumer = joining(make_consumer, db, ring_spill_max_mb=0)
+    consumer = initial_copy(make_consumer, db, ring_spill_max_mb=0)
     with stuck_copy(db, "late"):
         db.execute("UPDATE late SET v = 'all of it ' || id")
         until(lambda: consumer.metric("pg_trickle_cdc_spool_bytes") > 0, "spooled")
@@ -117,7 +117,7 @@ def test_the_stream_waits_when_too_much_waits_for_the_copy(make_consumer: MakeCo
 
 def test_killed_while_the_stream_goes_on(make_consumer: MakeConsumer, db: Connection) -> None:
     """What was acknowledged is not asked for again, and what waited for the copy is in the next one."""
-    consumer = joining(make_consumer, db)
+    consumer = initial_copy(make_consumer, db)
     with stuck_copy(db, "late"):
         change_both(db, consumer, 1)
         consumer.kill()

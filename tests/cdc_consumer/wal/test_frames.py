@@ -21,8 +21,10 @@ def test_log_data(position: int, payload: bytes) -> None:
 
 
 @given(st.integers(0, LSN_MAX), st.booleans())
-def test_keepalive(position: int, asked: bool) -> None:
-    assert decode_frame(struct.pack(">cQqB", b"k", position, 5, asked)) == Keepalive(Lsn(position), asked)
+def test_keepalive(position: int, status_requested: bool) -> None:
+    assert decode_frame(struct.pack(">cQqB", b"k", position, 5, status_requested)) == Keepalive(
+        Lsn(position), status_requested
+    )
 
 
 @given(st.binary(max_size=40))
