@@ -18,7 +18,7 @@ from tests.upgrade.archive import Installation, installations, unpack
 Connection = psycopg.Connection[tuple[object, ...]]
 
 # One start of the stack for all of them, and whoever is first waits for it.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 RESTING = ("PAUSED", "SUSPENDED")
 
@@ -51,7 +51,7 @@ class Takeover:
     def wait(self, tables: Iterable[dict[str, Any]]) -> None:
         for table in tables:
             self.db.execute(
-                "SELECT pgtrickle.wait_for(format('%%I.%%I', %s::text, %s::text), timeout => '120 s')",
+                "SELECT pgtrickle.wait_for(format('%%I.%%I', %s::text, %s::text), timeout => '300 s')",
                 (table["pgt_schema"], table["pgt_name"]),
             )
 
