@@ -18,7 +18,7 @@ from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.strategy import FullPolicy, RefreshMode
-from applier.sql.analyze.analyze import analyze, rolled_back
+from applier.sql.analyze.analyze import analysis_transaction, analyze
 from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import Reason, Refused
 from shared_schema.table_schema import Column, TableId
@@ -113,5 +113,5 @@ def _postgres_may(row: StreamTableRow, refused: Refused) -> bool:
 
 
 def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
-    with rolled_back(connection, "pg_catalog") as catalog:
+    with analysis_transaction(connection, "pg_catalog") as catalog:
         return tuple(Column(c.name, c.type) for c in analyze(connection, catalog, query).columns)

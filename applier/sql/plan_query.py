@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from applier.plan.nodes import StreamPlan, scans
-from applier.sql.analyze.analyze import AnalyzedQuery, analyze, place_of_byte, rolled_back, tree_with_positions
+from applier.sql.analyze.analyze import AnalyzedQuery, analysis_transaction, analyze, place_of_byte, tree_with_positions
 from applier.sql.analyze.function_bodies import declared_digests
 from applier.sql.analyze.lexical import find_word, refuse_special_times
 from applier.sql.analyze.sources import gather_sources
@@ -48,19 +48,19 @@ def plan_query(
 
     Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be kept exact.
     """
-    with rolled_back(connection, search_path) as catalog:
-        catalog.declared = None if written is None else declared_digests(query) or {}
+    with analysis_transaction(connection, search_path) as catalog:
+        catalog.expected_digests = None if written is None else declared_digests(query) or {}
         try:
             analysed = analyze(connection, catalog, query)
         except Refused as refused:
-            raise refused.located(find_word(query, refused.construct)) from refused.__cause__
+            raise refused.with_place(find_word(query, refused.construct)) from refused.__cause__
         try:
             return _define(analysed, catalog, written or StoredQuery(analysed.query, analysed.analysed_at))
         except Refused as refused:
             place = refused.place or analysed.place(refused.token)
             if place is None and not refused.in_view:
                 place = _asked_again(connection, catalog, refused, query, search_path)
-            raise refused.located(place or find_word(query, refused.construct)) from refused.__cause__
+            raise refused.with_place(place or find_word(query, refused.construct)) from refused.__cause__
 
 
 def _define(analysed: AnalyzedQuery, catalog: SystemCatalog, written: StoredQuery) -> PlannedQuery:

@@ -24,7 +24,7 @@ class Reason(Enum):
     """PostgreSQL's analysed tree holds something this program was never taught."""
     FUNCTION = "unproven_function"
     """A function, operator or aggregate that is not on the allow-list."""
-    CARRIER = "unproven_carrier"
+    TYPE = "unproven_carrier"
     """The function is on the list, but not for values held in this form (an unbounded numeric, say)."""
     COLLATION = "collation"
     """Text order or equality that only PostgreSQL's collation knows."""
@@ -84,7 +84,7 @@ class Refused(TrickleError):
     """The query is valid, but not (yet) one that can be kept exact.
 
     `token` is a byte offset into the analysed statement, None when unknown; whoever knows the text turns it into a
-    place with `located`; what stands `in_view` has none of its own in the query. `full_in_postgres` says whether FULL
+    place with `with_place`; what stands `in_view` has none of its own in the query. `full_in_postgres` says if FULL
     mode, run by PostgreSQL itself, can take the query.
     """
 
@@ -108,7 +108,7 @@ class Refused(TrickleError):
         self.full_in_postgres = full_in_postgres
         self.in_view = in_view
 
-    def located(self, place: Place | None) -> Refused:
+    def with_place(self, place: Place | None) -> Refused:
         """The same refusal with a place."""
         return Refused(
             self.reason,

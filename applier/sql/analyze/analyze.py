@@ -74,7 +74,7 @@ def place_of_byte(query: str, offset: int) -> Place | None:
 
 
 @contextmanager
-def rolled_back(connection: psycopg.Connection[Any], search_path: str) -> Iterator[SystemCatalog]:
+def analysis_transaction(connection: psycopg.Connection[Any], search_path: str) -> Iterator[SystemCatalog]:
     """A transaction with pinned settings that leaves no trace; yields the catalog to look things up in."""
     catalog = system_catalog_of(connection)
     with connection.transaction(force_rollback=True):
@@ -92,7 +92,7 @@ def _pin(connection: psycopg.Connection[Any], search_path: str) -> None:
 
 
 def analyze(connection: psycopg.Connection[Any], catalog: SystemCatalog, query: str) -> AnalyzedQuery:
-    """Let PostgreSQL resolve one query inside an open `rolled_back` transaction."""
+    """Let PostgreSQL resolve one query inside an open `analysis_transaction` transaction."""
     _create(connection, query)
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_FIND).fetchone()

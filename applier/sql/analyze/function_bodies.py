@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from applier.catalog.sources import DIGEST
-from applier.sql.analyze.lexical import has_moving_words
+from applier.sql.analyze.lexical import has_special_time_words
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.node_text import TextNode, Token, parse_node_text
 from applier.sql.pg_tree.read_expr import read_expression
@@ -58,7 +58,7 @@ def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> Func
     """The body of a simple immutable SQL function: one expression over its arguments; None for any other function."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_FIND, [oid]).fetchone()
-        if found is None or not found[0] or has_moving_words(found[3]):
+        if found is None or not found[0] or has_special_time_words(found[3]):
             return None
         _, strict, result, source, stored, arguments, returns, digest = found
         text = stored or _analysed(connection, source, arguments, returns)

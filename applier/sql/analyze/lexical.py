@@ -26,7 +26,7 @@ _LEXEME = re.compile(
       |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_MOVING_WORDS = re.compile(r"(?<![a-z])(?:now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+_SPECIAL_TIME_WORDS = re.compile(r"(?<![a-z])(?:now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 _NAMED = re.compile(r"the (?:window )?(?:function|aggregate|operator) (?P<name>[^\s(]+)")
 _IN_VIEW = re.compile(r"\(in view (?:\w+\.)?(?P<name>\w+)\)")
 _KEYWORD = re.compile(r"\b[A-Z][A-Z_]+\b")
@@ -86,11 +86,11 @@ def _find_unique(query: str, construct: str) -> Place | None:
     return None
 
 
-def has_moving_words(query: str) -> bool:
+def has_special_time_words(query: str) -> bool:
     """Whether a string of the text holds 'now', 'today' or their like, or could."""
     return any(
-        (kind is Kind.STRING and _MOVING_WORDS.search(text))
-        or (kind is Kind.ESCAPED_STRING and (_MOVING_WORDS.search(text) or "\\" in text))
+        (kind is Kind.STRING and _SPECIAL_TIME_WORDS.search(text))
+        or (kind is Kind.ESCAPED_STRING and (_SPECIAL_TIME_WORDS.search(text) or "\\" in text))
         for kind, text, _ in lexemes(query)
     )
 
@@ -104,8 +104,8 @@ def refuse_special_times(query: str, analysed: query_tree.Query, now: datetime.d
         (
             offset
             for kind, text, offset in lexemes(query)
-            if (kind is Kind.STRING and _MOVING_WORDS.search(text))
-            or (kind is Kind.ESCAPED_STRING and (_MOVING_WORDS.search(text) or "\\" in text))
+            if (kind is Kind.STRING and _SPECIAL_TIME_WORDS.search(text))
+            or (kind is Kind.ESCAPED_STRING and (_SPECIAL_TIME_WORDS.search(text) or "\\" in text))
         ),
         None,
     )

@@ -65,25 +65,25 @@ class inside_view:
             ) from error
 
 
-def with_members(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
+def from_entries(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
     """The range-table entries in FROM, in the order of the text."""
     for item in items:
         match item:
             case query_tree.RangeTblRef():
                 yield item.entry
             case query_tree.InnerJoinExpr() | query_tree.OuterJoinExpr():
-                yield from with_members((item.left, item.right))
+                yield from from_entries((item.left, item.right))
 
 
-def entries_read(query: query_tree.Query) -> Iterator[int]:
+def source_entries(query: query_tree.Query) -> Iterator[int]:
     """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
-    yield from with_members(query.items)
+    yield from from_entries(query.items)
     if query.union is not None:
         yield from query.union.entries()
 
 
 def _relations(query: query_tree.Query) -> Iterator[int]:
-    for number in entries_read(query):
+    for number in source_entries(query):
         match query.entries[number - 1]:
             case query_tree.TableEntry(relation=oid):
                 yield oid
@@ -115,8 +115,8 @@ def check_source(relation: RelationInfo, with_children: bool) -> None:
         raise _refused(f"the single partition {relation.table}", "read the partitioned table and filter")
     if relation.kind == "p" and not with_children:
         raise _refused(f"ONLY {relation.table}", "leave ONLY out: a partitioned table has no rows of its own")
-    if relation.silent_partition is not None:
-        construct = f"the partition {relation.silent_partition} of {relation.table}"
+    if relation.uncaptured_partition is not None:
+        construct = f"the partition {relation.uncaptured_partition} of {relation.table}"
         raise _unseen(construct, "its changes are not logged; make it a plain table")
     if relation.kind == "r" and relation.has_children and with_children:
         raise _unseen(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")

@@ -102,7 +102,7 @@ class RelationInfo:
     is_partitioned: bool
     replica_identity: ReplicaIdentity
     security_barrier: bool
-    silent_partition: str | None
+    uncaptured_partition: str | None
     """A partition whose changes are not logged: a foreign or unlogged table."""
     rule: str | None
 
@@ -118,7 +118,7 @@ class SystemCatalog:
         # Weak, because the catalog is kept in a table keyed by the connection.
         self._connection = ref(connection)
         self.refresh()
-        self.declared: dict[int, str] | None = None
+        self.expected_digests: dict[int, str] | None = None
         """Digests of the functions a stored query was created with; None while a query is being created."""
 
     def refresh(self) -> None:
@@ -209,7 +209,7 @@ class SystemCatalog:
                 is_partitioned=row[3] == "p",
                 replica_identity=ReplicaIdentity(row[9]),
                 security_barrier=row[10],
-                silent_partition=row[11],
+                uncaptured_partition=row[11],
                 rule=rules.get(row[0], row[12]),
             )
             for row in self._rows(_RELATIONS, [wanted])
@@ -231,7 +231,7 @@ class SystemCatalog:
             self._open().execute(f"DROP VIEW pg_temp.{view}".encode())
         return rules
 
-    def open(self) -> psycopg.Connection[Any]:
+    def connection(self) -> psycopg.Connection[Any]:
         """The connection, inside the definition's transaction."""
         return self._open()
 

@@ -52,7 +52,7 @@ def plan_aggregate(
             args = argument_texts(args)
         except UnsuitableArguments as error:
             construct = f"the user-defined aggregate {info.signature} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
         fold = fold_of(call, args, catalog, window=node is None)
         entry = entry_of_fold(info.signature, fold)
     if entry.ordered_labels:
@@ -64,7 +64,7 @@ def plan_aggregate(
     except UnsuitableArguments as error:
         construct = f"the aggregate {info.signature} on {error.problem}"
         raise Refused(
-            Reason.CARRIER, construct, hint=error.hint or "cast or store the values in another type", token=call.at
+            Reason.TYPE, construct, hint=error.hint or "cast or store the values in another type", token=call.at
         ) from error
     _check_collation(entry, call.input_collation, call, catalog)
     # However often a value comes makes no difference to a function of the set.

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from applier.plan.expr import Col, Expr
 from applier.plan.nodes import Filter, Node, fields, row_key
-from applier.sql.analyze.sources import Sources, with_members
+from applier.sql.analyze.sources import Sources, from_entries
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, project_columns
 from applier.sql.bind.from_items import FromItems
@@ -58,8 +58,8 @@ from applier.sql.decorrelate.semi_joins import (
 from applier.sql.decorrelate.subqueries import SubqueryJoins
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
-from applier.sql.pg_tree.flatten import Flattener, whole_row
-from applier.sql.pg_tree.query_tree import depends_on
+from applier.sql.pg_tree.flatten import Flattener, whole_row_refusal
+from applier.sql.pg_tree.query_tree import lateral_columns
 from applier.sql.refusal import Place, Reason, Refused
 from applier.sql.typing.compile import ExpressionCompiler, Scope
 
@@ -165,8 +165,8 @@ class _Builder:
         where = [flat(c) for c in conjuncts(query.where)]
         windowed = [flat(query.targets[i].expression) for i in window_inputs(query, targets)]
         # How many rows there are is decided by all that make rows, also by those that nobody reads.
-        making = list(dict.fromkeys(made for t in query.targets for made in walk.sets(flat(t.expression))))
-        grouped_sets = [made for key, _ in keys for made in walk.sets(key)]
+        making = list(dict.fromkeys(made for t in query.targets for made in walk.set_functions(flat(t.expression))))
+        grouped_sets = [made for key, _ in keys for made in walk.set_functions(key)]
         wanted = [*targets, *windowed, *making, *(key for key, _ in keys), *(() if having is None else (having,))]
         frame = self._rows(levels, wanted, where)
         if grouped_sets:
@@ -175,7 +175,7 @@ class _Builder:
             hint = "make the rows in a subquery of FROM"
             construct = "a set-returning function beside a window, or beside one that is grouped by"
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=making[0].at)
-        if query.aggregates:
+        if query.is_grouped:
             above = [*targets, *windowed]
             calls = [call for e in (*above, *(() if having is None else (having,))) for call in aggregates_in(e)]
             frame = self._answered(frame, [*(key for key, _ in keys), *calls], levels)
@@ -207,9 +207,9 @@ class _Builder:
         query = levels[-1]
         flat = Flattener(query.entries)
         on = [flat(c) for c in conditions(query.items)]
-        simple = [p for p in query.partners if self._is_simple(p, levels)]
+        simple = [p for p in query.match_conditions if self._is_simple(p, levels)]
         asked = [self._asked(partners, levels) for partners in simple]
-        others = [flat(as_expression(p)) for p in query.partners if p not in simple]
+        others = [flat(as_expression(p)) for p in query.match_conditions if p not in simple]
         # The condition of an inner join is one of WHERE, also where it asks a subquery.
         where = [*where, *(flat(c) for c in place_members(query.items)[1] if any(walk.subqueries(c))), *others]
         plain = [c for c in where if not any(walk.subqueries(c))]
@@ -233,7 +233,7 @@ class _Builder:
         if not is_correlated(query):
             return True
         where = [Flattener(query.entries)(outer_part(c, outer)) for c in conjuncts(query.where)]
-        return not query.whole and correlation_of_where(query, [c for c in where if correlated(c)])
+        return query.is_row_wise and correlation_of_where(query, [c for c in where if correlated(c)])
 
     def _asked(self, partners: query_tree.MatchCondition, levels: Levels) -> SubqueryTest:
         """A subquery of WHERE: its rows by themselves, and what connects them to the query around it."""
@@ -301,8 +301,8 @@ class _Builder:
             for var in walk.variables(expression):
                 _check_variable(var)
                 reads.setdefault(var.entry, set()).add(var.number)
-        for number in with_members(query.items):
-            for var in depends_on(query.entries[number - 1]):
+        for number in from_entries(query.items):
+            for var in lateral_columns(query.entries[number - 1]):
                 for base in walk.variables(Flattener(query.entries)(var)):
                     _check_variable(base)
                     reads.setdefault(base.entry, set()).add(base.number)
@@ -365,14 +365,14 @@ class _Builder:
 
 def _grouped_by(query: query_tree.Query) -> Sequence[query_tree.GroupItem]:
     """The keys of GROUP BY; one group of all rows is one for each given row."""
-    if query.groups or not query.aggregates:
+    if query.groups or not query.is_grouped:
         return query.groups
-    return [query_tree.GroupItem(query.targets[i].group_reference, query_tree.SAME) for i in query.given]
+    return [query_tree.GroupItem(query.targets[i].group_reference, query_tree.SAME) for i in query.domain_targets]
 
 
 def _per_given(grouped: GroupedQuery, query: query_tree.Query) -> GroupedQuery | GroupedByDomain:
     """A group of all rows is there also where there are no rows."""
-    if query.groups or not query.given:
+    if query.groups or not query.domain_targets:
         return grouped
     (given,) = (entry.node for entry in query.entries if isinstance(entry, query_tree.DomainEntry))
     return GroupedByDomain(grouped, given)
@@ -389,6 +389,6 @@ def _check_variable(var: tree.Var) -> None:
     if var.levels_up:
         raise Refused(Reason.CONSTRUCT, "a reference to an outer query", hint="join the tables instead", token=var.at)
     if var.number == 0:
-        raise whole_row(var)
+        raise whole_row_refusal(var)
     if var.number < 0:
         raise Refused(Reason.COLUMN, "a system column", hint="use a column of your own", token=var.at)

@@ -111,11 +111,11 @@ class FromItems:
                 return JoinMember(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
             case query_tree.CteEntry(name=name, levels_up=up):
                 holders = levels[: len(levels) - up]
-                if not holders or name not in holders[-1].members:
+                if not holders or name not in holders[-1].ctes:
                     raise unknown("a name of no WITH")
                 if name in holders[-1].recursive:
                     return self._recursions.member(number, name, reads, holders)
-                return self._subquery(number, holders[-1].members[name], reads, holders)
+                return self._subquery(number, holders[-1].ctes[name], reads, holders)
             case _:
                 raise unknown("a member of FROM that is neither a relation nor a subquery")
 

@@ -40,13 +40,13 @@ def bind_limit(
     keys = query.distinct if query.distinct_on else ()
     references = [*(item.reference for item in keys), *(item.reference for item in query.order)]
     named = [_place(query, reference) for reference in references]
-    places = list(dict.fromkeys([*needed, *named, *query.given]))
+    places = list(dict.fromkeys([*needed, *named, *query.domain_targets]))
     built = select(places)
     node = project_columns(built.node, (*built.exprs, *within))
     shown = bound_columns(node)
     at = {place: shown[i] for i, place in enumerate(places)}
     after = shown[len(places) :]
-    apart = (*after, *(at[place] for place in query.given))
+    apart = (*after, *(at[place] for place in query.domain_targets))
 
     order = [
         sort_key(

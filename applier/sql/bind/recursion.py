@@ -44,7 +44,7 @@ class RecursionBinder:
         return JoinMember(number, working or self._plan(name, holders), places)
 
     def _plan(self, name: str, holders: Levels) -> Node:
-        query, ways = holders[-1].members[name], holders[-1].ways.get(name)
+        query, ways = holders[-1].ctes[name], holders[-1].search_cycles.get(name)
         if ways is not None:
             query = add_search_cycle(query, ways, name, self._catalog)
         union, levels = query.union, (*holders, query)
@@ -83,7 +83,7 @@ class RecursionBinder:
                 return Recursion(number, *sides, distinct=not union.keeps_duplicates)
             types = found
         construct = "WITH RECURSIVE whose numerics grow with every round"
-        raise Refused(Reason.CARRIER, construct, hint="cast the column to one numeric(p,s) in both branches")
+        raise Refused(Reason.TYPE, construct, hint="cast the column to one numeric(p,s) in both branches")
 
     def _step(
         self, key: tuple[int, str], working: WorkTable, levels: Levels, branch: int | query_tree.SetOperation

@@ -83,7 +83,7 @@ def _select(query: query_tree.Query, number: int) -> query_tree.Query:
     if not isinstance(entry, query_tree.SubqueryEntry):
         raise unknown("a branch of a recursion that is no query")
     inside = entry.query
-    if inside.union is not None or inside.distinct or inside.makes_rows:
+    if inside.union is not None or inside.distinct or inside.has_set_functions:
         construct, hint = "SEARCH or CYCLE over DISTINCT, UNION or a set of rows", "put that into a subquery of FROM"
         raise Refused(Reason.CONSTRUCT, construct, hint=hint)
     return inside
@@ -127,10 +127,10 @@ class _Added:
         if cycle is not None:
             place = self._width + len(found) + 2
             row, way = self._row(self._step, cycle.places), self._before(place, _RECORDS)
-            branch = (tree.RowIn(row, way), cycle.met)
-            met = tree.CaseExpr(None, (branch,), cycle.not_met, cycle.type, cycle.collation, None)
+            branch = (tree.RowIn(row, way), cycle.mark)
+            met = tree.CaseExpr(None, (branch,), cycle.default, cycle.type, cycle.collation, None)
             shape = query_tree.SetColumn(cycle.type, cycle.typmod, cycle.collation, _BOOL_EQUAL)
-            found += [_Column(cycle.not_met, met, shape), self._way(cycle.places, place)]
+            found += [_Column(cycle.default, met, shape), self._way(cycle.places, place)]
         if search is not None and search.breadth_first:
             found.append(_Column(zero, deeper, query_tree.SetColumn(_INT8, -1, 0, _INT8_EQUAL)))
         return found
@@ -141,8 +141,8 @@ class _Added:
         if cycle is None:
             raise AssertionError("no CYCLE")
         mark = self._before(self._width + (ways.search is not None) + 1, cycle.type, cycle.typmod, cycle.collation)
-        function = self._catalog.operator(cycle.different).function
-        return tree.FuncExpr(function, cycle.different, _BOOL, 0, cycle.collation, (mark, cycle.met), None)
+        function = self._catalog.operator(cycle.not_equal).function
+        return tree.FuncExpr(function, cycle.not_equal, _BOOL, 0, cycle.collation, (mark, cycle.mark), None)
 
     def _before(self, number: int, type_: int, typmod: int = -1, collation: int = 0) -> tree.Var:
         return tree.Var(self._itself, number, type_, typmod, collation, 0, None)

@@ -40,7 +40,7 @@ def _column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
         met = unify([_cast(expr, pg) for expr in exprs])
     except UnsuitableArguments as error:
         raise Refused(
-            Reason.CARRIER, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
+            Reason.TYPE, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
         ) from error
     return [replace(expr, type=ValueType(pg, expr.type.spark)) for expr in met]
 

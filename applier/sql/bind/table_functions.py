@@ -127,7 +127,7 @@ class TableFunctions:
         args = (json, Const(name, TEXT), Const(":".join(map(str, (pg.name, *(sized or ())))), TEXT))
         if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
             hint = "name a column of text, integers, numeric, bool or jsonb, and cast it"
-            raise Refused(Reason.CARRIER, f"a column list with {pg.display}", hint=hint, token=at)
+            raise Refused(Reason.TYPE, f"a column list with {pg.display}", hint=hint, token=at)
         signature = FIELDS if rows else FIELD
         array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
         return TableFunction(
@@ -144,7 +144,7 @@ class TableFunctions:
             physical_type = entry.physical_type(args)
         except UnsuitableArguments as error:
             construct = f"regexp_matches of {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
         return _elements(Call(signature, args, ValueType(_ARRAYS["text"], physical_type)), pg)
 
     def _bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
@@ -166,7 +166,7 @@ class TableFunctions:
             try:
                 listed = unify(args)
             except UnsuitableArguments as error:
-                raise Refused(Reason.CARRIER, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
+                raise Refused(Reason.TYPE, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
             return TableFunction(SetReturningFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
 

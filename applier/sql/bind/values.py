@@ -21,7 +21,7 @@ from shared_schema.pg_types import PgType
 
 def is_dependent(item: query_tree.FromItem, query: query_tree.Query) -> bool:
     """Whether it is one entry that looks at others."""
-    return isinstance(item, query_tree.RangeTblRef) and any(query_tree.depends_on(query.entries[item.entry - 1]))
+    return isinstance(item, query_tree.RangeTblRef) and any(query_tree.lateral_columns(query.entries[item.entry - 1]))
 
 
 def always_true(condition: tree.Expression) -> bool:

@@ -221,7 +221,7 @@ class _Planner:
             physical_type = _physical_type(function, args)
         except UnsuitableArguments as error:
             construct = f"the window function {info.signature} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint, token=call.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
         own = None if function in OF_PEERS or function in OF_PLACES else own_frame()
         return WindowCall(
             function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), physical_type), frame=own

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.pg_tree import query_tree, tree, walk
-from applier.sql.pg_tree.rewriting import rewrite_from
+from applier.sql.pg_tree.rewriting import select_all_from
 from applier.sql.refusal import Reason, Refused
 
 
 def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree.SubLink:
     """The value of the aggregate; of no rows it is NULL, where the array is empty."""
     query = subquery.query
-    if query.whole:
-        query = rewrite_from(query)
+    if not query.is_row_wise:
+        query = select_all_from(query)
     (target,) = (t for t in query.targets if not t.hidden)
     by_reference = {t.group_reference: t.expression for t in query.targets}
     element = walk.type_of(target.expression)
@@ -35,4 +35,4 @@ def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree
         at=subquery.at,
     )
     listed = replace(query, targets=(replace(target, expression=call),), order=(), has_aggregates=True)
-    return query_tree.subquery_depth(replace(subquery, kind=tree.SubLinkType.VALUE), listed, None)
+    return query_tree.replace_subquery(replace(subquery, kind=tree.SubLinkType.VALUE), listed, None)

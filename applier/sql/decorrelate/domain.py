@@ -94,7 +94,7 @@ class DependentQueries:
                 places[var.entry, var.number] = 1 + list(asked).index(value)
         given = _each_once(around.base, tuple(asked))
         alone = evaluate_over_domain(query, list(asked.values()), places, given)
-        built = self._query(alone, [*needed, *alone.given], around.levels)
+        built = self._query(alone, [*needed, *alone.domain_targets], around.levels)
         return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(asked), places)
 
     def beside(self, around: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
@@ -113,7 +113,7 @@ class DependentQueries:
             places[var.entry, var.number] = 1 + value.ordinal
         given = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(shown, 1)]
         alone = evaluate_over_domain(query, given, places, around.base)
-        built = self._query(alone, [*alone.given, *needed], around.levels)
+        built = self._query(alone, [*alone.domain_targets, *needed], around.levels)
         return project_columns(built.node, built.exprs)
 
 
@@ -126,7 +126,7 @@ def _each_once(node: Node, values: tuple[Expr, ...]) -> Node:
 
 def _row_by_row(query: query_tree.Query) -> bool:
     """Whether what it makes of some given rows does not depend on what others are given."""
-    if query.aggregates or query.distinct or query.windows or query.limit is not None:
+    if query.is_grouped or query.distinct or query.windows or query.limit is not None:
         return False
     if query.union is None:
         return True
@@ -137,7 +137,13 @@ def _row_by_row(query: query_tree.Query) -> bool:
 
 def never_empty(query: query_tree.Query) -> bool:
     """Whether it has a row whatever it is asked with."""
-    if query.aggregates or query.limit is not None or query.where is not None or query.partners or query.makes_rows:
+    if (
+        query.is_grouped
+        or query.limit is not None
+        or query.where is not None
+        or query.match_conditions
+        or query.has_set_functions
+    ):
         return False
     if query.union is not None:
         first = query.entries[next(query.union.entries()) - 1]

@@ -68,7 +68,7 @@ class LateralJoins:
         query = lateral.query
         inside = None if lateral.on else self._inside(lateral, levels)
         if inside is not None and self._by_equalities(frame, lateral, inside):
-            if query.aggregates:
+            if query.is_grouped:
                 return self._grouped(frame, lateral, inside)
             if query.limit is not None or query.distinct_on:
                 return self._first(frame, lateral, inside)
@@ -111,9 +111,9 @@ class LateralJoins:
         wanted = [inside.targets[r - 1] for r in lateral.reads]
         if not self._all_total(frame, inside):
             return False
-        if not query.aggregates and query.limit is None and not query.distinct_on:
+        if not query.is_grouped and query.limit is None and not query.distinct_on:
             return not (lateral.outer and any(correlated(t) for t in wanted))
-        if query.aggregates and (query.limit is not None or query.distinct_on):
+        if query.is_grouped and (query.limit is not None or query.distinct_on):
             return False
         pairs, residual = split_condition(self._connections(frame, inside), len(fields(frame.node)))
         return residual is None and bool(pairs) and not any(correlated(t) for t in inside.targets)
@@ -125,7 +125,7 @@ class LateralJoins:
         """The subquery's own rows, where it reads the outside in its WHERE and select list only."""
         query = lateral.query
         grouped_otherwise = query.grouping_sets or (query.distinct and not query.distinct_on)
-        if query.union is not None or query.windows or query.makes_rows or grouped_otherwise:
+        if query.union is not None or query.windows or query.has_set_functions or grouped_otherwise:
             return None
         own, outer = Flattener(query.entries), Flattener(levels[-1].entries)
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]

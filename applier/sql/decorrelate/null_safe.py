@@ -46,5 +46,5 @@ def _filler(physical_type: str) -> Value:
     kind = physical_type.partition("(")[0]
     if kind not in _FILLERS:
         hint = "join the subquery in FROM"
-        raise Refused(Reason.CARRIER, f"a subquery asked with values held as {physical_type}", hint=hint)
+        raise Refused(Reason.TYPE, f"a subquery asked with values held as {physical_type}", hint=hint)
     return _FILLERS[kind]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from applier.plan.nodes import Node
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.query_tree import FromItem, InnerJoinExpr, OuterJoinExpr, OuterJoinType, RangeTblRef
-from applier.sql.pg_tree.rewriting import OuterColumnRewriter, inline_with
+from applier.sql.pg_tree.rewriting import OuterColumnRewriter, inline_ctes
 from applier.sql.refusal import Reason, Refused
 
 _HINT = "join the subquery in FROM"
@@ -71,8 +71,8 @@ class _Given:
         """`level` says how far out the columns are that are asked for."""
         if query.grouping_sets:
             raise _refused("GROUPING SETS in a subquery that reads an outer query", self._at)
-        if any(any(query_tree.outer_columns(member, level + 1)) for member in query.members.values()):
-            query = inline_with(query)
+        if any(any(query_tree.outer_columns(member, level + 1)) for member in query.ctes.values()):
+            query = inline_ctes(query)
         if query.union is not None:
             return self._union(query, query.union, level)
         entry = len(query.entries) + 1
@@ -90,7 +90,7 @@ class _Given:
 
     def _bound(self, query: query_tree.Query, entry: int, level: int) -> query_tree.Query:
         """The query, in which what is asked for are columns of an entry of its own."""
-        if any(any(query_tree.outer_columns(member, level + 1)) for member in query.members.values()):
+        if any(any(query_tree.outer_columns(member, level + 1)) for member in query.ctes.values()):
             raise _refused("WITH RECURSIVE that reads an outer query", self._at)
 
         def change(var: tree.Var, depth: int) -> tree.Expression:
@@ -135,7 +135,7 @@ def _shown(query: query_tree.Query, more: Sequence[query_tree.TargetEntry]) -> q
     visible = [t for t in query.targets if not t.hidden]
     hidden = [t for t in query.targets if t.hidden]
     given = range(len(visible), len(visible) + len(more))
-    return replace(query, targets=(*visible, *more, *hidden), given=tuple(given))
+    return replace(query, targets=(*visible, *more, *hidden), domain_targets=tuple(given))
 
 
 def _wider(union: query_tree.SetOperation, more: tuple[query_tree.SetColumn, ...]) -> query_tree.SetOperation:
@@ -154,7 +154,7 @@ def _outer_joins(items: Sequence[FromItem]) -> Iterator[OuterJoinExpr]:
 
 def _looks(item: FromItem, query: query_tree.Query, entry: int) -> bool:
     if isinstance(item, RangeTblRef):
-        read = list(query_tree.depends_on(query.entries[item.entry - 1]))
+        read = list(query_tree.lateral_columns(query.entries[item.entry - 1]))
     else:
         read = [] if item.condition is None else list(walk.variables(item.condition))
     own = any(var.entry == entry and var.levels_up == 0 for var in read)

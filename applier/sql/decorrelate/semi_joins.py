@@ -43,9 +43,9 @@ class SubqueryTest:
 def as_expression(partners: query_tree.MatchCondition) -> tree.Expression:
     """The condition as one that may stand anywhere."""
     kind = tree.SubLinkType.EXISTS if partners.test is None else tree.SubLinkType.ANY
-    number = query_tree.next_number()
+    number = query_tree.next_subquery_number()
     blank = tree.SubLink(number, kind, partners.query, None, (), 0, partners.at)
-    subquery = query_tree.subquery_depth(blank, partners.query, partners.test)
+    subquery = query_tree.replace_subquery(blank, partners.query, partners.test)
     return tree.BoolExpr(tree.BoolOperator.NOT, (subquery,)) if partners.negated else subquery
 
 

@@ -121,13 +121,13 @@ class SubqueryJoins:
         whole = query.groups or query.having is not None or query.distinct or query.union is not None or query.windows
         if (
             whole
-            or query.makes_rows
+            or query.has_set_functions
             or not self._by_where(around, query)
-            or (query.aggregates and query.limit is not None)
+            or (query.is_grouped and query.limit is not None)
         ):
             node, (value,) = self._only_row(around, subquery, 1)
             return node, value
-        if query.aggregates:
+        if query.is_grouped:
             inside = self._inside(around, subquery, [target])
             groups = self._groups(around, inside, subquery)
             return self._aggregated(around, inside, groups, target)
@@ -214,7 +214,7 @@ class SubqueryJoins:
 
     def _truth(self, around: OuterQuery, subquery: tree.SubLink) -> tuple[Node, Expr]:
         query = subquery.query
-        if is_correlated(query) and (query.whole or not self._by_where(around, query)):
+        if is_correlated(query) and (not query.is_row_wise or not self._by_where(around, query)):
             return self._truth_of_all(around, subquery)
         inside = self._inside(around, subquery, [])
         if inside.test is None:
@@ -268,7 +268,7 @@ class SubqueryJoins:
         visible = [t.expression for t in query.targets if not t.hidden]
         where = [own(outer_part(c, outer)) for c in conjuncts(query.where)]
         connecting = [c for c in where if correlated(c)]
-        if subquery.kind is tree.SubLinkType.VALUE or not query.whole:
+        if subquery.kind is tree.SubLinkType.VALUE or query.is_row_wise:
             test = None
             if subquery.test is not None:
                 test = own(outer_part(into_subquery(subquery.test, lambda var: visible[var.number - 1]), outer))

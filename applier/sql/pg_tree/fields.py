@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.sql.pg_tree.layout import SPARE, UNSUPPORTED_KINDS
+from applier.sql.pg_tree.layout import UNREAD_FIELDS, UNSUPPORTED_KINDS
 from applier.sql.pg_tree.node_text import Datum, Quoted, TextNode, Token, Tree
 from applier.sql.refusal import Reason, Refused
 
@@ -15,13 +15,13 @@ def unknown(what: str) -> Refused:
 
 
 class Fields:
-    """The fields of one node. Take what you read, then call `done`."""
+    """The fields of one node. Take what you read, then call `finish`."""
 
     def __init__(self, node: TextNode, major: int) -> None:
         self._node = node
         self._major = major
         self._taken: set[str] = set()
-        if node.kind not in SPARE:
+        if node.kind not in UNREAD_FIELDS:
             known = UNSUPPORTED_KINDS.get(node.kind)
             if known is None:
                 raise unknown(f"a node of kind {node.kind}")
@@ -123,19 +123,19 @@ class Fields:
     def _position(self) -> int | None:
         return _position(self._node)
 
-    def harmless(self, *names: str) -> None:
+    def check_unread(self, *names: str) -> None:
         """Check spare fields before the rest is read, where another value would change the meaning of the rest."""
         for name in names:
             self._check(name, self.tree(name))
 
-    def done(self) -> None:
+    def finish(self) -> None:
         """Check the fields nobody took."""
         for name, value in self._node.fields.items():
             if name not in self._taken:
                 self._check(name, value)
 
     def _check(self, name: str, value: Tree) -> None:
-        rule = SPARE[self._node.kind].get(name)
+        rule = UNREAD_FIELDS[self._node.kind].get(name)
         if rule is None or not rule.covers(self._major):
             raise unknown(f"the field {name} of a {self._node.kind} node")
         if rule.values is None or value in rule.values:

@@ -21,7 +21,7 @@ class Flattener:
             entry = self._entries[expression.entry - 1]
             if isinstance(entry, query_tree.JoinEntry | query_tree.GroupEntry):
                 if not 1 <= expression.number <= len(entry.columns):
-                    raise whole_row(expression)
+                    raise whole_row_refusal(expression)
                 return self(entry.columns[expression.number - 1])
             return expression if expression.number else _row(expression, entry)
         return walk.rebuild(expression, self)
@@ -35,13 +35,13 @@ def _row(var: tree.Var, entry: query_tree.RangeTblEntry) -> tree.Expression:
         case query_tree.CteEntry(columns=columns) if columns:
             names = columns
         case _:
-            raise whole_row(var)
+            raise whole_row_refusal(var)
     there = [(i, name) for i, name in enumerate(names, 1) if name]
     # Types and collations are those of the columns themselves, which nobody asks a part of a row for.
     fields = tuple(tree.Var(var.entry, i, 0, -1, 0, 0, var.at) for i, _ in there)
-    return tree.RowExpr(fields, tuple(name for _, name in there), var.type, not var.always_there, var.at)
+    return tree.RowExpr(fields, tuple(name for _, name in there), var.type, not var.never_nulled, var.at)
 
 
-def whole_row(var: tree.Var) -> Refused:
+def whole_row_refusal(var: tree.Var) -> Refused:
     """The refusal of a whole row of a join or of a renamed table."""
     return Refused(Reason.COLUMN, "a whole row as one value", hint="list the columns", token=var.at)

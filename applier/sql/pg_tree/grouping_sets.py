@@ -8,7 +8,7 @@ from applier.sql.pg_tree.fields import Fields, unknown
 from applier.sql.pg_tree.node_text import TextNode
 from applier.sql.refusal import Reason, Refused
 
-MOST_SETS = 64
+MAX_GROUPING_SETS = 64
 """Each set is a grouping of its own; CUBE of seven columns has twice as many."""
 
 _EMPTY, _SIMPLE, _ROLLUP, _CUBE, _SETS = range(5)
@@ -24,9 +24,11 @@ def grouping_sets(nodes: tuple[TextNode, ...], major: int, *, distinct: bool) ->
     count = 1
     for part in parts:
         count *= len(part)
-    if count > MOST_SETS:
+    if count > MAX_GROUPING_SETS:
         construct = f"GROUP BY with {count} grouping sets"
-        raise Refused(Reason.CONSTRUCT, construct, hint=f"at most {MOST_SETS} are taken; make several stream tables")
+        raise Refused(
+            Reason.CONSTRUCT, construct, hint=f"at most {MAX_GROUPING_SETS} are taken; make several stream tables"
+        )
     found = [tuple(dict.fromkeys(key for part in parts for key in part)) for parts in product(*parts)]
     return tuple({frozenset(keys): keys for keys in reversed(found)}.values())[::-1] if distinct else tuple(found)
 
@@ -45,21 +47,21 @@ def _sets(node: TextNode, major: int) -> list[Set]:
         found = _written_out(kind, [_sets(part, major) for part in fields.nodes("content")])
     else:
         raise unknown(f"a grouping set of kind {kind}")
-    fields.done()
+    fields.finish()
     return found
 
 
 def _written_out(kind: int, parts: list[list[Set]]) -> list[Set]:
     if kind == _SETS:
         return [one for part in parts for one in part]
-    if any(len(part) != 1 for part in parts) or len(parts) > MOST_SETS:
+    if any(len(part) != 1 for part in parts) or len(parts) > MAX_GROUPING_SETS:
         raise unknown("a ROLLUP or CUBE of grouping sets")
     keys = [part[0] for part in parts]
     if kind == _ROLLUP:
         chosen = [keys[:n] for n in range(len(keys), -1, -1)]
     else:
-        if 1 << len(keys) > MOST_SETS:
+        if 1 << len(keys) > MAX_GROUPING_SETS:
             construct = f"CUBE of {len(keys)} columns"
-            raise Refused(Reason.CONSTRUCT, construct, hint=f"at most {MOST_SETS} grouping sets are taken")
+            raise Refused(Reason.CONSTRUCT, construct, hint=f"at most {MAX_GROUPING_SETS} grouping sets are taken")
         chosen = [list(some) for n in range(len(keys), -1, -1) for some in combinations(keys, n)]
     return [tuple(key for one in some for key in one) for some in chosen]

@@ -29,7 +29,7 @@ NO_MEMBERS = parse_node_text("(b)")
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class UnreadField:
     """A field that is not read: the values it may hold (None: any) and what another value would mean."""
 
     values: tuple[Tree, ...] | None
@@ -43,12 +43,14 @@ class Spare:
         return self.since <= major <= self.until
 
 
-def _only(*texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = "") -> Spare:
-    return Spare(tuple(parse_node_text(t) for t in texts), since, until, means, hint)
+def _only(
+    *texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = ""
+) -> UnreadField:
+    return UnreadField(tuple(parse_node_text(t) for t in texts), since, until, means, hint)
 
 
-def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> Spare:
-    return Spare(None, since, until)
+def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> UnreadField:
+    return UnreadField(None, since, until)
 
 
 _PERMISSIONS = {
@@ -63,7 +65,7 @@ _PERMISSIONS = {
 
 _OPERATOR = {"opretset": _only("false", means="an operator that returns a set", hint="use a function of one value")}
 
-SPARE: dict[str, dict[str, Spare]] = {
+UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
     "QUERY": {
         "querySource": _only("0"),
         "canSetTag": _any(),

@@ -9,7 +9,7 @@ from itertools import count
 
 from applier.plan.nodes import Node
 from applier.sql.pg_tree.tree import RESULT, Expression, SubLink, Var
-from applier.sql.pg_tree.walk import sets, subqueries, variables
+from applier.sql.pg_tree.walk import set_functions, subqueries, variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +241,12 @@ class Cycle:
     """
 
     places: tuple[int, ...]
-    met: Expression
-    not_met: Expression
+    mark: Expression
+    default: Expression
     type: int
     typmod: int
     collation: int
-    different: int
+    not_equal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,37 +268,37 @@ class Query:
     groups: tuple[GroupItem, ...]
     having: Expression | None
     distinct: tuple[GroupItem, ...]
-    members: dict[str, Query]
+    ctes: dict[str, Query]
     """WITH: each query by its name."""
     recursive: frozenset[str]
     """The members of WITH that read themselves."""
     has_aggregates: bool
-    ways: dict[str, SearchCycle] = field(default_factory=dict)
+    search_cycles: dict[str, SearchCycle] = field(default_factory=dict)
     """SEARCH and CYCLE of members of WITH."""
     grouping_sets: tuple[tuple[int, ...], ...] = ()
     """GROUPING SETS, ROLLUP and CUBE written out: the references of the keys of each; none for a plain GROUP BY."""
     union: SetOperation | None = None
-    partners: tuple[MatchCondition, ...] = ()
+    match_conditions: tuple[MatchCondition, ...] = ()
     distinct_on: bool = False
     order: tuple[SortItem, ...] = ()
     limit: Limit | None = None
     windows: tuple[WindowClause, ...] = ()
-    given: tuple[int, ...] = ()
+    domain_targets: tuple[int, ...] = ()
     """The targets that say for which of the given rows a row is; none where the query is not asked for any."""
 
     @property
-    def whole(self) -> bool:
+    def is_row_wise(self) -> bool:
         """Whether its rows are others than those of FROM that WHERE leaves, or know of one another."""
-        several = self.aggregates or self.distinct or self.union is not None or self.limit is not None
-        return bool(several or self.windows or self.makes_rows)
+        several = self.is_grouped or self.distinct or self.union is not None or self.limit is not None
+        return not (several or self.windows or self.has_set_functions)
 
     @property
-    def makes_rows(self) -> bool:
+    def has_set_functions(self) -> bool:
         """Whether its select list has functions that make rows."""
-        return any(any(sets(target.expression)) for target in self.targets)
+        return any(any(set_functions(target.expression)) for target in self.targets)
 
     @property
-    def aggregates(self) -> bool:
+    def is_grouped(self) -> bool:
         """Whether rows are grouped: HAVING alone makes one group of all rows."""
         return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
 
@@ -315,7 +315,7 @@ def select_from(
         groups=(),
         having=None,
         distinct=(),
-        members={},
+        ctes={},
         recursive=frozenset(),
         has_aggregates=False,
     )
@@ -326,7 +326,7 @@ def expressions(query: Query) -> Iterator[Expression]:
     yield from (target.expression for target in query.targets)
     yield from (e for e in (query.where, query.having) if e is not None)
     yield from _join_conditions(query.items)
-    yield from (partners.test for partners in query.partners if partners.test is not None)
+    yield from (condition.test for condition in query.match_conditions if condition.test is not None)
     for entry in query.entries:
         match entry:
             case ValuesEntry(rows=rows):
@@ -349,9 +349,9 @@ def _join_conditions(items: tuple[FromItem, ...]) -> Iterator[Expression]:
 
 def inner_queries(query: Query) -> Iterator[Query]:
     """The queries directly inside it: of FROM, of WITH, and those its expressions ask."""
-    yield from query.members.values()
+    yield from query.ctes.values()
     yield from (entry.query for entry in query.entries if isinstance(entry, SubqueryEntry))
-    yield from (partners.query for partners in query.partners)
+    yield from (condition.query for condition in query.match_conditions)
     for expression in expressions(query):
         yield from (subquery.query for subquery in subqueries(expression))
 
@@ -364,7 +364,7 @@ def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
         yield from outer_columns(inner, depth + 1)
 
 
-def depends_on(entry: RangeTblEntry) -> Iterator[Var]:
+def lateral_columns(entry: RangeTblEntry) -> Iterator[Var]:
     """The columns of other members of FROM that an entry looks at."""
     match entry:
         case FunctionEntry(calls=calls):
@@ -383,12 +383,12 @@ def depends_on(entry: RangeTblEntry) -> Iterator[Var]:
 _numbers = count(1)
 
 
-def next_number() -> int:
+def next_subquery_number() -> int:
     """The number of a subquery that has none yet."""
     return next(_numbers)
 
 
-def subquery_depth(subquery: SubLink, query: Query, test: Expression | None) -> SubLink:
+def replace_subquery(subquery: SubLink, query: Query, test: Expression | None) -> SubLink:
     """The same question of another query: what it reads of the query around it is looked up anew."""
     own = () if test is None else (v for v in variables(test) if v.entry != RESULT)
     return replace(subquery, query=query, test=test, outer=(*own, *outer_columns(query)))

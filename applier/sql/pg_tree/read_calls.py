@@ -74,7 +74,7 @@ def _sort_clause(node: TextNode, major: int) -> _SortClause:
         fields.integer("sortop"),
         fields.flag("nulls_first"),
     )
-    fields.done()
+    fields.finish()
     return clause
 
 
@@ -87,5 +87,5 @@ def _aggregate_argument(node: TextNode, major: int, read: Read) -> tuple[tree.Ex
         fields.tree(name)
     reference, hidden = fields.integer("ressortgroupref"), fields.flag("resjunk")
     argument = read(fields.node("expr"))
-    fields.done()
+    fields.finish()
     return argument, reference, hidden

@@ -1,4 +1,4 @@
-"""Generic nodes -> typed expressions, strictly: what a case does not take, `done` must find harmless."""
+"""Generic nodes -> typed expressions, strictly: what a case does not take, `finish` must find harmless."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import Fields, unknown
 from applier.sql.pg_tree.layout import FIRST_WITH_NULLING, NO_MEMBERS
 from applier.sql.pg_tree.node_text import TextNode
-from applier.sql.pg_tree.query_tree import next_number, subquery_depth
+from applier.sql.pg_tree.query_tree import next_subquery_number, replace_subquery
 from applier.sql.pg_tree.read_calls import read_aggregate, read_window_function
 from applier.sql.pg_tree.read_json import read_is_json, read_json_constructor, read_json_path
-from applier.sql.pg_tree.read_rows import read_any_of, read_array_cast, read_row_order, read_subscript
-from applier.sql.pg_tree.read_table_function import read_set
+from applier.sql.pg_tree.read_rows import read_array_cast, read_row_compare, read_scalar_array_op, read_subscript
+from applier.sql.pg_tree.read_table_function import read_set_function
 
 _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
 
@@ -21,7 +21,7 @@ def read_expression(node: TextNode, major: int) -> tree.Expression:
     """One expression node with everything below it."""
     fields = Fields(node, major)
     expression = _read(node.kind, fields, major)
-    fields.done()
+    fields.finish()
     return expression
 
 
@@ -39,7 +39,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "NULLIFEXPR":
             return tree.NullIfExpr(_operator(fields, major))
         case "FUNCEXPR" if fields.flag("funcretset"):
-            return read_set(fields, major, read)
+            return read_set_function(fields, major, read)
         case "FUNCEXPR":
             return _function(fields, major)
         case "RELABELTYPE":
@@ -85,7 +85,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "MINMAXEXPR":
             return _extreme(fields, major)
         case "SCALARARRAYOPEXPR":
-            return read_any_of(fields, major, read)
+            return read_scalar_array_op(fields, major, read)
         case "AGGREF":
             return read_aggregate(fields, major, read)
         case "WINDOWFUNC":
@@ -114,7 +114,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "SUBSCRIPTINGREF":
             return read_subscript(fields, read)
         case "ROWCOMPAREEXPR":
-            return read_row_order(fields, major, read)
+            return read_row_compare(fields, major, read)
         case "COLLATEEXPR":
             fields.location()
             return tree.CollateExpr(read_expression(fields.node("arg"), major), fields.integer("collOid"))
@@ -127,7 +127,7 @@ def _expressions(fields: Fields, name: str, major: int) -> tuple[tree.Expression
 
 
 def _subquery(fields: Fields, major: int) -> tree.SubLink:
-    from applier.sql.pg_tree.read_query import read_inner
+    from applier.sql.pg_tree.read_query import read_subquery
 
     at, code = fields.location(), fields.integer("subLinkType")
     if code not in {kind.value for kind in tree.SubLinkType}:
@@ -135,11 +135,11 @@ def _subquery(fields: Fields, major: int) -> tree.SubLink:
     kind, test = tree.SubLinkType(code), fields.optional("testexpr")
     if (test is None) != (kind in (tree.SubLinkType.EXISTS, tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY)):
         raise unknown("a subquery with an odd test")
-    query = read_inner(fields.node("subselect"), major)
+    query = read_subquery(fields.node("subselect"), major)
     shown = [t.expression for t in query.targets if not t.hidden]
     collation = walk.collation(shown[0]) if kind in (tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY) else 0
     read = None if test is None else read_expression(test, major)
-    return subquery_depth(tree.SubLink(next_number(), kind, query, None, (), collation, at), query, read)
+    return replace_subquery(tree.SubLink(next_subquery_number(), kind, query, None, (), collation, at), query, read)
 
 
 def _variable(fields: Fields, major: int) -> tree.Var:
@@ -152,7 +152,7 @@ def _variable(fields: Fields, major: int) -> tree.Var:
         collation=fields.integer("varcollid"),
         levels_up=fields.integer("varlevelsup"),
         at=fields.location(),
-        always_there=nulled == NO_MEMBERS,
+        never_nulled=nulled == NO_MEMBERS,
     )
 
 
@@ -258,7 +258,7 @@ def _branch(node: TextNode, major: int) -> tuple[tree.Expression, tree.Expressio
         raise unknown(f"a {node.kind} node in CASE")
     fields = Fields(node, major)
     branch = read_expression(fields.node("expr"), major), read_expression(fields.node("result"), major)
-    fields.done()
+    fields.finish()
     return branch
 
 

@@ -37,14 +37,14 @@ def read_json_constructor(fields: Fields, major: int, read: Read) -> tree.Expres
 def read_json_path(fields: Fields, major: int, read: Read) -> tree.JsonExpr:
     """What is asked of a path in a document."""
     at, code = fields.location(), fields.integer("op")
-    if code not in {answer.value for answer in tree.JsonBehavior}:
+    if code not in {op.value for op in tree.JsonExprOp}:
         raise unknown("a question about a JSON path")
     wrapped = fields.integer("wrapper")
     if wrapped not in {wrapper.value for wrapper in tree.JsonWrapper}:
         raise unknown("a wrapper of JSON_QUERY")
     type_, typmod = _returning(fields.node("returning"), major)
     return tree.JsonExpr(
-        answer=tree.JsonBehavior(code),
+        op=tree.JsonExprOp(code),
         json=read(fields.node("formatted_expr")),
         path=read(fields.node("path_spec")),
         names=fields.texts("passing_names"),
@@ -72,14 +72,14 @@ def read_is_json(fields: Fields, major: int, read: Read) -> tree.JsonIsPredicate
 def _skip_format(fields: Fields, major: int) -> None:
     found = fields.optional("format")
     if found is not None:
-        Fields(found, major).done()
+        Fields(found, major).finish()
 
 
 def _returning(node: TextNode, major: int) -> tuple[int, int]:
     fields = Fields(node, major)
     _skip_format(fields, major)
     found = fields.integer("typid"), fields.integer("typmod")
-    fields.done()
+    fields.finish()
     return found
 
 
@@ -94,7 +94,7 @@ def _behaviour(node: TextNode | None, major: int, read: Read, type_: int) -> tre
         fields.flag("coerce"),
         fields.location(),
     )
-    fields.done()
+    fields.finish()
     if code == _RAISES:
         return None
     if expression is None:

@@ -49,7 +49,7 @@ def read_json_table(node: TextNode, major: int, read: Read) -> query_tree.Query:
     document, columns = read(fields.node("docexpr")), fields.tree("colvalexprs")
     shapes = [fields.integers(name) for name in ("coltypes", "coltypmods", "colcollations")]
     (rows,) = _plan(fields.node("plan"), major, read)
-    fields.done()
+    fields.finish()
     if not isinstance(document, tree.JsonExpr) or not isinstance(columns, tuple) or len(columns) != len(shapes[0]):
         raise unknown("the form of a JSON_TABLE")
     found = tuple(read(column) if isinstance(column, TextNode) else None for column in columns)
@@ -66,7 +66,7 @@ def _plan(node: TextNode, major: int, read: Read) -> tuple[_Rows, ...]:
     fields = Fields(node, major)
     if node.kind == "JSONTABLESIBLINGJOIN":
         both = (*_plan(fields.node("lplan"), major, read), *_plan(fields.node("rplan"), major, read))
-        fields.done()
+        fields.finish()
         return both
     if node.kind != "JSONTABLEPATHSCAN":
         raise unknown(f"a {node.kind} node in a JSON_TABLE")
@@ -78,8 +78,8 @@ def _plan(node: TextNode, major: int, read: Read) -> tuple[_Rows, ...]:
         range(first, last + 1) if first >= 0 else range(0),
         () if inner is None else _plan(inner, major, read),
     )
-    path.done()
-    fields.done()
+    path.finish()
+    fields.finish()
     return (rows,)
 
 
@@ -139,7 +139,7 @@ class _Table:
         outside = _further_out(depth if passed is None else passed)
         listed = replace(
             self.document,
-            answer=tree.JsonBehavior.ROWS,
+            op=tree.JsonExprOp.ROWS,
             json=outside(json) if json is self.document.json else json,
             path=rows.path,
             passing=tuple(map(outside, self.document.passing)),

@@ -41,7 +41,7 @@ def read_query(text: str, major: int) -> query_tree.Query:
     return _query(action[0], major)
 
 
-def read_inner(node: TextNode, major: int) -> query_tree.Query:
+def read_subquery(node: TextNode, major: int) -> query_tree.Query:
     """A query inside an expression."""
     return _query(node, major)
 
@@ -58,7 +58,7 @@ def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
     members = [_member(n, major) for n in fields.nodes("cteList")]
-    items, where, partners = _from(fields.node("jointree"), major)
+    items, where, match_conditions = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
         entries=tuple(_entry(n, major) for n in fields.nodes("rtable")),
@@ -69,19 +69,19 @@ def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree
         grouping_sets=grouping_sets(fields.nodes("groupingSets"), major, distinct=fields.flag("groupDistinct")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
-        members={name: member for name, member, _, _ in members},
+        ctes={name: member for name, member, _, _ in members},
         recursive=frozenset(name for name, _, recursive, _ in members if recursive),
-        ways={name: ways for name, _, _, ways in members if ways is not None},
+        search_cycles={name: ways for name, _, _, ways in members if ways is not None},
         has_aggregates=fields.flag("hasAggs"),
         union=union,
-        partners=partners,
+        match_conditions=match_conditions,
         distinct_on=fields.flag("hasDistinctOn"),
         order=tuple(_sort(n, major) for n in fields.nodes("sortClause")),
         limit=_limit(fields, major),
         windows=tuple(_window(n, major) for n in fields.nodes("windowClause")),
     )
     # Last, so that a construct is reported where it stands and not by the flag that announces it.
-    fields.done()
+    fields.finish()
     return query
 
 
@@ -100,7 +100,7 @@ def _union(node: TextNode, major: int, *, spread: bool = True) -> query_tree.Set
         query_tree.SetColumn(*column) for column in zip(*parts, equalities or [0] * len(parts[0]), strict=True)
     )
     branches = [_branch(fields.node(name), major) for name in ("larg", "rarg")]
-    fields.done()
+    fields.finish()
     return query_tree.SetOperation(
         kind,
         keeps_duplicates,
@@ -132,7 +132,7 @@ def _member(node: TextNode, major: int) -> tuple[str, query_tree.Query, bool, qu
     recursive = fields.flag("cterecursive")
     name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major, recursive=recursive)
     ways = read_search_cycle(fields, major, lambda n: read_expression(n, major))
-    fields.done()
+    fields.finish()
     return name, query, recursive, ways
 
 
@@ -144,11 +144,11 @@ def _from(
     fields = Fields(node, major)
     items = tuple(_item(n, major) for n in fields.nodes("fromlist"))
     quals = fields.optional("quals")
-    fields.done()
+    fields.finish()
     conditions = [] if quals is None else list(_conditions(quals, major))
     where = tuple(c for c in conditions if not isinstance(c, query_tree.MatchCondition))
-    partners = tuple(c for c in conditions if isinstance(c, query_tree.MatchCondition))
-    return items, _all_of(where), partners
+    match_conditions = tuple(c for c in conditions if isinstance(c, query_tree.MatchCondition))
+    return items, _all_of(where), match_conditions
 
 
 def _all_of(parts: tuple[tree.Expression, ...]) -> tree.Expression | None:
@@ -165,7 +165,7 @@ def _conditions(node: TextNode, major: int) -> Iterator[tree.Expression | query_
         fields = Fields(node, major)
         connective, args = fields.text("boolop"), fields.nodes("args")
         fields.location()
-        fields.done()
+        fields.finish()
         if connective == "and":
             for arg in args:
                 yield from _conditions(arg, major)
@@ -187,21 +187,21 @@ def _partners(node: TextNode, major: int, *, negated: bool) -> query_tree.MatchC
     kind, test, at = fields.integer("subLinkType"), fields.optional("testexpr"), fields.location()
     if (test is None) != (kind == _EXISTS):
         raise unknown("a subquery with an odd test")
-    partners = query_tree.MatchCondition(
+    match_conditions = query_tree.MatchCondition(
         query=_query(fields.node("subselect"), major),
         test=None if test is None else read_expression(test, major),
         negated=negated,
         at=at,
     )
-    fields.done()
-    return partners
+    fields.finish()
+    return match_conditions
 
 
 def _item(node: TextNode, major: int) -> query_tree.FromItem:
     fields = Fields(node, major)
     if node.kind == "RANGETBLREF":
         reference = query_tree.RangeTblRef(fields.integer("rtindex"))
-        fields.done()
+        fields.finish()
         return reference
     if node.kind != "JOINEXPR":
         raise unknown(f"a {node.kind} node in FROM")
@@ -211,7 +211,7 @@ def _item(node: TextNode, major: int) -> query_tree.FromItem:
     quals = fields.optional("quals")
     left, right = _item(fields.node("larg"), major), _item(fields.node("rarg"), major)
     condition = None if quals is None else read_expression(quals, major)
-    fields.done()
+    fields.finish()
     if kind is None:
         return query_tree.InnerJoinExpr(left, right, condition)
     return query_tree.OuterJoinExpr(kind, left, right, condition)
@@ -239,7 +239,7 @@ def _entry(node: TextNode, major: int) -> query_tree.RangeTblEntry:
     renamed = given is not None and bool(_alias(given, major)[1])
     _skip_aliases(fields, ("join_using_alias",) if kind == _JOIN else (), major)
     entry = _entry_of_kind(kind, shown, fields, major, renamed=renamed)
-    fields.done()
+    fields.finish()
     return entry
 
 
@@ -292,7 +292,7 @@ def _skip(nodes: tuple[TextNode, ...], kind: str, major: int) -> None:
         fields = Fields(node, major)
         if kind == "ALIAS":
             fields.text("aliasname")
-        fields.done()
+        fields.finish()
 
 
 def _skip_aliases(fields: Fields, names: tuple[str, ...], major: int) -> None:
@@ -307,7 +307,7 @@ def _alias(node: TextNode, major: int) -> tuple[str, tuple[str, ...]]:
         raise unknown(f"a {node.kind} node in place of ALIAS")
     fields = Fields(node, major)
     name, columns = fields.text("aliasname"), fields.texts("colnames")
-    fields.done()
+    fields.finish()
     return name or "", columns
 
 
@@ -322,7 +322,7 @@ def _target(node: TextNode, major: int) -> query_tree.TargetEntry:
         group_reference=fields.integer("ressortgroupref"),
         hidden=fields.flag("resjunk"),
     )
-    fields.done()
+    fields.finish()
     return target
 
 
@@ -331,7 +331,7 @@ def _sort(node: TextNode, major: int) -> query_tree.SortItem:
         raise unknown(f"a {node.kind} node in ORDER BY")
     fields = Fields(node, major)
     item = query_tree.SortItem(fields.integer("tleSortGroupRef"), fields.integer("sortop"), fields.flag("nulls_first"))
-    fields.done()
+    fields.finish()
     return item
 
 
@@ -348,7 +348,7 @@ def _window(node: TextNode, major: int) -> query_tree.WindowClause:
         start=None if start is None else read_expression(start, major),
         end=None if end is None else read_expression(end, major),
     )
-    fields.done()
+    fields.finish()
     return clause
 
 
@@ -370,5 +370,5 @@ def _group(node: TextNode, major: int) -> query_tree.GroupItem:
         raise unknown(f"a {node.kind} node in GROUP BY")
     fields = Fields(node, major)
     item = query_tree.GroupItem(fields.integer("tleSortGroupRef"), fields.integer("eqop"))
-    fields.done()
+    fields.finish()
     return item

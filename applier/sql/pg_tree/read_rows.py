@@ -32,7 +32,7 @@ def read_subscript(fields: Fields, read: Read) -> tree.SubscriptingRef:
     )
 
 
-def read_row_order(fields: Fields, major: int, read: Read) -> tree.RowCompareExpr:
+def read_row_compare(fields: Fields, major: int, read: Read) -> tree.RowCompareExpr:
     """A comparison of rows by order."""
     kind = fields.integer("rctype" if major < FIRST_WITH_CMPTYPE else "cmptype")
     if kind not in _ROW_ORDERS:
@@ -48,7 +48,7 @@ def read_row_order(fields: Fields, major: int, read: Read) -> tree.RowCompareExp
     )
 
 
-def read_any_of(fields: Fields, major: int, read: Read) -> tree.AnyOfList | tree.ScalarArrayOpExpr:
+def read_scalar_array_op(fields: Fields, major: int, read: Read) -> tree.AnyOfList | tree.ScalarArrayOpExpr:
     """ANY or ALL of an array."""
     at = fields.location()
     args = fields.nodes("args")
@@ -66,7 +66,7 @@ def read_any_of(fields: Fields, major: int, read: Read) -> tree.AnyOfList | tree
         )
     array = Fields(args[1], major)
     elements = tuple(map(read, array.nodes("elements")))
-    array.done()
+    array.finish()
     return tree.AnyOfList(
         function=fields.integer("opfuncid"),
         operator=fields.integer("opno"),

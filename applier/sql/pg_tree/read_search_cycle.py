@@ -31,19 +31,19 @@ def _places(listed: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
 
 def _search(fields: Fields, names: Sequence[str]) -> query_tree.Search:
     found = query_tree.Search(_places(fields.texts("search_col_list"), names), fields.flag("search_breadth_first"))
-    fields.done()
+    fields.finish()
     return found
 
 
 def _cycle(fields: Fields, names: Sequence[str], read: Read) -> query_tree.Cycle:
     found = query_tree.Cycle(
         places=_places(fields.texts("cycle_col_list"), names),
-        met=read(fields.node("cycle_mark_value")),
-        not_met=read(fields.node("cycle_mark_default")),
+        mark=read(fields.node("cycle_mark_value")),
+        default=read(fields.node("cycle_mark_default")),
         type=fields.integer("cycle_mark_type"),
         typmod=fields.integer("cycle_mark_typmod"),
         collation=fields.integer("cycle_mark_collation"),
-        different=fields.integer("cycle_mark_neop"),
+        not_equal=fields.integer("cycle_mark_neop"),
     )
-    fields.done()
+    fields.finish()
     return found

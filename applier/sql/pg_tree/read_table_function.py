@@ -22,7 +22,7 @@ def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.Fu
         calls.append(read(wrapper.node("funcexpr")))
         widths.append(wrapper.integer("funccolcount"))
         records.append(_columns(wrapper))
-        wrapper.done()
+        wrapper.finish()
     return query_tree.FunctionEntry(tuple(calls), tuple(widths), ordinality, tuple(records))
 
 
@@ -37,7 +37,7 @@ def _columns(function: Fields) -> tuple[tuple[str, int, int], ...]:
     return tuple(zip(names, types, modifiers, strict=True))
 
 
-def read_set(fields: Fields, major: int, read: Read) -> tree.SetReturningExpr:
+def read_set_function(fields: Fields, major: int, read: Read) -> tree.SetReturningExpr:
     """A call of a function that makes rows."""
     return tree.SetReturningExpr(
         function=fields.integer("funcid"),
@@ -54,5 +54,5 @@ def _argument(node: TextNode, major: int, read: Read) -> tuple[tree.Expression, 
         return (read(node),)
     array = Fields(node, major)
     elements = tuple(map(read, array.nodes("elements")))
-    array.done()
+    array.finish()
     return elements

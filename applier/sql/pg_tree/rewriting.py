@@ -26,7 +26,7 @@ class OuterColumnRewriter:
             case tree.Var():
                 return self.change(expression, self.depth)
             case tree.SubLink(query=query, test=test):
-                return query_tree.subquery_depth(expression, self._inside(query), self._optional(test))
+                return query_tree.replace_subquery(expression, self._inside(query), self._optional(test))
             case _:
                 return walk.rebuild(expression, self.expression)
 
@@ -39,10 +39,10 @@ class OuterColumnRewriter:
             items=tuple(self._item(item) for item in query.items),
             where=self._optional(query.where),
             having=self._optional(query.having),
-            partners=tuple(
-                replace(p, query=self._inside(p.query), test=self._optional(p.test)) for p in query.partners
+            match_conditions=tuple(
+                replace(p, query=self._inside(p.query), test=self._optional(p.test)) for p in query.match_conditions
             ),
-            members={name: self._inside(member) for name, member in query.members.items()},
+            ctes={name: self._inside(member) for name, member in query.ctes.items()},
         )
 
     def _inside(self, query: query_tree.Query) -> query_tree.Query:
@@ -74,7 +74,7 @@ class OuterColumnRewriter:
         )
 
 
-def rewrite_from(query: query_tree.Query) -> query_tree.Query:
+def select_all_from(query: query_tree.Query) -> query_tree.Query:
     """SELECT all columns FROM (query), in the same order; what serves the order alone is hidden again."""
     names = tuple(target.name or "" for target in query.targets)
     shown = replace(_further_in(query), targets=tuple(replace(t, hidden=False) for t in _further_in(query).targets))
@@ -93,7 +93,7 @@ def rewrite_from(query: query_tree.Query) -> query_tree.Query:
     return replace(around, order=query.order)
 
 
-def inline_with(query: query_tree.Query) -> query_tree.Query:
+def inline_ctes(query: query_tree.Query) -> query_tree.Query:
     """The query with the members of its WITH where they are named; those that read themselves stay members."""
     plain: dict[str, query_tree.Query] = {}
 
@@ -109,13 +109,13 @@ def inline_with(query: query_tree.Query) -> query_tree.Query:
         return var
 
     members = {}
-    for name, member in query.members.items():
+    for name, member in query.ctes.items():
         found = OuterColumnRewriter(same, entry, 1).query(member)
         if name in query.recursive:
             members[name] = found
         else:
             plain[name] = found
-    return OuterColumnRewriter(same, entry).query(replace(query, members=members))
+    return OuterColumnRewriter(same, entry).query(replace(query, ctes=members))
 
 
 def _further_in(query: query_tree.Query) -> query_tree.Query:

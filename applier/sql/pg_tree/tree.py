@@ -32,7 +32,7 @@ class Var:
     collation: int
     levels_up: int
     at: int | None = field(compare=False)
-    always_there: bool = field(default=False, compare=False)
+    never_nulled: bool = field(default=False, compare=False)
     """No outer join puts NULL in the place of its whole row; the server says so since 16."""
 
 
@@ -327,7 +327,7 @@ class SetReturningExpr:
     at: int | None = field(compare=False)
 
 
-class JsonBehavior(Enum):
+class JsonExprOp(Enum):
     """What is asked of a path in a document; the values are JsonExprOp's."""
 
     EXISTS = 0
@@ -350,7 +350,7 @@ class JsonWrapper(Enum):
 class JsonExpr:
     """JSON_EXISTS, JSON_QUERY or JSON_VALUE; what it is where nothing is found, or on an error: None raises one."""
 
-    answer: JsonBehavior
+    op: JsonExprOp
     json: Expression
     path: Expression
     names: tuple[str, ...]

@@ -260,10 +260,10 @@ def subqueries(expression: Expression) -> Iterator[SubLink]:
         yield from subqueries(argument)
 
 
-def sets(expression: Expression) -> Iterator[SetReturningExpr]:
+def set_functions(expression: Expression) -> Iterator[SetReturningExpr]:
     """Every function in the expression that makes rows, the outermost only."""
     if isinstance(expression, SetReturningExpr):
         yield expression
         return
     for argument in arguments(expression):
-        yield from sets(argument)
+        yield from set_functions(argument)

@@ -39,7 +39,7 @@ def relabel(arg: Expr, relabel: tree.RelabelType, catalog: SystemCatalog) -> Exp
     same_base = arg.type.pg.name == pg.name
     if not same_base and not {arg.type.pg.name, pg.name} <= SAME_TEXT:
         construct = f"the cast from {arg.type.pg.display} to {pg.display}"
-        raise Refused(Reason.CARRIER, construct, hint="cast to another type", token=relabel.at)
+        raise Refused(Reason.TYPE, construct, hint="cast to another type", token=relabel.at)
     return replace(arg, type=ValueType(pg, arg.type.spark))
 
 
@@ -58,7 +58,7 @@ def cast_via_text(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> 
         return Call(entry.signature, (arg,), ValueType(pg, entry.physical_type((arg,))))
     except UnsuitableArguments as error:
         construct = f"the cast from {arg.type.pg.display} on {error.problem}"
-        raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
+        raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
 
 
 def cast_array(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) -> Expr:

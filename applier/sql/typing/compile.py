@@ -142,7 +142,7 @@ class ExpressionCompiler:
             return Call(signature, args, ValueType(pg, entry.physical_type(args)))
         except UnsuitableArguments as error:
             construct = f"{signature.partition('(')[0]} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=at) from error
 
     def _any_of_array(self, expression: tree.ScalarArrayOpExpr) -> Expr:
         info, own = allow_listed(expression, self._catalog)
@@ -158,7 +158,7 @@ class ExpressionCompiler:
             return Call(entry.signature, (subject, array), ValueType(BOOL.pg, entry.physical_type((subject, array))))
         except UnsuitableArguments as error:
             construct = f"{'ALL' if expression.every else 'ANY'} of an array with {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
 
     def _call(self, args: tuple[Expr, ...], origin: tree.FuncExpr | tree.AnyOfList) -> Expr:
         info, entry = allow_listed(origin, self._catalog)
@@ -170,7 +170,7 @@ class ExpressionCompiler:
             physical_type = entry.physical_type(args)
         except UnsuitableArguments as error:
             construct = f"{call_entry(info, origin, self._catalog)} on {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=origin.at) from error
         if isinstance(origin, tree.AnyOfList):
             return Call(info.signature, args, BOOL)
         typmod = _typmod(info.signature, args)
@@ -180,7 +180,7 @@ class ExpressionCompiler:
     def _inlined(self, call: tree.FuncExpr) -> Expr:
         """A user's function as the expression it stands for."""
         info = self._catalog.function(call.function)
-        body = read_body(self._catalog.open(), call.function, self._catalog.major)
+        body = read_body(self._catalog.connection(), call.function, self._catalog.major)
         if body is None or _calls_users(body.expression):
             raise refuse_unlisted(info, call, self._catalog)
         check_unchanged(info, call_entry(info, call, self._catalog), body.digest, call.at, self._catalog)
@@ -201,7 +201,7 @@ class ExpressionCompiler:
             pattern = from_similar(*map(literal_text, args))
         except UnsuitableArguments as error:
             construct = f"SIMILAR TO with {error.problem}"
-            raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
+            raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=expression.at) from error
         return Const(pattern, args[0].type)
 
     def _distinct(self, expression: tree.DistinctExpr) -> Expr:
@@ -247,7 +247,7 @@ class ExpressionCompiler:
             except UnsuitableArguments as error:
                 construct = f"{function} on {error.problem}"
                 hint = error.hint or OTHER_TYPE
-                raise Refused(Reason.CARRIER, construct, hint=hint, token=expression.at) from error
+                raise Refused(Reason.TYPE, construct, hint=hint, token=expression.at) from error
             first = Call(entry.signature, (first, arg), ValueType(pg, physical_type))
         return first
 
@@ -262,7 +262,7 @@ class ExpressionCompiler:
         try:
             return unify(args)
         except UnsuitableArguments as error:
-            raise Refused(Reason.CARRIER, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
+            raise Refused(Reason.TYPE, error.problem, hint=error.hint or OTHER_TYPE, token=at) from error
 
 
 _MISPLACED: dict[type[tree.Expression], tuple[str, str]] = {

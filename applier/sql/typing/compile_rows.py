@@ -43,7 +43,7 @@ def row_value(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> E
         return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].physical_type(args)))
     except UnsuitableArguments as error:
         raise Refused(
-            Reason.CARRIER, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
+            Reason.TYPE, f"a row with {error.problem}", hint=error.hint or OTHER_TYPE, token=row.at
         ) from error
 
 

@@ -29,25 +29,25 @@ def compile_json_path_query(asked: tree.JsonExpr, compile_: Compile, catalog: Sy
         if json.type.pg.name != "jsonb":
             raise UnsuitableArguments(f"values of type {json.type.pg.display}", hint="cast to jsonb")
         places = [_in_place(e, compile_, type_) for e in (asked.on_empty, asked.on_error)]
-        if asked.answer in (tree.JsonBehavior.EXISTS, tree.JsonBehavior.ROWS):
+        if asked.op in (tree.JsonExprOp.EXISTS, tree.JsonExprOp.ROWS):
             places = places[1:]
         if nullable(json) and not asked.of_row:
             _check_null(asked, places)
-        signature = json_query_sql(asked.answer.name.lower(), raises=any(place == RAISE for place in places))
+        signature = json_query_sql(asked.op.name.lower(), raises=any(place == RAISE for place in places))
         wrapped = tree.JsonWrapper.NEVER if asked.wrapped is tree.JsonWrapper.UNSPECIFIED else asked.wrapped
         how = f"{wrapped.name} {'OMIT' if asked.omits_quotes else 'KEEP'}"
         args = (json, json_path(asked.path), _variables(asked, compile_), Const(how, TEXT), *places)
         result = Call(signature, args, type_)
         ENTRIES[signature].physical_type((*args, result))
     except UnsuitableArguments as error:
-        construct = f"JSON_{asked.answer.name} on {error.problem}"
-        raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=asked.at) from error
+        construct = f"JSON_{asked.op.name} on {error.problem}"
+        raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=asked.at) from error
     return result
 
 
 def _check_null(asked: tree.JsonExpr, places: Sequence[Expr]) -> None:
     """Unfit where PostgreSQL (18.4) says of a document that is NULL what it said of the one before it."""
-    of_error = asked.answer is tree.JsonBehavior.EXISTS
+    of_error = asked.op is tree.JsonExprOp.EXISTS
     given = [place for place in places if place != RAISE and not (isinstance(place, Const) and place.value is None)]
     if given and (not of_error or may_fail(json_path(asked.path))):
         hint = "declare the column NOT NULL, or write coalesce(document, 'null')"
@@ -92,7 +92,7 @@ def compile_json_constructor(made: tree.JsonConstructorExpr, compile_: Compile, 
     if made.is_object and made.skips_null and any(nullable(key) for key in args[::2]):
         # A key that is NULL is an error, also where its value is left out.
         hint = "write the key itself, or coalesce it"
-        raise Refused(Reason.CARRIER, "JSON_OBJECT with keys that may be NULL", hint=hint, token=made.at)
+        raise Refused(Reason.TYPE, "JSON_OBJECT with keys that may be NULL", hint=hint, token=made.at)
     return _called(signature, args, ValueType(pg, "string"), f"JSON_{name.upper()}", made.at)
 
 
@@ -110,5 +110,5 @@ def _called(signature: str, args: Sequence[Expr], type_: ValueType, written: str
         entry.physical_type(tuple(args))
     except UnsuitableArguments as error:
         construct = f"{written} on {error.problem}"
-        raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=at) from error
+        raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=at) from error
     return Call(signature, tuple(args), type_)

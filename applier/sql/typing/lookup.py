@@ -50,7 +50,7 @@ def refuse_unlisted(info: FunctionInfo, origin: Called, catalog: SystemCatalog) 
 
 def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, catalog: SystemCatalog) -> None:
     """Refuse a function that is not the one a stored query was created with."""
-    if catalog.declared is not None and catalog.declared.get(info.oid) != digest:
+    if catalog.expected_digests is not None and catalog.expected_digests.get(info.oid) != digest:
         construct = f"{what}, which is not the one the stream table was created with,"
         hint = (
             "drop the stream table and create it again, or put the old function back and resume it; where"

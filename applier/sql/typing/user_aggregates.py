@@ -66,7 +66,7 @@ def argument_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
 def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
     """The aggregate over arguments in these physical types; Refused where one of its functions is not known."""
     info = catalog.function(call.function)
-    own = _read(catalog.open(), call.function)
+    own = _read(catalog.connection(), call.function)
     if not own.plain or call.direct or not args or (window and own.moves):
         raise Refused(Reason.FUNCTION, f"the user-defined aggregate {info.signature}", hint=_HINT, token=call.at)
     check_unchanged(info, f"the aggregate {info.signature}", own.digest, call.at, catalog)
@@ -78,7 +78,7 @@ def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, 
         raise Refused(refused.reason, construct, hint=refused.hint, token=call.at, full_in_postgres=full) from refused
     except UnsuitableArguments as error:
         construct = f"the user-defined aggregate {info.signature} on {error.problem}"
-        raise Refused(Reason.CARRIER, construct, hint=error.hint or OTHER_TYPE, token=call.at) from error
+        raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=call.at) from error
 
 
 def _fold(own: _Own, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog) -> Fold:
@@ -102,7 +102,7 @@ def _fold(own: _Own, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCat
     bare = step.default if own.strict and own.step >= FIRST_USER_OID and isinstance(step, Case) else step
     return Fold(
         state=state,
-        initial=None if own.initial is None else _first_text(catalog.open(), own.initial, state),
+        initial=None if own.initial is None else _first_text(catalog.connection(), own.initial, state),
         seeded=seeded,
         strict=own.strict,
         any_order=is_order_free(bare, seeded=seeded),

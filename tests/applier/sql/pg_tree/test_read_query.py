@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applier.sql.pg_tree import query_tree, tree
-from applier.sql.pg_tree.layout import SPARE
+from applier.sql.pg_tree.layout import UNREAD_FIELDS
 from applier.sql.pg_tree.node_text import Datum, MalformedTree, Quoted, TextNode, Token, parse_node_text
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Reason, Refused
@@ -72,7 +72,7 @@ def test_an_unknown_kind_is_refused(major: int, kind: str) -> None:
 @pytest.mark.parametrize("major", MAJORS)
 def test_a_spare_field_with_another_value_is_refused(major: int) -> None:
     for kind in _kinds(TREES[major]):
-        for name, linear_map in SPARE[kind].items():
+        for name, linear_map in UNREAD_FIELDS[kind].items():
             found = re.search(rf"\{{{kind} [^{{}}]*?:{name} (true|false|<>|-?\d+|n)(?=[ }}])", TREES[major])
             if linear_map.values is None or found is None:
                 continue
