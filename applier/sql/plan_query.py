@@ -1,4 +1,4 @@
-"""The front end's one entry point: query text -> definition of a stream table."""
+"""The text of a query -> its plan, result columns, sources and canonical text: the passes in their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shared_schema.table_schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """What a stream table is: the plan that keeps it, its columns, what it reads and its canonical text."""
+    """What a stream table consists of: its plan, result columns, source tables and canonical query text."""
 
     plan: StreamPlan
     columns: tuple[tuple[str, PgType], ...]
@@ -33,39 +33,39 @@ class PlannedQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """What the user wrote, and when PostgreSQL analysed it: 'today' is only to be seen there."""
+    """The text that the user wrote, and when PostgreSQL analysed it. Only this text still shows a 'today'."""
 
     text: str
     at: datetime.datetime
 
 
 def plan_query(
-    connection: psycopg.Connection[Any], query: str, search_path: str, written: StoredQuery | None = None
+    connection: psycopg.Connection[Any], query: str, search_path: str, original: StoredQuery | None = None
 ) -> PlannedQuery:
-    """Analyse the query on the server and plan it; nothing stays behind on the server.
+    """Analyse the query on the server and plan it. Leaves nothing behind on the server.
 
-    `written` is the original of a query that is a canonical text by now.
+    Where `query` is the canonical text of a stored query, `original` is what the user wrote.
 
-    Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be kept exact.
+    Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be maintained exactly.
     """
     with analysis_transaction(connection, search_path) as catalog:
-        catalog.expected_digests = None if written is None else declared_digests(query) or {}
+        catalog.expected_digests = None if original is None else declared_digests(query) or {}
         try:
             analysed = analyze(connection, catalog, query)
         except Refused as refused:
             raise refused.with_place(find_word(query, refused.construct)) from refused.__cause__
         try:
-            return _define(analysed, catalog, written or StoredQuery(analysed.query, analysed.analysed_at))
+            return _plan_analyzed(analysed, catalog, original or StoredQuery(analysed.query, analysed.analysed_at))
         except Refused as refused:
             place = refused.place or analysed.place(refused.token)
             if place is None and not refused.in_view:
-                place = _asked_again(connection, catalog, refused, query, search_path)
+                place = _find_place_by_replanning(connection, catalog, refused, query, search_path)
             raise refused.with_place(place or find_word(query, refused.construct)) from refused.__cause__
 
 
-def _define(analysed: AnalyzedQuery, catalog: SystemCatalog, written: StoredQuery) -> PlannedQuery:
+def _plan_analyzed(analysed: AnalyzedQuery, catalog: SystemCatalog, original: StoredQuery) -> PlannedQuery:
     tree = read_query(analysed.tree, analysed.major)
-    refuse_special_times(written.text, tree, written.at)
+    refuse_special_times(original.text, tree, original.at)
     root = bind(tree, catalog, gather_sources(tree, catalog))
     return PlannedQuery(
         plan=StreamPlan(root, tuple(c.name for c in analysed.columns)),
@@ -75,10 +75,10 @@ def _define(analysed: AnalyzedQuery, catalog: SystemCatalog, written: StoredQuer
     )
 
 
-def _asked_again(
+def _find_place_by_replanning(
     connection: psycopg.Connection[Any], catalog: SystemCatalog, refused: Refused, query: str, search_path: str
 ) -> Place | None:
-    """Where the same refusal is met in the tree that knows positions."""
+    """Plan the query again from a tree with positions, and return the place of the same refusal there."""
     text = tree_with_positions(connection, query, search_path)
     if text is None:
         return None

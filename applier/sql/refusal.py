@@ -1,8 +1,8 @@
-"""Why a query does not become a stream table.
+"""The errors for a query that cannot become a stream table: what, where in the text, why, and what to write instead.
 
 TrickleError
-├── DefinitionError      PostgreSQL itself does not accept the query; its message and position
-└── Refused              PostgreSQL would run it, but we cannot prove that Spark computes the same
+├── DefinitionError      PostgreSQL itself does not accept the query; holds its message and position
+└── Refused              PostgreSQL would run the query, but Spark is not proven to compute the same result
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from shared_schema.errors import TrickleError
 
 
 class Reason(Enum):
-    """Closed list of refusal codes; programs match on the value, people read the message."""
+    """The closed list of refusal codes. Programs match on the value, people read the message."""
 
     NOT_A_QUERY = "not_a_query"
-    """Not one plain SELECT: several statements, FOR UPDATE, a view option."""
+    """Not a single plain SELECT: several statements, FOR UPDATE, a view option."""
     CONSTRUCT = "unsupported_construct"
-    """SQL that has no plan node yet."""
+    """An SQL construct without a plan node."""
     UNKNOWN_TREE = "unknown_tree"
-    """PostgreSQL's analysed tree holds something this program was never taught."""
+    """PostgreSQL's analysed tree contains something that this program does not know."""
     FUNCTION = "unproven_function"
     """A function, operator or aggregate that is not on the allow-list."""
     TYPE = "unproven_carrier"
-    """The function is on the list, but not for values held in this form (an unbounded numeric, say)."""
+    """The function is on the allow-list, but not for this physical type (an unbounded numeric, for example)."""
     COLLATION = "collation"
-    """Text order or equality that only PostgreSQL's collation knows."""
+    """Text order or equality under a collation that Spark cannot reproduce."""
     CONSTANT = "unsupported_constant"
-    """A literal whose bytes are not decoded."""
+    """A literal whose bytes cannot be decoded to a Spark value."""
     GROUPING = "unproven_grouping"
-    """A GROUP BY key whose equality Spark does not share with PostgreSQL."""
+    """A GROUP BY key for which Spark and PostgreSQL disagree about equality."""
     ORDER = "undecided_order"
-    """Which rows come first is left open, or decided by an order that Spark does not share."""
+    """The query does not determine which rows come first, or it does so by an order that Spark does not have."""
     FRAME = "unsupported_frame"
-    """A window frame that Spark cannot be made to compute exactly."""
+    """A window frame that cannot be computed exactly in Spark."""
     VOLATILE = "volatile_function"
-    """Two evaluations may differ, so there is no one right content."""
+    """Two evaluations may differ, so no single result is the right one."""
     CURRENT_TIME = "current_time"
-    """The result would change without any row changing."""
+    """The result would change although no row changes."""
     SESSION = "session_dependent"
-    """The result depends on settings of whoever asks."""
+    """The result depends on the settings of the session that runs the query."""
     SOURCE = "unsupported_source"
     """A relation whose changes cannot be captured."""
     COLUMN = "unsupported_column"
-    """A column that does not travel: a system or generated column, a whole row."""
+    """A column that is not captured: a system or generated column, a whole row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the query text: characters from the start, and as an editor counts (both from 1)."""
+    """A place in the query text: characters from the start, and line and column as an editor counts (both from 1)."""
 
     offset: int
     line: int
@@ -58,13 +58,13 @@ class Place:
 
     @classmethod
     def at(cls, query: str, offset: int) -> Place:
-        """The place of a character offset; an offset beyond the end is the end."""
+        """Return the place of a character offset; an offset beyond the end gives the end."""
         before = query[: max(0, offset)]
         return cls(len(before), before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
     @classmethod
     def start(cls) -> Place:
-        """Of what the query is as a whole."""
+        """Return the start of the text: the place for a refusal of the query as a whole."""
         return cls(0, 1, 1)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Place:
 
 
 class DefinitionError(TrickleError):
-    """PostgreSQL does not accept the query; `problem` is its own message."""
+    """PostgreSQL does not accept the query; `problem` is PostgreSQL's own message."""
 
     def __init__(self, problem: str, *, hint: str = "", sqlstate: str = "", place: Place | None = None) -> None:
         super().__init__(problem if place is None else f"{problem} ({place})", hint=hint)
@@ -81,11 +81,12 @@ class DefinitionError(TrickleError):
 
 
 class Refused(TrickleError):
-    """The query is valid, but not (yet) one that can be kept exact.
+    """The query is valid, but it cannot (yet) be maintained exactly.
 
-    `token` is a byte offset into the analysed statement, None when unknown; whoever knows the text turns it into a
-    place with `with_place`; what stands `in_view` has none of its own in the query. `full_in_postgres` says if FULL
-    mode, run by PostgreSQL itself, can take the query.
+    `construct` is a noun phrase for the message "... is not supported". `hint` says why, and what to write instead.
+    `token` is a byte offset into the analysed statement, None when unknown; the caller that has the text turns it
+    into a place and adds it with `with_place`. A construct `in_view` is inside a view, so it has no place of its own
+    in the query. `full_in_postgres` says whether FULL mode, run by PostgreSQL itself, can maintain the query.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Refused(TrickleError):
         self.in_view = in_view
 
     def with_place(self, place: Place | None) -> Refused:
-        """The same refusal with a place."""
+        """Return the same refusal with a place."""
         return Refused(
             self.reason,
             self.construct,

@@ -1,7 +1,8 @@
-"""Query text -> PostgreSQL's analysed tree. The IO shell: a view that exists only inside a rolled-back transaction.
+"""The text of a query -> PostgreSQL's analysed tree, result columns and canonical text.
 
-The query is never run. What the server resolves depends on settings, so they are pinned: the search path to the
-stream table's own, the time zone to UTC, the spelling of dates to ISO.
+Does IO: it creates a temporary view in a transaction that is rolled back. The query itself is never run. What the
+server resolves depends on settings, so they are pinned: the search path to that of the stream table, the time zone to
+UTC, the date style to ISO.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _RESULT: LiteralString = (
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of the result, exactly typed."""
+    """A column of the result, with its exact type."""
 
     name: str
     type: PgType
@@ -51,7 +52,7 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedQuery:
-    """What PostgreSQL made of the query text."""
+    """PostgreSQL's analysis of a query text."""
 
     query: str
     major: int
@@ -61,12 +62,12 @@ class AnalyzedQuery:
     analysed_at: datetime
 
     def place(self, token: int | None) -> Place | None:
-        """The place in the query text of a byte offset in the analysed statement."""
+        """Return the place in the query text of a byte offset in the analysed statement."""
         return None if token is None else place_of_byte(self.query, token - len(_PREFIX))
 
 
 def place_of_byte(query: str, offset: int) -> Place | None:
-    """The place of a byte of the text; None beyond it."""
+    """Return the place of a byte of the text; None outside of the text."""
     encoded = query.encode()
     if not 0 <= offset <= len(encoded):
         return None
@@ -75,53 +76,54 @@ def place_of_byte(query: str, offset: int) -> Place | None:
 
 @contextmanager
 def analysis_transaction(connection: psycopg.Connection[Any], search_path: str) -> Iterator[SystemCatalog]:
-    """A transaction with pinned settings that leaves no trace; yields the catalog to look things up in."""
+    """Open a transaction with pinned settings that is rolled back at its end; yields the catalog of the server."""
     catalog = system_catalog_of(connection)
     with connection.transaction(force_rollback=True):
-        _pin(connection, search_path)
+        _pin_settings(connection, search_path)
         yield catalog
 
 
-def _pin(connection: psycopg.Connection[Any], search_path: str) -> None:
+def _pin_settings(connection: psycopg.Connection[Any], search_path: str) -> None:
     try:
         connection.execute(_PIN, [search_path])
     except psycopg.errors.InvalidParameterValue as error:
         raise DefinitionError(
-            f"search path {search_path!r} is not valid", hint='write it as in "$user", public'
+            f"search path {search_path!r} is not valid", hint='write it like this: "$user", public'
         ) from error
 
 
 def analyze(connection: psycopg.Connection[Any], catalog: SystemCatalog, query: str) -> AnalyzedQuery:
-    """Let PostgreSQL resolve one query inside an open `analysis_transaction` transaction."""
-    _create(connection, query)
+    """Let PostgreSQL analyse one query inside an open `analysis_transaction`."""
+    _create_view(connection, query)
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_FIND).fetchone()
         if found is None:
-            raise Refused(Reason.NOT_A_QUERY, "this statement", hint="write one SELECT", full_in_postgres=False)
+            raise Refused(Reason.NOT_A_QUERY, "this statement", hint="write a single SELECT", full_in_postgres=False)
         view, has_options, text, now, _ = found
         if has_options:
-            raise Refused(Reason.NOT_A_QUERY, "WITH CHECK OPTION", hint="leave it out", full_in_postgres=False)
+            hint = "it is for views that are written to; remove WITH CHECK OPTION"
+            raise Refused(Reason.NOT_A_QUERY, "WITH CHECK OPTION", hint=hint, full_in_postgres=False)
         rows = cursor.execute(_RESULT, [view]).fetchall()
     columns = tuple(_result_column(catalog, row) for row in rows)
     return AnalyzedQuery(query, catalog.major, text, columns, rows[0][5] if rows else "", now)
 
 
 def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_path: str) -> str | None:
-    """The analysed tree with byte offsets into the query, which servers since 17 keep in no stored tree.
+    """Return the analysed tree with byte offsets into the query, which servers since 17 store in no tree.
 
-    They still print it with them for who debugs a server: the query is parsed once more, and not run, while the server
-    tells this session what it reads. None where it does not.
+    These servers still print the offsets in their debug output (debug_print_parse). So the query is parsed once more,
+    and not run, while the server sends this output to the session. None where the server does not send it.
     """
     found: list[str] = []
 
-    def told(diagnostic: psycopg.errors.Diagnostic) -> None:
+    def collect(diagnostic: psycopg.errors.Diagnostic) -> None:
         if diagnostic.message_primary == "parse tree:" and diagnostic.message_detail:
             found.append(diagnostic.message_detail)
 
-    connection.add_notice_handler(told)
+    connection.add_notice_handler(collect)
     try:
         with connection.transaction(force_rollback=True):
-            _pin(connection, search_path)
+            _pin_settings(connection, search_path)
             connection.execute(
                 "SELECT set_config('debug_pretty_print', 'off', true), set_config('client_min_messages', 'log', true)"
             )
@@ -133,8 +135,8 @@ def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_
     except psycopg.Error:
         return None
     finally:
-        connection.remove_notice_handler(told)
-    # The tree of the query itself comes first; behind it may stand that of the statement which ends the telling.
+        connection.remove_notice_handler(collect)
+    # The tree of the query comes first; the tree of the statement that turns the output off may follow.
     return f"({found[0]})" if found else None
 
 
@@ -145,10 +147,10 @@ def _result_column(catalog: SystemCatalog, row: tuple[Any, ...]) -> ResultColumn
     return ResultColumn(name, PgType(oid, modifier, catalog.type(info.base).name, display), collation)
 
 
-def _create(connection: psycopg.Connection[Any], query: str) -> None:
+def _create_view(connection: psycopg.Connection[Any], query: str) -> None:
     if "\0" in query:
-        raise DefinitionError("the query holds a NUL character", hint="remove it")
-    # The binary format makes psycopg use the extended protocol, and that takes exactly one statement.
+        raise DefinitionError("the query contains a NUL character", hint="remove the character")
+    # The binary format makes psycopg use the extended protocol, which accepts exactly one statement.
     with connection.cursor(binary=True) as cursor:
         try:
             cursor.execute((_PREFIX + query).encode(connection.info.encoding), prepare=False)
@@ -164,11 +166,11 @@ def _definition_error(error: psycopg.Error, query: str) -> DefinitionError:
     if diagnostic.statement_position:
         place = Place.at(query, int(diagnostic.statement_position) - 1 - len(_PREFIX))
     message = diagnostic.message_primary or str(error)
-    hint = diagnostic.message_hint or diagnostic.message_detail or "the query must run in PostgreSQL as it is"
+    hint = diagnostic.message_hint or diagnostic.message_detail or "correct the query: PostgreSQL must accept it first"
     if isinstance(error, psycopg.errors.SyntaxError) and "multiple commands" in message:
-        message, hint = "the query is more than one statement", "write one SELECT"
+        message, hint = "the query is more than one statement", "write a single SELECT"
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-        hint = "queries are analysed where a temporary view can be made: on the primary, in a session that may write"
+        hint = "the analysis creates a temporary view; connect to the primary, in a session that is not read-only"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        hint = "the applier's role needs TEMPORARY on the database and SELECT on the tables"
+        hint = "grant TEMPORARY on the database and SELECT on the tables to the role of the applier"
     return DefinitionError(message, hint=hint, sqlstate=diagnostic.sqlstate or "", place=place)

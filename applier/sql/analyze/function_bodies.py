@@ -1,8 +1,8 @@
-"""A user's SQL function -> the expression it stands for. Does IO, inside the definition's rolled-back transaction.
+"""A user's SQL function -> the expression of its body. Does IO, inside the analysis transaction.
 
-PostgreSQL would put the body of a simple function in the place of its call; so do we. The body is analysed by the
-server itself, as that of a temporary function, with nothing but pg_catalog on its search path: what it calls must be
-built in. The digest tells one body from another; a stream table remembers those it was created with.
+PostgreSQL inlines the body of a simple function at its call; so do we. The server itself analyses the body, as the
+body of a temporary function, with only pg_catalog on its search path: every function that it calls must be built in.
+A digest identifies a body; a stream table stores the digests that it was created with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIND: LiteralString = (
     + DIGEST
     + " FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.oid = %s::int8::oid"
 )
-_ANALYSED: LiteralString = (
+_ANALYZED_BODY: LiteralString = (
     "SELECT prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() AND proname = 'pgtrickle_body'"
 )
 _DECLARED = re.compile(r"\s*/\* functions: ([0-9a-f= ]+) \*/")
@@ -38,7 +38,7 @@ _NOTHING = (None, Token("false"), Token("0"), Token("-1"))
 
 @dataclass(frozen=True, slots=True)
 class FunctionBody:
-    """What a function computes; its arguments are columns of entry -1. `strict`: NULL for a NULL argument."""
+    """The expression of a function; its arguments are columns of entry -1. `strict`: NULL for a NULL argument."""
 
     expression: tree.Expression
     result: int
@@ -47,7 +47,7 @@ class FunctionBody:
 
 
 def declared_digests(query: str) -> dict[int, str] | None:
-    """The digests a stored query was created with, by function; None for a query that is being created."""
+    """Return the digests that a stored query was created with, by function; None for a query without them."""
     found = _DECLARED.match(query)
     if found is None:
         return None
@@ -55,18 +55,18 @@ def declared_digests(query: str) -> dict[int, str] | None:
 
 
 def read_body(connection: psycopg.Connection[Any], oid: int, major: int) -> FunctionBody | None:
-    """The body of a simple immutable SQL function: one expression over its arguments; None for any other function."""
+    """Return the body of a simple immutable SQL function: one expression over its arguments. None for others."""
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(_FIND, [oid]).fetchone()
         if found is None or not found[0] or has_special_time_words(found[3]):
             return None
         _, strict, result, source, stored, arguments, returns, digest = found
-        text = stored or _analysed(connection, source, arguments, returns)
+        text = stored or _analyze_body(connection, source, arguments, returns)
     expression = None if text is None else _single_expression(text, major)
     return None if expression is None else FunctionBody(expression, result, strict, digest)
 
 
-def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, returns: str) -> str | None:
+def _analyze_body(connection: psycopg.Connection[Any], source: str, arguments: str, returns: str) -> str | None:
     statement = (
         f"CREATE FUNCTION pg_temp.pgtrickle_body({arguments}) RETURNS {returns} LANGUAGE sql IMMUTABLE "
         f"BEGIN ATOMIC {source.strip().rstrip(';')}; END"
@@ -74,10 +74,10 @@ def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, 
     try:
         with connection.transaction(force_rollback=True), connection.cursor(binary=True) as cursor:
             cursor.execute("SELECT set_config('search_path', 'pg_catalog', true)")
-            # The binary format makes psycopg use the extended protocol, and that takes exactly one statement.
+            # The binary format makes psycopg use the extended protocol, which accepts exactly one statement.
             cursor.execute(statement.encode(connection.info.encoding), prepare=False)
             with connection.cursor(row_factory=tuple_row) as reading:
-                found = reading.execute(_ANALYSED).fetchone()
+                found = reading.execute(_ANALYZED_BODY).fetchone()
                 return None if found is None else str(found[0])
     except psycopg.OperationalError:
         raise
@@ -86,7 +86,7 @@ def _analysed(connection: psycopg.Connection[Any], source: str, arguments: str, 
 
 
 def _single_expression(text: str, major: int) -> tree.Expression | None:
-    """The one column of a SELECT without FROM; whatever else the query holds makes it no expression."""
+    """Return the one column of a SELECT without FROM; None where the query has anything else."""
     found = parse_node_text(text)
     while isinstance(found, tuple) and len(found) == 1:
         (found,) = found

@@ -1,7 +1,7 @@
-"""The little that is read from the query text itself, by PostgreSQL's lexical rules. Pure.
+"""The text of a query -> its strings, words and operators, by PostgreSQL's lexical rules. Pure.
 
-Two things are not in the analysed tree: positions (since 17), and whether a date was written as 'today', which
-PostgreSQL replaces by the date of the analysis.
+The text is read for the two things that the analysed tree does not have: positions (since 17), and whether a date was
+written as 'today', which PostgreSQL replaces by the date of the analysis.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TIMES = {_DATE: "date", _TIMESTAMP: "timestamp", _TIMESTAMPTZ: "timestamptz"}
 
 
 class Kind(Enum):
-    """What a lexeme is, as far as anybody asks."""
+    """The kinds of lexemes that matter here."""
 
     STRING = "string"
     ESCAPED_STRING = "escaped"
@@ -49,7 +49,7 @@ class Kind(Enum):
 
 
 def lexemes(query: str) -> Iterator[tuple[Kind, str, int]]:
-    """Strings, words and operators with their character offsets; comments and quoted names are left out."""
+    """Yield strings, words and operators with their character offsets, but no comments and quoted names."""
     for found in _LEXEME.finditer(query):
         match found.lastgroup:
             case "string" | "dollar" | "tag":
@@ -65,7 +65,7 @@ def lexemes(query: str) -> Iterator[tuple[Kind, str, int]]:
 
 
 def find_word(query: str, construct: str) -> Place | None:
-    """Where a construct stands, if the word it is known by occurs exactly once in the text; a view: its first place."""
+    """Return the place of a construct if its word occurs exactly once in the text; of a view, the first place."""
     if view := _IN_VIEW.search(construct):
         spots = [at for kind, text, at in lexemes(query) if kind is Kind.WORD and text == view["name"].lower()]
         return Place.at(query, spots[0]) if spots else None
@@ -87,7 +87,7 @@ def _find_unique(query: str, construct: str) -> Place | None:
 
 
 def has_special_time_words(query: str) -> bool:
-    """Whether a string of the text holds 'now', 'today' or their like, or could."""
+    """Whether a string of the text contains 'now', 'today' or a similar word, or may contain one."""
     return any(
         (kind is Kind.STRING and _SPECIAL_TIME_WORDS.search(text))
         or (kind is Kind.ESCAPED_STRING and (_SPECIAL_TIME_WORDS.search(text) or "\\" in text))
@@ -96,9 +96,9 @@ def has_special_time_words(query: str) -> bool:
 
 
 def refuse_special_times(query: str, analysed: query_tree.Query, now: datetime.datetime) -> None:
-    """Refuse 'now', 'today' and their like: in the tree they are constants of the moment of analysis.
+    """Refuse 'now', 'today' and similar words: in the tree they are constants of the moment of analysis.
 
-    A query is refused when it has such a word in a string and a date constant close to now.
+    A query is refused when it has such a word in a string and a date constant near to now.
     """
     suspect = next(
         (
@@ -113,8 +113,8 @@ def refuse_special_times(query: str, analysed: query_tree.Query, now: datetime.d
         return
     raise Refused(
         Reason.CURRENT_TIME,
-        "'now', 'today' and their like",
-        hint="write the date itself, or filter when reading the stream table",
+        "a date or time written as 'now', 'today' or similar",
+        hint="PostgreSQL replaces it by the time of creation; write a date, or filter when you read the stream table",
         place=Place.at(query, suspect),
     )
 

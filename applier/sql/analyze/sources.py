@@ -1,4 +1,4 @@
-"""Which relations a query reads, views as their own queries; and whether their changes can be captured."""
+"""A query -> the relations that it reads, with the queries of its views. Refuses relations that cannot be captured."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from applier.sql.refusal import Reason, Refused
 
 _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 _KINDS = {
-    "m": ("the materialized view", "read the tables below it"),
-    "f": ("the foreign table", "copy its rows into a plain table"),
+    "m": ("the materialized view", "its changes are not in the log; read the tables of its query"),
+    "f": ("the foreign table", "its changes are not in the log; copy its rows into an ordinary table"),
     "S": ("the sequence", "read a table"),
     "c": ("the composite type", "read a table"),
 }
@@ -21,32 +21,32 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Every relation by object id; for a view also its query."""
+    """Every relation by object id, and the query of each view."""
 
     relations: dict[int, RelationInfo]
     views: dict[int, query_tree.Query]
 
 
 def gather_sources(query: query_tree.Query, catalog: SystemCatalog) -> Sources:
-    """Read the relations of a query, then those of the views among them, and so on."""
+    """Read the relations of a query, then those of its views, and so on."""
     relations: dict[int, RelationInfo] = {}
     views: dict[int, query_tree.Query] = {}
-    wanted = set(_relations(query))
-    while wanted:
-        found = catalog.relations(wanted)
+    unread = set(_relations(query))
+    while unread:
+        found = catalog.relations(unread)
         relations |= found
-        wanted = set()
+        unread = set()
         for oid, relation in found.items():
             if relation.rule is not None and relation.table.schema not in _SYSTEM_SCHEMAS:
                 with inside_view(relation):
                     views[oid] = read_query(relation.rule, catalog.major)
-                    wanted |= set(_relations(views[oid]))
-        wanted -= relations.keys()
+                    unread |= set(_relations(views[oid]))
+        unread -= relations.keys()
     return Sources(relations, views)
 
 
 class inside_view:
-    """Refusals from inside a view name the view; positions there are not positions in the user's text."""
+    """Adds the name of the view to refusals inside it; positions there are not positions in the user's text."""
 
     def __init__(self, relation: RelationInfo) -> None:
         self._view = relation.table
@@ -66,7 +66,7 @@ class inside_view:
 
 
 def from_entries(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
-    """The range-table entries in FROM, in the order of the text."""
+    """Yield the range-table entries in FROM, in the order of the text."""
     for item in items:
         match item:
             case query_tree.RangeTblRef():
@@ -76,7 +76,7 @@ def from_entries(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:
 
 
 def source_entries(query: query_tree.Query) -> Iterator[int]:
-    """The range-table entries whose rows make the result: those in FROM, or the branches of a UNION."""
+    """Yield the range-table entries whose rows make the result: those in FROM, or the branches of a set operation."""
     yield from from_entries(query.items)
     if query.union is not None:
         yield from query.union.entries()
@@ -94,11 +94,11 @@ def _relations(query: query_tree.Query) -> Iterator[int]:
 
 
 def check_source(relation: RelationInfo, with_children: bool) -> None:
-    """Refuse a relation whose changes do not reach us, or reach us under another name."""
+    """Refuse a relation whose changes are not captured, or are captured under another name."""
     if relation.table.schema in _SYSTEM_SCHEMAS:
-        raise _refused(f"the system catalog {relation.table}", "read a table of your own")
+        raise _refused(f"the system catalog {relation.table}", "its changes are not captured; read a table of your own")
     if relation.security_barrier:
-        raise _refused(f"the security_barrier view {relation.table}", "read the tables below it")
+        raise _refused(f"the security_barrier view {relation.table}", "read the tables of the view directly")
     if relation.kind == "v":
         return
     if relation.kind in _KINDS:
@@ -108,22 +108,25 @@ def check_source(relation: RelationInfo, with_children: bool) -> None:
         raise _refused(f"the relation {relation.table} of kind {relation.kind!r}", "read a table")
     if relation.persistence != "p":
         what = "temporary" if relation.persistence == "t" else "unlogged"
-        raise _refused(f"the {what} table {relation.table}", "its changes are not logged; use a plain table")
+        raise _refused(f"the {what} table {relation.table}", "its changes are not in the log; use an ordinary table")
     if relation.row_security:
-        raise _unseen(f"row-level security on {relation.table}", "read a table without policies")
+        hint = "its rows depend on the role that reads; use a table without policies"
+        raise _refused_in_full(f"row-level security on {relation.table}", hint)
     if relation.is_partition:
-        raise _refused(f"the single partition {relation.table}", "read the partitioned table and filter")
+        hint = "its changes are captured as those of the partitioned table; read that table and filter"
+        raise _refused(f"the single partition {relation.table}", hint)
     if relation.kind == "p" and not with_children:
-        raise _refused(f"ONLY {relation.table}", "leave ONLY out: a partitioned table has no rows of its own")
+        raise _refused(f"ONLY {relation.table}", "a partitioned table has no rows of its own; remove ONLY")
     if relation.uncaptured_partition is not None:
         construct = f"the partition {relation.uncaptured_partition} of {relation.table}"
-        raise _unseen(construct, "its changes are not logged; make it a plain table")
+        raise _refused_in_full(construct, "its changes are not in the log; make it an ordinary table")
     if relation.kind == "r" and relation.has_children and with_children:
-        raise _unseen(f"inheritance below {relation.table}", "use ONLY, or a partitioned table")
+        hint = "write ONLY to leave the child tables out, or use a partitioned table"
+        raise _refused_in_full(f"inheritance below {relation.table}", hint)
 
 
-def _unseen(construct: str, hint: str) -> Refused:
-    """PostgreSQL does not run it in our place either: nobody would tell when to run it again, or for whom."""
+def _refused_in_full(construct: str, hint: str) -> Refused:
+    """Refuse FULL mode too: nothing says when PostgreSQL should run the query again, or for which role."""
     return Refused(Reason.SOURCE, construct, hint=hint, full_in_postgres=False)
 
 

@@ -1,8 +1,8 @@
-"""PostgreSQL's system catalog, as far as a definition needs it. Does IO on the connection it is given.
+"""Object ids -> types, functions, operators, collations and relations of PostgreSQL's system catalog. Does IO.
 
-What initdb made (object ids below 16384) never changes while a server lives and is read once per connection. Types
-and functions of users are looked up when met and kept until `refresh`; relations are read anew for every definition,
-so a definition never sees columns of yesterday.
+Objects that initdb created (object ids below 16384) never change while a server exists; they are read once per
+connection. Types and functions of users are read on first use and held until `refresh`. Relations are read again for
+every query, so a plan never sees outdated columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shared_schema.pg_types import VARHDRSZ, PgType
 from shared_schema.table_schema import ReplicaIdentity, TableId
 
 FIRST_USER_OID = 16384
-"""PostgreSQL's FirstNormalObjectId: initdb hands out smaller ones only."""
+"""PostgreSQL's FirstNormalObjectId: initdb assigns only smaller ones."""
 
 
 class Volatility(Enum):
@@ -33,7 +33,7 @@ class Volatility(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A type; `base` and `base_typmod` are those of the innermost type below a domain, else its own."""
+    """A type; `base` and `base_typmod` are those of the innermost base type of a domain, else the type's own."""
 
     oid: int
     name: str
@@ -46,7 +46,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """A function or aggregate; the signature of a user's function begins with its schema and so matches no entry."""
+    """A function or aggregate. The signature of a user's function begins with its schema, so it matches no entry."""
 
     oid: int
     name: str
@@ -57,7 +57,7 @@ class FunctionInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator and the function behind it."""
+    """An operator and the function that implements it."""
 
     oid: int
     name: str
@@ -66,7 +66,7 @@ class OperatorInfo:
 
 @dataclass(frozen=True, slots=True)
 class CollationInfo:
-    """What a collation lets us prove: equality is that of bytes, order is that of bytes, letters are those of ASCII."""
+    """What is proven of a collation: equality is by bytes, order is by bytes, only ASCII letters change their case."""
 
     oid: int
     name: str
@@ -103,23 +103,23 @@ class RelationInfo:
     replica_identity: ReplicaIdentity
     security_barrier: bool
     uncaptured_partition: str | None
-    """A partition whose changes are not logged: a foreign or unlogged table."""
+    """A partition whose changes are not in the log: a foreign or unlogged table."""
     rule: str | None
 
     def column(self, number: int) -> ColumnInfo | None:
-        """The column with that attribute number."""
+        """Return the column with this attribute number."""
         return next((c for c in self.columns if c.number == number), None)
 
 
 class SystemCatalog:
-    """Lookups by object id over one connection; an unknown object id is a KeyError."""
+    """Looks objects up by object id over one connection; an unknown object id is a KeyError."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        # Weak, because the catalog is kept in a table keyed by the connection.
+        # Weak, because the catalog itself is held in a dictionary keyed by the connection.
         self._connection = ref(connection)
         self.refresh()
         self.expected_digests: dict[int, str] | None = None
-        """Digests of the functions a stored query was created with; None while a query is being created."""
+        """Digests of the functions that a stored query was created with; None while a query is being created."""
 
     def refresh(self) -> None:
         """Forget everything and read the built-in objects again."""
@@ -135,13 +135,13 @@ class SystemCatalog:
         self._load_collations()
 
     def type(self, oid: int) -> TypeInfo:
-        """A type."""
+        """Return a type."""
         if oid not in self._types:
             self._load_types(_TYPES_OF_USERS, [oid])
         return self._types[oid]
 
     def pg_type(self, oid: int, typmod: int) -> PgType:
-        """A type with its modifier; a domain is seen as its base type, under its own name."""
+        """Return a type with its modifier; a domain is its base type under its own name."""
         info = self.type(oid)
         base = self.type(info.base)
         modifier = typmod if typmod >= 0 else info.base_typmod
@@ -149,52 +149,52 @@ class SystemCatalog:
         return PgType(oid, modifier, base.name, display)
 
     def labels(self, oid: int) -> dict[int, str]:
-        """The labels of an enum by object id, in their order, as they are now."""
+        """Return the current labels of an enum by object id, in their order."""
         return dict(self._rows(_LABELS, [oid]))
 
     def function(self, oid: int) -> FunctionInfo:
-        """A function or aggregate."""
+        """Return a function or aggregate."""
         if oid not in self._functions:
             self._load_functions(_FUNCTIONS_OF_USERS, [oid])
         return self._functions[oid]
 
     def array_type(self, oid: int) -> int:
-        """The type of arrays of a type, itself where it is one; 0 where there is none."""
+        """Return the array type of a type, or the type itself where it is one; 0 where there is none."""
         if self.type(oid).name.startswith("_"):
             return oid
         return next((int(array) for (array,) in self._rows(_ARRAY_TYPE, [self.type(oid).base])), 0)
 
     def built_in(self, signature: str) -> int:
-        """A function that came with the server, by its signature."""
+        """Return the object id of a built-in function, by its signature."""
         return next(f.oid for f in self.built_in_functions() if f.signature == signature)
 
     def built_in_functions(self) -> Iterator[FunctionInfo]:
-        """Every function that came with the server."""
+        """Yield every built-in function."""
         return (f for f in self._functions.values() if f.oid < FIRST_USER_OID)
 
     def operator(self, oid: int) -> OperatorInfo:
-        """An operator."""
+        """Return an operator."""
         if oid not in self._operators:
             for row in self._rows(_OPERATORS_OF_USERS, [[oid]]):
                 self._operators[oid] = OperatorInfo(*row)
         return self._operators[oid]
 
     def collation(self, oid: int) -> CollationInfo:
-        """A collation; the database's own is already resolved to what it really is."""
+        """Return a collation; the default collation has the properties of the database's locale."""
         if oid not in self._collations:
             self._load_collations()
         return self._collations[oid]
 
     def relations(self, oids: Iterable[int]) -> dict[int, RelationInfo]:
-        """Relations as they are now."""
-        wanted = sorted(set(oids))
-        columns: dict[int, list[ColumnInfo]] = {oid: [] for oid in wanted}
-        for relation, number, name, type_oid, typmod, display, not_null, generated in self._rows(_COLUMNS, [wanted]):
+        """Return relations as they are now."""
+        numbers = sorted(set(oids))
+        columns: dict[int, list[ColumnInfo]] = {oid: [] for oid in numbers}
+        for relation, number, name, type_oid, typmod, display, not_null, generated in self._rows(_COLUMNS, [numbers]):
             info = self.type(type_oid)
             modifier = typmod if typmod >= 0 else info.base_typmod
             pg = PgType(type_oid, modifier, self.type(info.base).name, display)
             columns[relation].append(ColumnInfo(number, name, pg, not_null, generated))
-        rules = self._stream_tables(wanted)
+        rules = self._stream_tables(numbers)
         return {
             row[0]: RelationInfo(
                 oid=row[0],
@@ -212,14 +212,14 @@ class SystemCatalog:
                 uncaptured_partition=row[11],
                 rule=rules.get(row[0], row[12]),
             )
-            for row in self._rows(_RELATIONS, [wanted])
+            for row in self._rows(_RELATIONS, [numbers])
         }
 
     def _stream_tables(self, oids: Sequence[int]) -> dict[int, str]:
-        """Stream tables among the relations, each with its analysed query: it is read as a view of the same query.
+        """Return the analysed query of each stream table among the relations: it is read as a view of the same query.
 
         Both are then computed from the same tables at the same frontier, so they agree at every tick. The temporary
-        views made for it go with the transaction that every definition is rolled back in.
+        views for this disappear with the analysis transaction, which is rolled back.
         """
         if self._rows(_HAS_STREAM_TABLES) != [(True,)]:
             return {}
@@ -232,13 +232,13 @@ class SystemCatalog:
         return rules
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection, inside the definition's transaction."""
+        """Return the connection, inside the analysis transaction."""
         return self._open()
 
     def _open(self) -> psycopg.Connection[Any]:
         connection = self._connection()
         if connection is None:
-            raise psycopg.InterfaceError("the connection of this catalog is gone")
+            raise psycopg.InterfaceError("the connection of this catalog is closed")
         return connection
 
     def _rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -252,13 +252,13 @@ class SystemCatalog:
             if base and base not in self._types:
                 self._load_types(_TYPES_OF_USERS, [base])
             if base:
-                below = self._types[base]
-                inner, modifier = below.base, base_typmod if base_typmod >= 0 else below.base_typmod
+                parent = self._types[base]
+                inner, modifier = parent.base, base_typmod if base_typmod >= 0 else parent.base_typmod
             self._types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum, is_row)
 
     def _load_collations(self) -> None:
         for row in self._rows(_COLLATIONS if self.major >= 15 else _COLLATIONS_BEFORE_15):
-            self._collations[row[0]] = _collation(row)
+            self._collations[row[0]] = _read_collation(row)
 
     def _load_functions(self, query: LiteralString, oids: Sequence[int] = ()) -> None:
         for oid, schema, name, arguments, volatility, strict in self._rows(query, [list(oids)] if oids else []):
@@ -272,7 +272,7 @@ _CATALOGS: WeakKeyDictionary[psycopg.Connection[Any], SystemCatalog] = WeakKeyDi
 
 
 def system_catalog_of(connection: psycopg.Connection[Any]) -> SystemCatalog:
-    """The catalog of a connection, read on first use."""
+    """Return the catalog of a connection; it is read on first use."""
     found = _CATALOGS.get(connection)
     if found is None:
         found = _CATALOGS[connection] = SystemCatalog(connection)
@@ -280,7 +280,7 @@ def system_catalog_of(connection: psycopg.Connection[Any]) -> SystemCatalog:
 
 
 def _display(base: TypeInfo, typmod: int) -> str:
-    """format_type() for the types an expression may give a modifier to."""
+    """Do what format_type() does, for the types that can have a modifier in an expression."""
     if typmod < VARHDRSZ:
         return base.display
     match base.name:
@@ -294,9 +294,9 @@ def _display(base: TypeInfo, typmod: int) -> str:
             return base.display
 
 
-def _collation(row: tuple[Any, ...]) -> CollationInfo:
+def _read_collation(row: tuple[Any, ...]) -> CollationInfo:
     oid, name, deterministic, provider, locale, utf8, letters = row
-    # libc compares these by code point, PostgreSQL's built-in provider compares all of its locales by bytes.
+    # libc compares these locales by code point; PostgreSQL's built-in provider compares all of its locales by bytes.
     bytewise = provider == "b" or (provider == "c" and locale in ("C", "POSIX", "C.UTF-8", "C.utf8"))
     ascii_letters = provider == "c" and letters in ("C", "POSIX")
     return CollationInfo(oid, name, deterministic, bytewise and utf8, ascii_letters and utf8)
