@@ -12,8 +12,8 @@ from applier.sql.refusal import Reason, Refused
 
 _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 _KINDS = {
-    "m": ("the materialized view", "its changes are not in the log; read the tables of its query"),
-    "f": ("the foreign table", "its changes are not in the log; copy its rows into an ordinary table"),
+    "m": ("the materialized view", "its changes cannot be captured; read the tables of its query"),
+    "f": ("the foreign table", "its changes cannot be captured; copy its rows into an ordinary table"),
     "S": ("the sequence", "read a table"),
     "c": ("the composite type", "read a table"),
 }
@@ -96,7 +96,9 @@ def _relations(query: query_tree.Query) -> Iterator[int]:
 def check_source(relation: RelationInfo, with_children: bool) -> None:
     """Refuse a relation whose changes are not captured, or are captured under another name."""
     if relation.table.schema in _SYSTEM_SCHEMAS:
-        raise _refused(f"the system catalog {relation.table}", "its changes are not captured; read a table of your own")
+        raise _refused(
+            f"the system catalog {relation.table}", "its changes cannot be captured; read a table of your own"
+        )
     if relation.security_barrier:
         raise _refused(f"the security_barrier view {relation.table}", "read the tables of the view directly")
     if relation.kind == "v":
@@ -108,7 +110,9 @@ def check_source(relation: RelationInfo, with_children: bool) -> None:
         raise _refused(f"the relation {relation.table} of kind {relation.kind!r}", "read a table")
     if relation.persistence != "p":
         what = "temporary" if relation.persistence == "t" else "unlogged"
-        raise _refused(f"the {what} table {relation.table}", "its changes are not in the log; use an ordinary table")
+        raise _refused(
+            f"the {what} table {relation.table}", "its changes are not in the write-ahead log; use an ordinary table"
+        )
     if relation.row_security:
         hint = "its rows depend on the role that reads; use a table without policies"
         raise _refused_in_full(f"row-level security on {relation.table}", hint)
@@ -119,10 +123,10 @@ def check_source(relation: RelationInfo, with_children: bool) -> None:
         raise _refused(f"ONLY {relation.table}", "a partitioned table has no rows of its own; remove ONLY")
     if relation.uncaptured_partition is not None:
         construct = f"the partition {relation.uncaptured_partition} of {relation.table}"
-        raise _refused_in_full(construct, "its changes are not in the log; make it an ordinary table")
+        raise _refused_in_full(construct, "its changes are not in the write-ahead log; make it an ordinary table")
     if relation.kind == "r" and relation.has_children and with_children:
         hint = "write ONLY to leave the child tables out, or use a partitioned table"
-        raise _refused_in_full(f"inheritance below {relation.table}", hint)
+        raise _refused_in_full(f"the child tables of {relation.table} (inheritance)", hint)
 
 
 def _refused_in_full(construct: str, hint: str) -> Refused:

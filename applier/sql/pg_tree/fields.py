@@ -1,4 +1,4 @@
-"""Strict access to the fields of one generic node: what is not taken must be spare, and hold a harmless value."""
+"""One generic node -> the values of its fields, strictly: a field that is not read must be listed as harmless."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from applier.sql.pg_tree.layout import UNREAD_FIELDS, UNSUPPORTED_KINDS
 from applier.sql.pg_tree.node_text import Datum, Quoted, TextNode, Token, Tree
 from applier.sql.refusal import Reason, Refused
 
-_UNKNOWN_HINT = "this server's analysed query holds something new; please report the query"
+_UNKNOWN_HINT = "this program does not know the query tree that this server made; please report the query"
 
 
 def unknown(what: str) -> Refused:
-    """A refusal for trees this program was never taught to read."""
+    """Return the refusal of a tree that this program cannot read."""
     return Refused(Reason.UNKNOWN_TREE, what, hint=_UNKNOWN_HINT)
 
 
 class Fields:
-    """The fields of one node. Take what you read, then call `finish`."""
+    """The fields of one node. Read the fields that you need, then call `finish`."""
 
     def __init__(self, node: TextNode, major: int) -> None:
         self._node = node
         self._major = major
-        self._taken: set[str] = set()
+        self._names_read: set[str] = set()
         if node.kind not in UNREAD_FIELDS:
             known = UNSUPPORTED_KINDS.get(node.kind)
             if known is None:
@@ -29,22 +29,22 @@ class Fields:
             raise Refused(reason, known[0], hint=known[1], token=_first_position(node))
 
     def tree(self, name: str) -> Tree:
-        """The raw value; a missing field is a refusal."""
-        self._taken.add(name)
+        """Return the raw value; a missing field is a refusal."""
+        self._names_read.add(name)
         try:
             return self._node.fields[name]
         except KeyError:
             raise unknown(f"a {self._node.kind} node without {name}") from None
 
     def integer(self, name: str) -> int:
-        """A number (also object ids and enum codes)."""
+        """Return a number (also an object id or an enum code)."""
         value = self.tree(name)
         if isinstance(value, Token) and value.text.removeprefix("-").isascii() and value.text.lstrip("-").isdigit():
             return int(value.text)
         raise self._malformed(name)
 
     def flag(self, name: str) -> bool:
-        """A truth value."""
+        """Return a truth value."""
         match self.tree(name):
             case Token("true"):
                 return True
@@ -54,7 +54,7 @@ class Fields:
                 raise self._malformed(name)
 
     def text(self, name: str) -> str | None:
-        """A name; None for NULL."""
+        """Return a name; None for NULL."""
         match self.tree(name):
             case None:
                 return None
@@ -64,7 +64,7 @@ class Fields:
                 raise self._malformed(name)
 
     def datum(self, name: str) -> bytes | None:
-        """The bytes of a constant; None for NULL."""
+        """Return the bytes of a constant; None for NULL."""
         match self.tree(name):
             case None:
                 return None
@@ -74,18 +74,18 @@ class Fields:
                 raise self._malformed(name)
 
     def node(self, name: str) -> TextNode:
-        """A node."""
+        """Return a node."""
         value = self.tree(name)
         if isinstance(value, TextNode):
             return value
         raise self._malformed(name)
 
     def optional(self, name: str) -> TextNode | None:
-        """A node or NULL."""
+        """Return a node; None for NULL."""
         return None if self.tree(name) is None else self.node(name)
 
     def nodes(self, name: str) -> tuple[TextNode, ...]:
-        """A list of nodes; NULL is the empty list."""
+        """Return a list of nodes; NULL is the empty list."""
         value = self.tree(name)
         if value is None:
             return ()
@@ -96,7 +96,7 @@ class Fields:
         return tuple(item for item in value if isinstance(item, TextNode))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of names; NULL is the empty list."""
+        """Return a list of names; NULL is the empty list."""
         value = self.tree(name)
         items = value if isinstance(value, tuple) else ()
         found = tuple(item.text for item in items if isinstance(item, Token | Quoted))
@@ -105,7 +105,7 @@ class Fields:
         return found
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A list of numbers, written with a letter for their kind first."""
+        """Return a list of numbers; in the text a letter for their kind comes first."""
         value = self.tree(name)
         items = value if isinstance(value, tuple) else ()
         texts = [item.text for item in items if isinstance(item, Token)]
@@ -116,25 +116,25 @@ class Fields:
         return tuple(int(text) for text in texts[1:])
 
     def location(self) -> int | None:
-        """The byte offset of the node's token in the analysed statement, None when the server does not store it."""
-        self._taken.add("location")
+        """Return the byte offset of the node's token in the analysed statement; None if it is not stored."""
+        self._names_read.add("location")
         return self._position()
 
     def _position(self) -> int | None:
         return _position(self._node)
 
     def check_unread(self, *names: str) -> None:
-        """Check spare fields before the rest is read, where another value would change the meaning of the rest."""
+        """Check unread fields first, where another value would change the meaning of the fields that are read."""
         for name in names:
-            self._check(name, self.tree(name))
+            self._check_harmless(name, self.tree(name))
 
     def finish(self) -> None:
-        """Check the fields nobody took."""
+        """Check the fields that were not read."""
         for name, value in self._node.fields.items():
-            if name not in self._taken:
-                self._check(name, value)
+            if name not in self._names_read:
+                self._check_harmless(name, value)
 
-    def _check(self, name: str, value: Tree) -> None:
+    def _check_harmless(self, name: str, value: Tree) -> None:
         rule = UNREAD_FIELDS[self._node.kind].get(name)
         if rule is None or not rule.covers(self._major):
             raise unknown(f"the field {name} of a {self._node.kind} node")
@@ -154,7 +154,7 @@ def _position(node: TextNode) -> int | None:
 
 
 def _first_position(node: TextNode) -> int | None:
-    """Where the node stands, or else the first of those inside it that say where they do."""
+    """Return the position of the node, or else the first known position of a node inside it."""
     own = _position(node)
-    inside = (value for value in node.fields.values() if isinstance(value, TextNode))
-    return own if own is not None else next((at for at in map(_first_position, inside) if at is not None), None)
+    children = (value for value in node.fields.values() if isinstance(value, TextNode))
+    return own if own is not None else next((at for at in map(_first_position, children) if at is not None), None)

@@ -1,4 +1,4 @@
-"""Columns of joins and of GROUP BY, and whole rows, replaced by what they stand for. Pure."""
+"""An expression -> the same expression over columns of tables and subqueries alone. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from applier.sql.refusal import Reason, Refused
 
 
 class Flattener:
-    """Replaces columns of joins and of GROUP BY by what they stand for."""
+    """Replaces columns of joins and of GROUP BY by their expressions, and whole rows by their columns."""
 
     def __init__(self, entries: tuple[query_tree.RangeTblEntry, ...]) -> None:
         self._entries = entries
 
     def __call__(self, expression: tree.Expression) -> tree.Expression:
-        """The expression over tables and subqueries alone."""
+        """Return the expression over columns of tables and subqueries alone."""
         if isinstance(expression, tree.Var) and expression.levels_up == 0:
             if not 1 <= expression.entry <= len(self._entries):
-                raise unknown("a column of no range-table entry")
+                raise unknown("a column without a range-table entry")
             entry = self._entries[expression.entry - 1]
             if isinstance(entry, query_tree.JoinEntry | query_tree.GroupEntry):
                 if not 1 <= expression.number <= len(entry.columns):
                     raise whole_row_refusal(expression)
                 return self(entry.columns[expression.number - 1])
-            return expression if expression.number else _row(expression, entry)
+            return expression if expression.number else _expand_row(expression, entry)
         return walk.rebuild(expression, self)
 
 
-def _row(var: tree.Var, entry: query_tree.RangeTblEntry) -> tree.Expression:
-    """The whole row of an entry as its columns."""
+def _expand_row(var: tree.Var, entry: query_tree.RangeTblEntry) -> tree.Expression:
+    """Return the whole row of an entry as its columns."""
     match entry:
         case query_tree.TableEntry(columns=columns) | query_tree.SubqueryEntry(columns=columns) if columns:
             names = columns
@@ -36,12 +36,12 @@ def _row(var: tree.Var, entry: query_tree.RangeTblEntry) -> tree.Expression:
             names = columns
         case _:
             raise whole_row_refusal(var)
-    there = [(i, name) for i, name in enumerate(names, 1) if name]
-    # Types and collations are those of the columns themselves, which nobody asks a part of a row for.
-    fields = tuple(tree.Var(var.entry, i, 0, -1, 0, 0, var.at) for i, _ in there)
-    return tree.RowExpr(fields, tuple(name for _, name in there), var.type, not var.never_nulled, var.at)
+    present = [(i, name) for i, name in enumerate(names, 1) if name]
+    # Types and collations come from the columns themselves; those of a field of a row are not read.
+    fields = tuple(tree.Var(var.entry, i, 0, -1, 0, 0, var.at) for i, _ in present)
+    return tree.RowExpr(fields, tuple(name for _, name in present), var.type, not var.never_nulled, var.at)
 
 
 def whole_row_refusal(var: tree.Var) -> Refused:
-    """The refusal of a whole row of a join or of a renamed table."""
-    return Refused(Reason.COLUMN, "a whole row as one value", hint="list the columns", token=var.at)
+    """Return the refusal of a whole row of a join or of a renamed table."""
+    return Refused(Reason.COLUMN, "a whole row as one value", hint="write the columns one by one", token=var.at)

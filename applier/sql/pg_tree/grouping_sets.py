@@ -1,4 +1,4 @@
-"""GROUPING SETS, ROLLUP and CUBE -> the sets of keys they stand for. Pure."""
+"""GROUPING SETS, ROLLUP and CUBE -> the list of grouping sets. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from applier.sql.pg_tree.node_text import TextNode
 from applier.sql.refusal import Reason, Refused
 
 MAX_GROUPING_SETS = 64
-"""Each set is a grouping of its own; CUBE of seven columns has twice as many."""
+"""Each set is an aggregate of its own; CUBE of seven columns has twice as many sets."""
 
 _EMPTY, _SIMPLE, _ROLLUP, _CUBE, _SETS = range(5)
 
@@ -17,7 +17,7 @@ Set = tuple[int, ...]
 
 
 def grouping_sets(nodes: tuple[TextNode, ...], major: int, *, distinct: bool) -> tuple[Set, ...]:
-    """All sets, in PostgreSQL's order, `distinct` each once; none where there is a plain GROUP BY."""
+    """Return all sets in PostgreSQL's order, each only once if `distinct`; none for a plain GROUP BY."""
     if not nodes:
         return ()
     parts = [_sets(node, major) for node in nodes]
@@ -26,9 +26,8 @@ def grouping_sets(nodes: tuple[TextNode, ...], major: int, *, distinct: bool) ->
         count *= len(part)
     if count > MAX_GROUPING_SETS:
         construct = f"GROUP BY with {count} grouping sets"
-        raise Refused(
-            Reason.CONSTRUCT, construct, hint=f"at most {MAX_GROUPING_SETS} are taken; make several stream tables"
-        )
+        hint = f"at most {MAX_GROUPING_SETS} are supported; create several stream tables"
+        raise Refused(Reason.CONSTRUCT, construct, hint=hint)
     found = [tuple(dict.fromkeys(key for part in parts for key in part)) for parts in product(*parts)]
     return tuple({frozenset(keys): keys for keys in reversed(found)}.values())[::-1] if distinct else tuple(found)
 
@@ -44,16 +43,16 @@ def _sets(node: TextNode, major: int) -> list[Set]:
     elif kind == _SIMPLE:
         found = [fields.integers("content")]
     elif kind in (_ROLLUP, _CUBE, _SETS):
-        found = _written_out(kind, [_sets(part, major) for part in fields.nodes("content")])
+        found = _expand(kind, [_sets(part, major) for part in fields.nodes("content")])
     else:
         raise unknown(f"a grouping set of kind {kind}")
     fields.finish()
     return found
 
 
-def _written_out(kind: int, parts: list[list[Set]]) -> list[Set]:
+def _expand(kind: int, parts: list[list[Set]]) -> list[Set]:
     if kind == _SETS:
-        return [one for part in parts for one in part]
+        return [keys for part in parts for keys in part]
     if any(len(part) != 1 for part in parts) or len(parts) > MAX_GROUPING_SETS:
         raise unknown("a ROLLUP or CUBE of grouping sets")
     keys = [part[0] for part in parts]
@@ -62,6 +61,7 @@ def _written_out(kind: int, parts: list[list[Set]]) -> list[Set]:
     else:
         if 1 << len(keys) > MAX_GROUPING_SETS:
             construct = f"CUBE of {len(keys)} columns"
-            raise Refused(Reason.CONSTRUCT, construct, hint=f"at most {MAX_GROUPING_SETS} grouping sets are taken")
-        chosen = [list(some) for n in range(len(keys), -1, -1) for some in combinations(keys, n)]
-    return [tuple(key for one in some for key in one) for some in chosen]
+            hint = f"it makes more than {MAX_GROUPING_SETS} grouping sets; list the sets you need in GROUPING SETS"
+            raise Refused(Reason.CONSTRUCT, construct, hint=hint)
+        chosen = [list(groups) for n in range(len(keys), -1, -1) for groups in combinations(keys, n)]
+    return [tuple(key for group in groups for key in group) for groups in chosen]

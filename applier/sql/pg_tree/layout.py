@@ -1,11 +1,11 @@
-"""What differs between the majors, and what a field may hold that the reader itself does not look at.
+"""The fields of PostgreSQL's nodes that the readers do not read, by major version, and their harmless values.
 
-Every field of every node is either read (reader.py, read_expr.py) or listed here with the values under which it
-means nothing to the result. A field that is not listed, is listed for other majors only, or holds another value makes
-the query refused: a server that learned something new is never misread.
+Every field of every node is either read (read_query.py, read_expr.py and others) or listed here with the values under
+which it does not affect the result. A field that is not listed, that is listed for other majors only, or that has
+another value makes the query refused: a new feature of a server is never misread.
 
-Majors 15, 16 and 18 were compared with real servers; 14 and 17 follow their released sources, and a mistake in them
-shows as a refusal.
+The lists for majors 15, 16 and 18 were compared with real servers. Those for 14 and 17 follow the released sources; a
+mistake in them shows as a refusal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ OLDEST_MAJOR = 14
 NEWEST_MAJOR = 18
 
 FIRST_WITH_CMPTYPE = 18
-"""Since then a comparison of rows names its kind `cmptype`."""
-
+"""Since this major a comparison of rows has its kind in the field `cmptype`."""
 
 FIRST_WITH_NULLING = 16
-"""Since then a column says which outer joins may make it NULL."""
+"""Since this major a column lists the outer joins that can make it NULL."""
 
 NO_MEMBERS = parse_node_text("(b)")
 """An empty set."""
@@ -30,7 +29,7 @@ NO_MEMBERS = parse_node_text("(b)")
 
 @dataclass(frozen=True, slots=True)
 class UnreadField:
-    """A field that is not read: the values it may hold (None: any) and what another value would mean."""
+    """A field that is not read: the values that it may have (None: any) and the construct that another value means."""
 
     values: tuple[Tree, ...] | None
     since: int = OLDEST_MAJOR
@@ -63,7 +62,10 @@ _PERMISSIONS = {
     "perminfoindex": _any(since=16),
 }
 
-_OPERATOR = {"opretset": _only("false", means="an operator that returns a set", hint="use a function of one value")}
+_NO_POLICIES = "the rows depend on the role that reads; use a table without policies"
+_OPERATOR = {
+    "opretset": _only("false", means="an operator that returns a set", hint="use a function that returns one value")
+}
 
 UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
     "QUERY": {
@@ -72,14 +74,16 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "utilityStmt": _only("<>"),
         "resultRelation": _only("0"),
         "hasWindowFuncs": _any(),
-        # Each is met where it stands.
+        # The reader finds each of them at its position.
         "hasTargetSRFs": _any(),
-        # Those that are taken stand in WHERE; any other is met where it stands.
+        # The reader finds each of them at its position, and refuses what is not supported there.
         "hasSubLinks": _any(),
         "hasRecursive": _any(),
-        "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="use a plain SELECT"),
-        "hasForUpdate": _only("false", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
-        "hasRowSecurity": _only("false", means="row-level security", hint="read a table without policies"),
+        "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="write only SELECT in WITH"),
+        "hasForUpdate": _only(
+            "false", means="FOR UPDATE or FOR SHARE", hint="a stream table locks no rows; remove the clause"
+        ),
+        "hasRowSecurity": _only("false", means="row-level security", hint=_NO_POLICIES),
         "hasGroupRTE": _any(since=18),
         "isReturn": _only("false"),
         "mergeActionList": _only("<>", since=15),
@@ -91,7 +95,9 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "returningOldAlias": _only("<>", since=18),
         "returningNewAlias": _only("<>", since=18),
         "returningList": _only("<>"),
-        "rowMarks": _only("<>", means="FOR UPDATE or FOR SHARE", hint="leave the locking clause out"),
+        "rowMarks": _only(
+            "<>", means="FOR UPDATE or FOR SHARE", hint="a stream table locks no rows; remove the clause"
+        ),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),
         "stmt_location": _any(),
@@ -99,11 +105,13 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
     },
     "RANGETBLENTRY": {
         "rellockmode": _any(),
-        "tablesample": _only("<>", means="TABLESAMPLE", hint="filter by a column"),
+        "tablesample": _only("<>", means="TABLESAMPLE", hint="every run gives another sample; filter by a column"),
         "lateral": _any(),
         "inFromCl": _any(),
-        "security_barrier": _only("false", means="a security_barrier view", hint="read the tables below the view"),
-        "securityQuals": _only("<>", means="row-level security", hint="read a table without policies"),
+        "security_barrier": _only(
+            "false", means="a security_barrier view", hint="read the tables of the view directly"
+        ),
+        "securityQuals": _only("<>", means="row-level security", hint=_NO_POLICIES),
         "joinmergedcols": _any(),
         "joinleftcols": _any(),
         "joinrightcols": _any(),
@@ -111,7 +119,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "coltypes": _any(),
         "coltypmods": _any(),
         "colcollations": _any(),
-        # Of entries that are no relation; views are expanded after what is stored.
+        # For entries that are not relations; PostgreSQL expands views only after it stores the tree.
         "relid": _only("0", since=16),
         "relkind": _only("<>", since=16),
         "inh": _only("false"),
@@ -126,7 +134,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
     "ALIAS": {"colnames": _any()},
     "COMMONTABLEEXPR": {
         "aliascolnames": _any(),
-        # Whether PostgreSQL computes it apart is a matter of speed only.
+        # Whether PostgreSQL materializes it affects the speed only.
         "ctematerialized": _any(),
         "location": _any(),
         "cterefcount": _any(),
@@ -154,7 +162,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "updatedCols": _only("(b)"),
     },
     "SORTGROUPCLAUSE": {
-        # Read for ORDER BY, or for GROUP BY, each without what the other looks at.
+        # ORDER BY and GROUP BY read different fields of it.
         "eqop": _any(),
         "sortop": _any(),
         "reverse_sort": _any(since=18),
@@ -165,7 +173,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "name": _any(),
         "refname": _any(),
         "runCondition": _only("<>", since=15, until=16),
-        # Which function compares an offset follows from the types; so does the order it assumes.
+        # Which function compares an offset follows from the types, and so does the order that it assumes.
         "startInRangeFunc": _any(),
         "endInRangeFunc": _any(),
         "inRangeColl": _any(),
@@ -193,7 +201,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
     "COERCEVIAIO": {"coerceformat": _any()},
     "ARRAYCOERCEEXPR": {"coerceformat": _any()},
     "JSONCONSTRUCTOREXPR": {
-        # What an aggregate asks for is in it: which function it is, and what it returns.
+        # For an aggregate, the call inside it holds the same: the function and its result type.
         "returning": _any(since=16),
         "absent_on_null": _any(since=16),
         "unique": _any(since=16),
@@ -216,7 +224,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "rowexpr": _only("<>"),
         "colexprs": _only("<>"),
         "coldefexprs": _only("<>"),
-        # The document says the same.
+        # The expression of the document holds the same values.
         "passingvalexprs": _any(since=17),
         "notnulls": _only("(b)"),
         "colnames": _any(),
@@ -247,7 +255,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "array_typeid": _any(),
         "array_collid": _any(),
         "element_typeid": _any(),
-        "multidims": _only("false", means="an array of arrays", hint="compare with single values"),
+        "multidims": _only("false", means="an array of arrays", hint="use an array of one dimension"),
         "list_start": _any(since=18),
         "list_end": _any(since=18),
         "location": _any(),
@@ -261,10 +269,10 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "aggtranstype": _any(),
         "aggargtypes": _any(),
         "aggvariadic": _only("false", means="a VARIADIC aggregate", hint="list the arguments one by one"),
-        # Which of the kinds it is shows in its arguments and in the function itself.
+        # The kind follows from its arguments and from the function itself.
         "aggkind": _any(),
         "aggpresorted": _only("false", since=16),
-        "agglevelsup": _only("0", means="an aggregate of an outer query", hint="aggregate in a subquery in FROM"),
+        "agglevelsup": _only("0", means="an aggregate of an outer query", hint="compute it in a subquery in FROM"),
         "aggsplit": _only("0"),
         "aggno": _only("-1"),
         "aggtransno": _only("-1"),
@@ -272,17 +280,20 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
 }
 
 UNSUPPORTED_KINDS: dict[str, tuple[str, str]] = {
-    "CONVERTROWTYPEEXPR": ("a cast of a row", "list the columns"),
+    "CONVERTROWTYPEEXPR": ("a cast of a row", "write the columns one by one"),
     "COERCETODOMAIN": ("a cast to a domain", "cast to the domain's base type"),
-    "FIELDSELECT": ("a field of a composite value", "store the field in a column"),
+    "FIELDSELECT": ("a field of a composite value", "store the field in a column of its own"),
     "XMLEXPR": ("an XML expression", "store the value in a column"),
-    "SQLVALUEFUNCTION": ("CURRENT_DATE and its like", "compare with a column, or filter when reading the stream table"),
-    "NEXTVALUEEXPR": ("nextval", "number the rows when reading the stream table"),
+    "SQLVALUEFUNCTION": (
+        "CURRENT_DATE or a similar function",
+        "its value changes although no row changes; compare with a column, or filter when you read the stream table",
+    ),
+    "NEXTVALUEEXPR": ("nextval", "number the rows when you read the stream table"),
 }
-"""Node kinds we know and do not take, with the words a user knows them by; any other kind is an unknown tree."""
+"""Node kinds that are known and not supported: their SQL name and a hint. Any other kind is an unknown tree."""
 
 RANGE_KINDS: dict[int, tuple[str, str]] = {
-    7: ("a transition table", "read a table"),
-    8: ("an empty FROM", "read a table"),
+    7: ("a transition table", "it exists only inside a trigger; read a table"),
+    8: ("an empty FROM", "name a table in FROM"),
 }
-"""Range-table entries we know and do not take, by rtekind."""
+"""Range-table entries that are known and not supported, by rtekind."""

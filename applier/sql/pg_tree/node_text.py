@@ -1,4 +1,4 @@
-"""PostgreSQL's text form of node trees -> generic nodes. Pure and total: malformed text gives MalformedTree.
+"""The text of a PostgreSQL node tree -> generic nodes. Pure and total: malformed text gives MalformedTree.
 
 The text is what the server's outfuncs.c writes: `{KIND :field value …}` for nodes, `(…)` for lists, `<>` for NULL,
 bare tokens with backslash escapes for everything else. A field has exactly one value, so a value that begins with a
@@ -17,7 +17,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _DATUM_FIELD = "constvalue"
 _NULL = "<>"
 MAX_DEPTH = 200
-"""Deeper trees are refused instead of overflowing the interpreter's stack; hand-written queries stay below 60."""
+"""Deeper trees are refused, because they would overflow the interpreter's stack. Hand-written queries stay below 60."""
 
 
 class MalformedTree(TrickleError):
@@ -26,7 +26,7 @@ class MalformedTree(TrickleError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bare value, escapes removed: a number, a truth value, a name."""
+    """A bare value without its escapes: a number, a truth value, a name."""
 
     text: str
 
@@ -47,18 +47,18 @@ class Datum:
 
 @dataclass(frozen=True, slots=True)
 class TextNode:
-    """One node: its kind and its fields by name, none twice."""
+    """One node: its kind and its fields by name, each name once."""
 
     kind: str
     fields: dict[str, Tree]
 
 
 Tree = None | Token | Quoted | Datum | TextNode | tuple["Tree", ...]
-"""A tuple is a list; `(i 1 2)`, `(o 1 2)` and `(b 1 2)` keep their leading letter as first token."""
+"""A tuple is a list; `(i 1 2)`, `(o 1 2)` and `(b 1 2)` keep their leading letter as the first token."""
 
 
 def parse_node_text(text: str) -> Tree:
-    """The one value the text holds."""
+    """Return the one value that the text contains."""
     tokens = _TOKEN.findall(text)
     if sum(map(len, tokens)) != len(text):
         raise MalformedTree("a node tree ends inside an escape")
@@ -93,7 +93,7 @@ class _Parser:
 
     def expect_end(self) -> None:
         if self._next != len(self._tokens):
-            raise MalformedTree(f"a node tree goes on after its end (token {self._next})")
+            raise MalformedTree(f"a node tree continues after its end (token {self._next})")
 
     def _take(self) -> str:
         if self._next >= len(self._tokens):

@@ -1,4 +1,4 @@
-"""The analysed query around its expressions: range table, FROM, targets, GROUP BY. Pure."""
+"""The typed form of an analysed query: range table, FROM, target list, GROUP BY and the other clauses. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from applier.sql.pg_tree.walk import set_functions, subqueries, variables
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A relation in FROM, views included; its columns by name, "" for a dropped one, none where they were renamed."""
+    """A relation or view in FROM; its column names, "" for a dropped one, none at all where the query renames them."""
 
     name: str
     relation: int
@@ -33,7 +33,7 @@ class SubqueryEntry:
 
 @dataclass(frozen=True, slots=True)
 class CteEntry:
-    """A reference to a member of WITH, by its name in the query `levels_up` queries outwards."""
+    """A reference to a CTE, by its name in the query that is `levels_up` queries further out."""
 
     name: str
     levels_up: int
@@ -42,7 +42,7 @@ class CteEntry:
 
 @dataclass(frozen=True, slots=True)
 class ValuesEntry:
-    """VALUES: its rows, and type and modifier of each column."""
+    """VALUES: its rows, and the type and modifier of each column."""
 
     rows: tuple[tuple[Expression, ...], ...]
     types: tuple[tuple[int, int], ...]
@@ -50,10 +50,9 @@ class ValuesEntry:
 
 @dataclass(frozen=True, slots=True)
 class FunctionEntry:
-    """Functions in FROM, gone through side by side, and how many columns each has; one may be a plain value.
+    """Functions in FROM whose rows are paired in order, and how many columns each has. A call may be a plain value.
 
-    `records` are, for each call, the columns that the query itself names for a function of records: name, type and
-    modifier.
+    `records` holds for each call the columns that the query lists for a function of records: name, type and modifier.
     """
 
     calls: tuple[Expression, ...]
@@ -64,21 +63,21 @@ class FunctionEntry:
 
 @dataclass(frozen=True, slots=True)
 class JoinEntry:
-    """The output of a join: what each of its columns stands for."""
+    """The output of a join: the expression of each of its columns."""
 
     columns: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEntry:
-    """The output of GROUP BY (since 18): what each of its columns stands for."""
+    """The output of GROUP BY (since 18): the expression of each of its columns."""
 
     columns: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DomainEntry:
-    """The rows a query is asked for, of which it reads what it used to read of the query around it."""
+    """The domain: a decorrelated query reads from it the columns that it read from its outer query before."""
 
     node: Node
 
@@ -88,12 +87,12 @@ RangeTblEntry = (
 )
 
 SAME = 0
-"""In the place of an equality operator: given values are the same where they are held alike."""
+"""Instead of an equality operator: two values of the domain are equal if they are stored identically."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeTblRef:
-    """A member of FROM by its number in the range table."""
+    """A FROM item by its number in the range table."""
 
     entry: int
 
@@ -130,7 +129,7 @@ FromItem = RangeTblRef | InnerJoinExpr | OuterJoinExpr
 
 @dataclass(frozen=True, slots=True)
 class TargetEntry:
-    """A member of the target list; `hidden` ones serve GROUP BY and ORDER BY only."""
+    """An item of the select list; `hidden` ones are for GROUP BY and ORDER BY only."""
 
     expression: Expression
     name: str | None
@@ -140,7 +139,7 @@ class TargetEntry:
 
 @dataclass(frozen=True, slots=True)
 class GroupItem:
-    """A GROUP BY key: the target it names and the equality operator that groups."""
+    """A GROUP BY key: the target that it refers to and the equality operator that groups."""
 
     reference: int
     equality: int
@@ -148,7 +147,7 @@ class GroupItem:
 
 @dataclass(frozen=True, slots=True)
 class SortItem:
-    """An ORDER BY key: the target it names, the operator that says what comes first, and where NULLs go."""
+    """An ORDER BY key: the target that it refers to, the operator that sorts, and where NULLs go."""
 
     reference: int
     operator: int
@@ -169,7 +168,7 @@ class WindowClause:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """LIMIT and OFFSET as written; None is all, and none."""
+    """LIMIT and OFFSET as written; None where the clause is absent."""
 
     count: Expression | None
     offset: Expression | None
@@ -186,7 +185,7 @@ class SetOperationType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetColumn:
-    """A column the branches of a set operation meet in; `equality` tells rows apart, 0 where duplicates are kept."""
+    """A result column of a set operation; `equality` compares rows, 0 where duplicates are kept."""
 
     type: int
     typmod: int
@@ -198,7 +197,7 @@ class SetColumn:
 class SetOperation:
     """UNION, INTERSECT or EXCEPT; a branch is a range-table entry or a set operation itself.
 
-    UNION ALL may have more than two branches, the others have two.
+    UNION ALL can have more than two branches, the others have two.
     """
 
     kind: SetOperationType
@@ -207,7 +206,7 @@ class SetOperation:
     columns: tuple[SetColumn, ...]
 
     def entries(self) -> Iterator[int]:
-        """The range-table entries of all branches, in the order of the text."""
+        """Yield the range-table entries of all branches, in the order of the text."""
         for branch in self.branches:
             if isinstance(branch, SetOperation):
                 yield from branch.entries()
@@ -217,7 +216,7 @@ class SetOperation:
 
 @dataclass(frozen=True, slots=True)
 class MatchCondition:
-    """A condition of WHERE by itself: EXISTS (query), or with a test `x IN (query)`; or NOT of it."""
+    """A top-level condition of WHERE: EXISTS (query), or with a test `x IN (query)`; or its negation."""
 
     query: Query
     test: Expression | None
@@ -227,7 +226,7 @@ class MatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """SEARCH: the columns, by their places from 0, whose values on the way to a row its new column holds."""
+    """SEARCH: the positions (from 0) of the columns whose values along the path to a row its new column holds."""
 
     places: tuple[int, ...]
     breadth_first: bool
@@ -235,9 +234,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """CYCLE: the columns that tell rows apart, and what the new column holds where a row was met before, or was not.
+    """CYCLE: the positions of the columns that identify a row. The new column is `mark` in a cycle, else `default`.
 
-    `different` is the operator that tells one from the other.
+    `not_equal` is the operator that compares the two marks.
     """
 
     places: tuple[int, ...]
@@ -251,7 +250,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class SearchCycle:
-    """What a recursive member of WITH notes about the ways to its rows."""
+    """The SEARCH and CYCLE clauses of a recursive CTE."""
 
     search: Search | None
     cycle: Cycle | None
@@ -269,14 +268,14 @@ class Query:
     having: Expression | None
     distinct: tuple[GroupItem, ...]
     ctes: dict[str, Query]
-    """WITH: each query by its name."""
+    """WITH: each CTE by its name."""
     recursive: frozenset[str]
-    """The members of WITH that read themselves."""
+    """The names of the CTEs that read themselves."""
     has_aggregates: bool
     search_cycles: dict[str, SearchCycle] = field(default_factory=dict)
-    """SEARCH and CYCLE of members of WITH."""
+    """SEARCH and CYCLE of CTEs, by name."""
     grouping_sets: tuple[tuple[int, ...], ...] = ()
-    """GROUPING SETS, ROLLUP and CUBE written out: the references of the keys of each; none for a plain GROUP BY."""
+    """The expanded GROUPING SETS, ROLLUP and CUBE: the key references of each set; none for a plain GROUP BY."""
     union: SetOperation | None = None
     match_conditions: tuple[MatchCondition, ...] = ()
     distinct_on: bool = False
@@ -284,29 +283,29 @@ class Query:
     limit: Limit | None = None
     windows: tuple[WindowClause, ...] = ()
     domain_targets: tuple[int, ...] = ()
-    """The targets that say for which of the given rows a row is; none where the query is not asked for any."""
+    """The targets that hold the domain values of a row; none where the query is not evaluated over a domain."""
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether its rows are others than those of FROM that WHERE leaves, or know of one another."""
+        """Whether each result row comes from exactly one row of FROM that passes WHERE, independent of other rows."""
         several = self.is_grouped or self.distinct or self.union is not None or self.limit is not None
         return not (several or self.windows or self.has_set_functions)
 
     @property
     def has_set_functions(self) -> bool:
-        """Whether its select list has functions that make rows."""
+        """Whether its select list has set-returning functions."""
         return any(any(set_functions(target.expression)) for target in self.targets)
 
     @property
     def is_grouped(self) -> bool:
-        """Whether rows are grouped: HAVING alone makes one group of all rows."""
+        """Whether its rows are grouped; HAVING alone makes one group of all rows."""
         return self.has_aggregates or bool(self.groups) or bool(self.grouping_sets) or self.having is not None
 
 
 def select_from(
     targets: tuple[TargetEntry, ...], entries: tuple[RangeTblEntry, ...], items: tuple[FromItem, ...]
 ) -> Query:
-    """SELECT these FROM those, and nothing else."""
+    """Return a query with these targets over these FROM items, and no other clause."""
     return Query(
         targets=targets,
         entries=entries,
@@ -322,7 +321,7 @@ def select_from(
 
 
 def expressions(query: Query) -> Iterator[Expression]:
-    """Every expression of the query itself, whole; not those of queries inside it."""
+    """Yield every expression of the query itself as a whole, but not those of its subqueries."""
     yield from (target.expression for target in query.targets)
     yield from (e for e in (query.where, query.having) if e is not None)
     yield from _join_conditions(query.items)
@@ -348,7 +347,7 @@ def _join_conditions(items: tuple[FromItem, ...]) -> Iterator[Expression]:
 
 
 def inner_queries(query: Query) -> Iterator[Query]:
-    """The queries directly inside it: of FROM, of WITH, and those its expressions ask."""
+    """Yield the direct subqueries: in FROM, in WITH, and in expressions."""
     yield from query.ctes.values()
     yield from (entry.query for entry in query.entries if isinstance(entry, SubqueryEntry))
     yield from (condition.query for condition in query.match_conditions)
@@ -357,7 +356,7 @@ def inner_queries(query: Query) -> Iterator[Query]:
 
 
 def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
-    """What the query and those inside it read of the query around it, as that one names it."""
+    """Yield the columns that the query and its subqueries read of the outer query, as the outer query names them."""
     for expression in expressions(query):
         yield from (replace(v, levels_up=0) for v in variables(expression) if v.levels_up == depth)
     for inner in inner_queries(query):
@@ -365,7 +364,7 @@ def outer_columns(query: Query, depth: int = 1) -> Iterator[Var]:
 
 
 def lateral_columns(entry: RangeTblEntry) -> Iterator[Var]:
-    """The columns of other members of FROM that an entry looks at."""
+    """Yield the columns of other FROM items that a LATERAL entry reads."""
     match entry:
         case FunctionEntry(calls=calls):
             for call in calls:
@@ -384,11 +383,11 @@ _numbers = count(1)
 
 
 def next_subquery_number() -> int:
-    """The number of a subquery that has none yet."""
+    """Return an unused number for a subquery."""
     return next(_numbers)
 
 
 def replace_subquery(subquery: SubLink, query: Query, test: Expression | None) -> SubLink:
-    """The same question of another query: what it reads of the query around it is looked up anew."""
+    """Return the SubLink over another query and test, with the outer columns that these read."""
     own = () if test is None else (v for v in variables(test) if v.entry != RESULT)
     return replace(subquery, query=query, test=test, outer=(*own, *outer_columns(query)))

@@ -1,4 +1,4 @@
-"""Aggregates and window functions -> typed expressions, strictly."""
+"""Nodes of aggregates and window functions -> typed expressions, strictly."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Read = Callable[[TextNode], tree.Expression]
 
 
 def read_aggregate(fields: Fields, major: int, read: Read) -> tree.Aggref:
-    """An aggregate; `read` reads the expressions below it."""
+    """Read an aggregate; `read` reads the expressions inside it."""
     arguments = [_aggregate_argument(node, major, read) for node in fields.nodes("args")]
     by_reference = {reference: expression for expression, reference, _ in arguments if reference}
     args = tuple(expression for expression, _, hidden in arguments if not hidden)
     condition = fields.optional("aggfilter")
     if fields.flag("aggstar") != (not args and not fields.nodes("aggdirectargs")):
-        raise unknown("an aggregate with an odd number of arguments")
+        raise unknown("an aggregate whose arguments do not match its star")
     distinct = [_sort_clause(node, major) for node in fields.nodes("aggdistinct")]
     order = [_sort_clause(node, major) for node in fields.nodes("aggorder")]
     if not {clause.reference for clause in (*distinct, *order)} <= by_reference.keys():
-        raise unknown("an aggregate ordered by no argument")
+        raise unknown("an aggregate ordered by something that is not an argument")
     return tree.Aggref(
         function=fields.integer("aggfnoid"),
         type=fields.integer("aggtype"),
@@ -41,8 +41,8 @@ def read_aggregate(fields: Fields, major: int, read: Read) -> tree.Aggref:
 
 
 def read_window_function(fields: Fields, read: Read) -> tree.WindowFunc:
-    """A window function, or an aggregate over a window."""
-    kept = fields.optional("aggfilter")
+    """Read a window function, or an aggregate over a window."""
+    condition = fields.optional("aggfilter")
     return tree.WindowFunc(
         function=fields.integer("winfnoid"),
         type=fields.integer("wintype"),
@@ -51,7 +51,7 @@ def read_window_function(fields: Fields, read: Read) -> tree.WindowFunc:
         window=fields.integer("winref"),
         star=fields.flag("winstar"),
         args=tuple(map(read, fields.nodes("args"))),
-        filter=None if kept is None else read(kept),
+        filter=None if condition is None else read(condition),
         at=fields.location(),
     )
 
@@ -79,7 +79,7 @@ def _sort_clause(node: TextNode, major: int) -> _SortClause:
 
 
 def _aggregate_argument(node: TextNode, major: int, read: Read) -> tuple[tree.Expression, int, bool]:
-    """The argument, the reference ORDER BY and DISTINCT know it by, and whether it serves only those."""
+    """Return the argument, its reference for ORDER BY and DISTINCT, and whether it is only for those."""
     if node.kind != "TARGETENTRY":
         raise unknown(f"a {node.kind} node as an aggregate's argument")
     fields = Fields(node, major)

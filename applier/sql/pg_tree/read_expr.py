@@ -1,4 +1,4 @@
-"""Generic nodes -> typed expressions, strictly: what a case does not take, `finish` must find harmless."""
+"""Generic nodes -> typed expressions, strictly: `finish` checks every field that a case does not read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARAM_ENTRIES = {0: tree.ARGUMENT, 2: tree.RESULT}
 
 
 def read_expression(node: TextNode, major: int) -> tree.Expression:
-    """One expression node with everything below it."""
+    """Read one expression node with everything inside it."""
     fields = Fields(node, major)
     expression = _read(node.kind, fields, major)
     fields.finish()
@@ -62,15 +62,15 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "JSONISPREDICATE":
             return read_is_json(fields, major, read)
         case "BOOLEXPR":
-            return _connected(fields, major)
+            return _bool_expr(fields, major)
         case "NULLTEST":
             fields.location()
             negated = {0: False, 1: True}.get(fields.integer("nulltesttype"))
             if negated is None:
-                raise unknown("a test for NULL")
+                raise unknown("a NULL test of an unknown kind")
             return tree.NullTest(read_expression(fields.node("arg"), major), negated, fields.flag("argisrow"))
         case "BOOLEANTEST":
-            return _truth_test(fields, major)
+            return _boolean_test(fields, major)
         case "CASEEXPR":
             return _case(fields, major)
         case "CASETESTEXPR":
@@ -83,7 +83,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
                 at=fields.location(),
             )
         case "MINMAXEXPR":
-            return _extreme(fields, major)
+            return _min_max(fields, major)
         case "SCALARARRAYOPEXPR":
             return read_scalar_array_op(fields, major, read)
         case "AGGREF":
@@ -91,7 +91,7 @@ def _read(kind: str, fields: Fields, major: int) -> tree.Expression:
         case "WINDOWFUNC":
             return read_window_function(fields, read)
         case "PARAM":
-            return _subquery_column(fields)
+            return _param(fields)
         case "GROUPINGFUNC":
             _expressions(fields, "args", major)
             return tree.GroupingFunc(fields.integers("refs"), fields.location())
@@ -134,10 +134,10 @@ def _subquery(fields: Fields, major: int) -> tree.SubLink:
         raise unknown("a subquery of an unknown kind")
     kind, test = tree.SubLinkType(code), fields.optional("testexpr")
     if (test is None) != (kind in (tree.SubLinkType.EXISTS, tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY)):
-        raise unknown("a subquery with an odd test")
+        raise unknown("a subquery whose test does not match its kind")
     query = read_subquery(fields.node("subselect"), major)
-    shown = [t.expression for t in query.targets if not t.hidden]
-    collation = walk.collation(shown[0]) if kind in (tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY) else 0
+    visible = [t.expression for t in query.targets if not t.hidden]
+    collation = walk.collation(visible[0]) if kind in (tree.SubLinkType.VALUE, tree.SubLinkType.ARRAY) else 0
     read = None if test is None else read_expression(test, major)
     return replace_subquery(tree.SubLink(next_subquery_number(), kind, query, None, (), collation, at), query, read)
 
@@ -156,14 +156,14 @@ def _variable(fields: Fields, major: int) -> tree.Var:
     )
 
 
-def _subquery_column(fields: Fields) -> tree.Var:
-    """A column of the subquery that the test of IN is about, or an argument of a function's body.
+def _param(fields: Fields) -> tree.Var:
+    """Read a parameter: a column of the subquery in the test of IN, or an argument of a function body.
 
-    They are columns of the entries 0 and -1 of the range table, which itself starts at 1.
+    Both become columns, of the entries 0 and -1 of the range table, whose own entries start at 1.
     """
     kind = fields.integer("paramkind")
     if kind not in _PARAM_ENTRIES:
-        raise unknown("a parameter that is no column of a subquery")
+        raise unknown("a parameter that is not a column of a subquery")
     return tree.Var(
         entry=_PARAM_ENTRIES[kind],
         number=fields.integer("paramid"),
@@ -225,19 +225,19 @@ def _relabel(fields: Fields, major: int) -> tree.RelabelType:
     )
 
 
-def _connected(fields: Fields, major: int) -> tree.BoolExpr:
+def _bool_expr(fields: Fields, major: int) -> tree.BoolExpr:
     fields.location()
     name = fields.text("boolop")
     if name not in {c.value for c in tree.BoolOperator}:
-        raise unknown(f"the connective {name}")
+        raise unknown(f"the Boolean operator {name}")
     return tree.BoolExpr(tree.BoolOperator(name), _expressions(fields, "args", major))
 
 
-def _truth_test(fields: Fields, major: int) -> tree.BooleanTest:
+def _boolean_test(fields: Fields, major: int) -> tree.BooleanTest:
     fields.location()
     code = fields.integer("booltesttype")
     if code not in {t.value for t in tree.BoolTestType}:
-        raise unknown("a test for truth")
+        raise unknown("a Boolean test of an unknown kind")
     return tree.BooleanTest(read_expression(fields.node("arg"), major), tree.BoolTestType(code))
 
 
@@ -262,10 +262,10 @@ def _branch(node: TextNode, major: int) -> tuple[tree.Expression, tree.Expressio
     return branch
 
 
-def _extreme(fields: Fields, major: int) -> tree.MinMaxExpr:
+def _min_max(fields: Fields, major: int) -> tree.MinMaxExpr:
     largest = {0: True, 1: False}.get(fields.integer("op"))
     if largest is None:
-        raise unknown("an extreme that is neither GREATEST nor LEAST")
+        raise unknown("a MINMAXEXPR node that is neither GREATEST nor LEAST")
     return tree.MinMaxExpr(
         largest=largest,
         args=_expressions(fields, "args", major),

@@ -1,8 +1,8 @@
-"""JSON_TABLE -> the query it stands for, strictly.
+"""JSON_TABLE -> an equivalent query over jsonb_array_elements, strictly.
 
     SELECT JSON_VALUE(row, path), … FROM jsonb_array_elements(rows of the document) WITH ORDINALITY AS t(row, number)
 
-A nested path is a LEFT JOIN LATERAL of the rows inside each row; of nested paths beside each other, a UNION ALL.
+A nested path is a LEFT JOIN LATERAL of the rows inside each row. Sibling paths are a UNION ALL.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _ROW, _NUMBER = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A path of rows, the places of its own columns, and the paths inside each of its rows."""
+    """A row path, the positions of its own columns, and the paths nested in each of its rows."""
 
     path: tree.Expression
     raises: bool
     places: range
-    inside: tuple[_Rows, ...]
+    nested: tuple[_Rows, ...]
 
     def all_places(self) -> Iterator[int]:
-        """Of its own columns, and of those inside."""
+        """Yield the positions of its own columns, then those of nested paths."""
         yield from self.places
-        for rows in self.inside:
+        for rows in self.nested:
             yield from rows.all_places()
 
 
 def read_json_table(node: TextNode, major: int, read: Read) -> query_tree.Query:
-    """The query of a range-table entry's table function."""
+    """Return the query of a table function in FROM."""
     fields = Fields(node, major)
     if major < _JSON_TABLE_SINCE or fields.integer("functype") != _JSON_TABLE:
-        raise Refused(Reason.CONSTRUCT, "XMLTABLE", hint="store its rows in a table", token=fields.location())
+        raise Refused(Reason.CONSTRUCT, "XMLTABLE", hint="store the rows in a table", token=fields.location())
     fields.integer("ordinalitycol")
     document, columns = read(fields.node("docexpr")), fields.tree("colvalexprs")
     shapes = [fields.integers(name) for name in ("coltypes", "coltypmods", "colcollations")]
@@ -62,7 +62,7 @@ def read_json_table(node: TextNode, major: int, read: Read) -> query_tree.Query:
 
 
 def _plan(node: TextNode, major: int, read: Read) -> tuple[_Rows, ...]:
-    """The paths that stand beside each other."""
+    """Read the sibling paths."""
     fields = Fields(node, major)
     if node.kind == "JSONTABLESIBLINGJOIN":
         both = (*_plan(fields.node("lplan"), major, read), *_plan(fields.node("rplan"), major, read))
@@ -85,45 +85,45 @@ def _plan(node: TextNode, major: int, read: Read) -> tuple[_Rows, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What all paths have in common: the document with what is passed to it, the columns and their types."""
+    """What all paths share: the document with its PASSING values, the columns and their types."""
 
     document: tree.JsonExpr
     columns: tuple[tree.Expression | None, ...]
     types: tuple[query_tree.SetColumn, ...]
 
     def query(self, rows: _Rows, json: tree.Expression, depth: int) -> tuple[query_tree.Query, list[int]]:
-        """All columns of these rows of a document, `depth` queries inside the query of the table; and their places."""
+        """Return a query for all columns of these rows, `depth` queries below the outer query; and their positions."""
         entries: list[query_tree.RangeTblEntry] = [self._entry(rows, json, depth)]
         item: query_tree.FromItem = query_tree.RangeTblRef(1)
         found = {place: self._column(place, 1, depth) for place in rows.places}
         row = tree.Var(1, _ROW, _JSONB, -1, 0, 0, None)
-        if len(rows.inside) == 1 and not rows.inside[0].inside:
-            # One path inside needs no query of its own.
-            (inner,) = rows.inside
+        if len(rows.nested) == 1 and not rows.nested[0].nested:
+            # A single nested path needs no query of its own.
+            (inner,) = rows.nested
             entries.append(self._entry(inner, row, 0, passed=depth))
             found |= {place: self._column(place, 2, depth) for place in inner.places}
-        elif rows.inside:
-            if len(rows.inside) == 1:
-                beside, places = self.query(rows.inside[0], replace(row, levels_up=1), depth + 1)
+        elif rows.nested:
+            if len(rows.nested) == 1:
+                nested, places = self.query(rows.nested[0], replace(row, levels_up=1), depth + 1)
             else:
-                beside, places = self._beside(rows.inside, replace(row, levels_up=2), depth + 2)
-            entries.append(query_tree.SubqueryEntry("", beside))
+                nested, places = self._union_siblings(rows.nested, replace(row, levels_up=2), depth + 2)
+            entries.append(query_tree.SubqueryEntry("", nested))
             found |= {place: self._value(2, i, place) for i, place in enumerate(places, 1)}
         if len(entries) > 1:
             item = query_tree.OuterJoinExpr(query_tree.OuterJoinType.LEFT, item, query_tree.RangeTblRef(2), None)
         return _query(tuple(found.values()), tuple(entries), (item,)), list(found)
 
-    def _beside(
-        self, several: Sequence[_Rows], json: tree.Expression, depth: int
+    def _union_siblings(
+        self, siblings: Sequence[_Rows], json: tree.Expression, depth: int
     ) -> tuple[query_tree.Query, list[int]]:
-        """The rows of one path after those of the other, with NULL in the columns of the others."""
-        places = [place for rows in several for place in rows.all_places()]
+        """Return the union of the rows of sibling paths; each has NULL in the columns of the others."""
+        places = [place for rows in siblings for place in rows.all_places()]
         branches = []
-        for rows in several:
+        for rows in siblings:
             query, own = self.query(rows, json, depth)
             by_place = {place: target.expression for place, target in zip(own, query.targets, strict=True)}
-            shown = (by_place.get(place) or self._null(place) for place in places)
-            branches.append(query_tree.SubqueryEntry("", replace(query, targets=_targets(tuple(shown)))))
+            columns = (by_place.get(place) or self._null(place) for place in places)
+            branches.append(query_tree.SubqueryEntry("", replace(query, targets=_targets(tuple(columns)))))
         union = query_tree.SetOperation(
             query_tree.SetOperationType.UNION,
             True,
@@ -136,13 +136,13 @@ class _Table:
     def _entry(
         self, rows: _Rows, json: tree.Expression, depth: int, passed: int | None = None
     ) -> query_tree.FunctionEntry:
-        outside = _further_out(depth if passed is None else passed)
+        raise_levels = _raise_levels(depth if passed is None else passed)
         listed = replace(
             self.document,
             op=tree.JsonExprOp.ROWS,
-            json=outside(json) if json is self.document.json else json,
+            json=raise_levels(json) if json is self.document.json else json,
             path=rows.path,
-            passing=tuple(map(outside, self.document.passing)),
+            passing=tuple(map(raise_levels, self.document.passing)),
             on_empty=None,
             on_error=None if rows.raises else tree.Constant(_JSONB, -1, 0, -1, False, None, None),
         )
@@ -152,12 +152,12 @@ class _Table:
     def _column(self, place: int, number: int, depth: int) -> tree.Expression:
         column = self.columns[place]
         if column is None:
-            counted = tree.Var(number, _NUMBER, _INT8, -1, 0, 0, None)
-            return tree.FuncExpr(_TO_INT4, 0, _INT4, 0, 0, (counted,), None)
+            row_number = tree.Var(number, _NUMBER, _INT8, -1, 0, 0, None)
+            return tree.FuncExpr(_TO_INT4, 0, _INT4, 0, 0, (row_number,), None)
         if not isinstance(column, tree.JsonExpr):
             raise unknown("a column of JSON_TABLE")
         row = tree.Var(number, _ROW, _JSONB, -1, 0, 0, None)
-        return _of_row(_further_out(depth)(replace(column, of_row=True)), row)
+        return _put_row(_raise_levels(depth)(replace(column, of_row=True)), row)
 
     def _value(self, number: int, column: int, place: int) -> tree.Var:
         shape = self.types[place]
@@ -168,7 +168,7 @@ class _Table:
         return tree.Constant(shape.type, shape.typmod, shape.collation, -1, False, None, None)
 
 
-def _further_out(depth: int) -> Callable[[tree.Expression], tree.Expression]:
+def _raise_levels(depth: int) -> Callable[[tree.Expression], tree.Expression]:
     return OuterColumnRewriter(lambda var, _: replace(var, levels_up=var.levels_up + depth)).expression
 
 
@@ -184,8 +184,8 @@ def _query(
     return query_tree.select_from(_targets(expressions), entries, items)
 
 
-def _of_row(expression: tree.Expression, row: tree.Var) -> tree.Expression:
-    """With the row in the place of what stands for it."""
+def _put_row(expression: tree.Expression, row: tree.Var) -> tree.Expression:
+    """Replace the placeholder of the row (CaseTestExpr) by the row itself."""
     if isinstance(expression, tree.CaseTestExpr):
         return row
-    return walk.rebuild(expression, lambda inner: _of_row(inner, row))
+    return walk.rebuild(expression, lambda inner: _put_row(inner, row))

@@ -1,4 +1,4 @@
-"""Text of an analysed query -> typed tree. Pure and strict: what is not understood in full is refused."""
+"""The text of an analysed query -> its typed tree. Pure and strict: a query that is not fully known is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERMISSIONS_APART_SINCE = 16
 
 
 def read_query(text: str, major: int) -> query_tree.Query:
-    """The single query of a rewrite rule's action (pg_rewrite.ev_action)."""
+    """Read the single query in the action of a rewrite rule (pg_rewrite.ev_action)."""
     if not OLDEST_MAJOR <= major <= NEWEST_MAJOR:
         raise Refused(
             Reason.UNKNOWN_TREE,
@@ -42,22 +42,22 @@ def read_query(text: str, major: int) -> query_tree.Query:
 
 
 def read_subquery(node: TextNode, major: int) -> query_tree.Query:
-    """A query inside an expression."""
+    """Read a query inside an expression."""
     return _query(node, major)
 
 
 def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree.Query:
     if node.kind != "QUERY":
-        raise unknown(f"a {node.kind} node for a query")
+        raise unknown(f"a {node.kind} node instead of a query")
     fields = Fields(node, major)
     if fields.integer("commandType") != _SELECT:
-        raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write one SELECT")
+        raise Refused(Reason.NOT_A_QUERY, "a statement other than SELECT", hint="write a single SELECT")
     operations = fields.optional("setOperations")
-    # Where a query reads itself, which branch does so each round is told by how they are nested.
-    union = None if operations is None else _union(operations, major, spread=not recursive)
+    # In a recursive query the nesting of the branches says which of them reads the query itself.
+    union = None if operations is None else _set_operation(operations, major, flatten=not recursive)
     if major >= _PERMISSIONS_APART_SINCE:
         _skip(fields.nodes("rteperminfos"), "RTEPERMISSIONINFO", major)
-    members = [_member(n, major) for n in fields.nodes("cteList")]
+    ctes = [_cte(n, major) for n in fields.nodes("cteList")]
     items, where, match_conditions = _from(fields.node("jointree"), major)
     having = fields.optional("havingQual")
     query = query_tree.Query(
@@ -69,9 +69,9 @@ def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree
         grouping_sets=grouping_sets(fields.nodes("groupingSets"), major, distinct=fields.flag("groupDistinct")),
         having=None if having is None else read_expression(having, major),
         distinct=tuple(_group(n, major) for n in fields.nodes("distinctClause")),
-        ctes={name: member for name, member, _, _ in members},
-        recursive=frozenset(name for name, _, recursive, _ in members if recursive),
-        search_cycles={name: ways for name, _, _, ways in members if ways is not None},
+        ctes={name: cte for name, cte, _, _ in ctes},
+        recursive=frozenset(name for name, _, recursive, _ in ctes if recursive),
+        search_cycles={name: clauses for name, _, _, clauses in ctes if clauses is not None},
         has_aggregates=fields.flag("hasAggs"),
         union=union,
         match_conditions=match_conditions,
@@ -80,12 +80,12 @@ def _query(node: TextNode, major: int, *, recursive: bool = False) -> query_tree
         limit=_limit(fields, major),
         windows=tuple(_window(n, major) for n in fields.nodes("windowClause")),
     )
-    # Last, so that a construct is reported where it stands and not by the flag that announces it.
+    # Last, so that a construct is reported at its position and not by the flag that announces it.
     fields.finish()
     return query
 
 
-def _union(node: TextNode, major: int, *, spread: bool = True) -> query_tree.SetOperation:
+def _set_operation(node: TextNode, major: int, *, flatten: bool = True) -> query_tree.SetOperation:
     fields = Fields(node, major)
     code, keeps_duplicates = fields.integer("op"), fields.flag("all")
     if code not in {kind.value for kind in query_tree.SetOperationType}:
@@ -93,9 +93,9 @@ def _union(node: TextNode, major: int, *, spread: bool = True) -> query_tree.Set
     kind = query_tree.SetOperationType(code)
     equalities = [_group(n, major).equality for n in fields.nodes("groupClauses")]
     parts = [fields.integers(name) for name in ("colTypes", "colTypmods", "colCollations")]
-    counted = kind is not query_tree.SetOperationType.UNION or not keeps_duplicates
-    if len({len(part) for part in parts}) != 1 or len(equalities) != (len(parts[0]) if counted else 0):
-        raise unknown("a set operation with more types than columns")
+    has_equality = kind is not query_tree.SetOperationType.UNION or not keeps_duplicates
+    if len({len(part) for part in parts}) != 1 or len(equalities) != (len(parts[0]) if has_equality else 0):
+        raise unknown("a set operation whose types do not match its columns")
     columns = tuple(
         query_tree.SetColumn(*column) for column in zip(*parts, equalities or [0] * len(parts[0]), strict=True)
     )
@@ -104,13 +104,13 @@ def _union(node: TextNode, major: int, *, spread: bool = True) -> query_tree.Set
     return query_tree.SetOperation(
         kind,
         keeps_duplicates,
-        # What lies between branches of UNION ALL is cast to the types of the whole.
-        tuple(n for branch in branches for n in (_spread(branch) if spread and not counted else (branch,))),
+        # Nested UNION ALL become one: the branches are cast to the types of the outermost one.
+        tuple(n for branch in branches for n in (_flatten(branch) if flatten and not has_equality else (branch,))),
         columns,
     )
 
 
-def _spread(branch: int | query_tree.SetOperation) -> tuple[int | query_tree.SetOperation, ...]:
+def _flatten(branch: int | query_tree.SetOperation) -> tuple[int | query_tree.SetOperation, ...]:
     if isinstance(branch, int) or branch.kind is not query_tree.SetOperationType.UNION or not branch.keeps_duplicates:
         return (branch,)
     return branch.branches
@@ -118,29 +118,29 @@ def _spread(branch: int | query_tree.SetOperation) -> tuple[int | query_tree.Set
 
 def _branch(node: TextNode, major: int) -> int | query_tree.SetOperation:
     if node.kind == "SETOPERATIONSTMT":
-        return _union(node, major)
+        return _set_operation(node, major)
     item = _item(node, major)
     if not isinstance(item, query_tree.RangeTblRef):
-        raise unknown(f"a {node.kind} node as a branch of UNION")
+        raise unknown(f"a {node.kind} node as a branch of a set operation")
     return item.entry
 
 
-def _member(node: TextNode, major: int) -> tuple[str, query_tree.Query, bool, query_tree.SearchCycle | None]:
+def _cte(node: TextNode, major: int) -> tuple[str, query_tree.Query, bool, query_tree.SearchCycle | None]:
     if node.kind != "COMMONTABLEEXPR":
         raise unknown(f"a {node.kind} node in WITH")
     fields = Fields(node, major)
     recursive = fields.flag("cterecursive")
     name, query = fields.text("ctename") or "", _query(fields.node("ctequery"), major, recursive=recursive)
-    ways = read_search_cycle(fields, major, lambda n: read_expression(n, major))
+    clauses = read_search_cycle(fields, major, lambda n: read_expression(n, major))
     fields.finish()
-    return name, query, recursive, ways
+    return name, query, recursive, clauses
 
 
 def _from(
     node: TextNode, major: int
 ) -> tuple[tuple[query_tree.FromItem, ...], tree.Expression | None, tuple[query_tree.MatchCondition, ...]]:
     if node.kind != "FROMEXPR":
-        raise unknown(f"a {node.kind} node for FROM")
+        raise unknown(f"a {node.kind} node instead of FROM")
     fields = Fields(node, major)
     items = tuple(_item(n, major) for n in fields.nodes("fromlist"))
     quals = fields.optional("quals")
@@ -158,9 +158,9 @@ def _all_of(parts: tuple[tree.Expression, ...]) -> tree.Expression | None:
 
 
 def _conditions(node: TextNode, major: int) -> Iterator[tree.Expression | query_tree.MatchCondition]:
-    """WHERE split at AND, with the subqueries that stand there by themselves."""
-    if _asks_for_partners(node):
-        yield _partners(node, major, negated=False)
+    """Split WHERE at AND; yield EXISTS and IN conditions as MatchCondition, all others as expressions."""
+    if _is_match_condition(node):
+        yield _match_condition(node, major, negated=False)
     elif node.kind == "BOOLEXPR" and node.fields.get("boolop") in (Token("and"), Token("not")):
         fields = Fields(node, major)
         connective, args = fields.text("boolop"), fields.nodes("args")
@@ -169,32 +169,32 @@ def _conditions(node: TextNode, major: int) -> Iterator[tree.Expression | query_
         if connective == "and":
             for arg in args:
                 yield from _conditions(arg, major)
-        elif len(args) == 1 and _asks_for_partners(args[0]):
-            yield _partners(args[0], major, negated=True)
+        elif len(args) == 1 and _is_match_condition(args[0]):
+            yield _match_condition(args[0], major, negated=True)
         else:
             yield read_expression(node, major)
     else:
         yield read_expression(node, major)
 
 
-def _asks_for_partners(node: TextNode) -> bool:
+def _is_match_condition(node: TextNode) -> bool:
     kinds = (Token(str(_EXISTS)), Token(str(_ANY)))
     return node.kind == "SUBLINK" and node.fields.get("subLinkType") in kinds
 
 
-def _partners(node: TextNode, major: int, *, negated: bool) -> query_tree.MatchCondition:
+def _match_condition(node: TextNode, major: int, *, negated: bool) -> query_tree.MatchCondition:
     fields = Fields(node, major)
     kind, test, at = fields.integer("subLinkType"), fields.optional("testexpr"), fields.location()
     if (test is None) != (kind == _EXISTS):
-        raise unknown("a subquery with an odd test")
-    match_conditions = query_tree.MatchCondition(
+        raise unknown("a subquery whose test does not match its kind")
+    condition = query_tree.MatchCondition(
         query=_query(fields.node("subselect"), major),
         test=None if test is None else read_expression(test, major),
         negated=negated,
         at=at,
     )
     fields.finish()
-    return match_conditions
+    return condition
 
 
 def _item(node: TextNode, major: int) -> query_tree.FromItem:
@@ -218,7 +218,7 @@ def _item(node: TextNode, major: int) -> query_tree.FromItem:
 
 
 def _join_kind(code: int) -> query_tree.OuterJoinType | None:
-    """None is the inner join."""
+    """Return the type of an outer join; None for the inner join."""
     if code == 0:
         return None
     if code not in {kind.value for kind in query_tree.OuterJoinType}:
@@ -234,22 +234,22 @@ def _entry(node: TextNode, major: int) -> query_tree.RangeTblEntry:
     if kind in RANGE_KINDS:
         construct, hint = RANGE_KINDS[kind]
         raise Refused(Reason.CONSTRUCT, construct, hint=hint)
-    shown = _alias(fields.node("eref"), major)
-    given = fields.optional("alias")
-    renamed = given is not None and bool(_alias(given, major)[1])
+    reference = _alias(fields.node("eref"), major)
+    alias = fields.optional("alias")
+    renamed = alias is not None and bool(_alias(alias, major)[1])
     _skip_aliases(fields, ("join_using_alias",) if kind == _JOIN else (), major)
-    entry = _entry_of_kind(kind, shown, fields, major, renamed=renamed)
+    entry = _entry_of_kind(kind, reference, fields, major, renamed=renamed)
     fields.finish()
     return entry
 
 
 def _entry_of_kind(
-    kind: int, shown: tuple[str, tuple[str, ...]], fields: Fields, major: int, *, renamed: bool
+    kind: int, reference: tuple[str, tuple[str, ...]], fields: Fields, major: int, *, renamed: bool
 ) -> query_tree.RangeTblEntry:
-    name, columns = shown
+    name, columns = reference
     if kind == _RELATION:
         fields.text("relkind")
-        # What JSON calls the fields of a row whose columns were renamed differs between the releases.
+        # The JSON names of the fields of a row with renamed columns differ between the releases.
         named = () if renamed else columns
         return query_tree.TableEntry(name, fields.integer("relid"), fields.flag("inh"), named)
     if kind == _SUBQUERY:
@@ -285,7 +285,7 @@ def _values(fields: Fields, major: int) -> query_tree.ValuesEntry:
 
 
 def _skip(nodes: tuple[TextNode, ...], kind: str, major: int) -> None:
-    """Nodes that mean nothing to the result; still each must be one we know."""
+    """Skip nodes that do not affect the result, but check that they are known."""
     for node in nodes:
         if node.kind != kind:
             raise unknown(f"a {node.kind} node in place of {kind}")
@@ -302,7 +302,7 @@ def _skip_aliases(fields: Fields, names: tuple[str, ...], major: int) -> None:
 
 
 def _alias(node: TextNode, major: int) -> tuple[str, tuple[str, ...]]:
-    """The name of a member of FROM, and those of its columns."""
+    """Return the name of a FROM item and those of its columns."""
     if node.kind != "ALIAS":
         raise unknown(f"a {node.kind} node in place of ALIAS")
     fields = Fields(node, major)

@@ -1,4 +1,4 @@
-"""Arrays, and rows compared by order -> typed expressions, strictly."""
+"""Nodes of arrays and of row comparisons -> typed expressions, strictly."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from applier.sql.refusal import Reason, Refused
 
 _BOOL = 16
 _ROW_ORDERS = {1: True, 2: False, 4: False, 5: True}
-"""Of <, <=, >= and > by number: whether equal rows are left out."""
+"""The comparisons <, <=, >= and > by number: whether equal rows fail."""
 
 
 def read_subscript(fields: Fields, read: Read) -> tree.SubscriptingRef:
-    """An element of an array, or a slice."""
-    # A bound that is left out, as in [2:], is a NULL in the list.
+    """Read an element of an array, or a slice."""
+    # An omitted bound, as in [2:], is a NULL in the list.
     upper, lower = fields.tree("refupperindexpr"), fields.tree("reflowerindexpr")
     for bounds in (upper, lower or ()):
         if not isinstance(bounds, tuple) or len(bounds) > 1 or not all(isinstance(b, TextNode) for b in bounds):
-            hint = "use one subscript with both bounds"
-            raise Refused(Reason.CONSTRUCT, "subscripts of several dimensions or with a bound left out", hint=hint)
+            construct = "an array subscript with several dimensions or an omitted bound"
+            raise Refused(Reason.CONSTRUCT, construct, hint="write one subscript, with both bounds of a slice")
     (index,), first = fields.nodes("refupperindexpr"), fields.nodes("reflowerindexpr")
     return tree.SubscriptingRef(
         array=read(fields.node("refexpr")),
@@ -33,10 +33,10 @@ def read_subscript(fields: Fields, read: Read) -> tree.SubscriptingRef:
 
 
 def read_row_compare(fields: Fields, major: int, read: Read) -> tree.RowCompareExpr:
-    """A comparison of rows by order."""
+    """Read a comparison of rows by order."""
     kind = fields.integer("rctype" if major < FIRST_WITH_CMPTYPE else "cmptype")
     if kind not in _ROW_ORDERS:
-        raise unknown("a comparison of rows")
+        raise unknown("a comparison of rows of an unknown kind")
     operators, collations = fields.integers("opnos"), fields.integers("inputcollids")
     lefts, rights = (tuple(map(read, fields.nodes(name))) for name in ("largs", "rargs"))
     pairs = zip(operators, collations, lefts, rights, strict=True)
@@ -49,11 +49,11 @@ def read_row_compare(fields: Fields, major: int, read: Read) -> tree.RowCompareE
 
 
 def read_scalar_array_op(fields: Fields, major: int, read: Read) -> tree.AnyOfList | tree.ScalarArrayOpExpr:
-    """ANY or ALL of an array."""
+    """Read ANY or ALL of an array."""
     at = fields.location()
     args = fields.nodes("args")
     if len(args) != 2:
-        raise unknown("ANY or ALL of other than an array")
+        raise unknown("ANY or ALL without exactly two arguments")
     if args[1].kind != "ARRAYEXPR":
         return tree.ScalarArrayOpExpr(
             function=fields.integer("opfuncid"),
@@ -79,16 +79,16 @@ def read_scalar_array_op(fields: Fields, major: int, read: Read) -> tree.AnyOfLi
 
 
 def read_array_cast(fields: Fields, read: Read) -> tree.ArrayCoerceExpr | tree.ArrayExpr:
-    """A cast of every element; of an array that is written out the elements are cast where they stand."""
+    """Read a cast of every element of an array; in ARRAY[...] each element gets its own cast."""
     at, array, cast = fields.location(), read(fields.node("arg")), read(fields.node("elemexpr"))
     type_, typmod, collation = (fields.integer(name) for name in ("resulttype", "resulttypmod", "resultcollid"))
     if isinstance(array, tree.ArrayExpr):
-        return tree.ArrayExpr(tuple(_in_place(cast, element) for element in array.elements), type_, at)
+        return tree.ArrayExpr(tuple(_cast_element(cast, element) for element in array.elements), type_, at)
     return tree.ArrayCoerceExpr(array, type_, typmod, collation, at)
 
 
-def _in_place(cast: tree.Expression, element: tree.Expression) -> tree.Expression:
-    """The cast of one element, which it calls the subject of a CASE."""
+def _cast_element(cast: tree.Expression, element: tree.Expression) -> tree.Expression:
+    """Return the cast of one element; the cast refers to the element by a CaseTestExpr."""
     if isinstance(cast, tree.CaseTestExpr):
         return element
-    return walk.rebuild(cast, lambda part: _in_place(part, element))
+    return walk.rebuild(cast, lambda part: _cast_element(part, element))

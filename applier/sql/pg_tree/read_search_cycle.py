@@ -1,4 +1,4 @@
-"""SEARCH and CYCLE of a recursive member of WITH, strictly."""
+"""The node of a recursive CTE -> its SEARCH and CYCLE clauses, strictly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from applier.sql.pg_tree.node_text import TextNode
 Read = Callable[[TextNode], tree.Expression]
 
 
-def read_search_cycle(member: Fields, major: int, read: Read) -> query_tree.SearchCycle | None:
-    """What is noted about the ways to its rows; None for nothing."""
-    names = member.texts("ctecolnames")
-    search, cycle = member.optional("search_clause"), member.optional("cycle_clause")
+def read_search_cycle(cte: Fields, major: int, read: Read) -> query_tree.SearchCycle | None:
+    """Read the SEARCH and CYCLE clauses of a CTE; None where it has neither."""
+    names = cte.texts("ctecolnames")
+    search, cycle = cte.optional("search_clause"), cte.optional("cycle_clause")
     if search is None and cycle is None:
         return None
     return query_tree.SearchCycle(
@@ -25,7 +25,7 @@ def read_search_cycle(member: Fields, major: int, read: Read) -> query_tree.Sear
 
 def _places(listed: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
     if not set(listed) <= set(names):
-        raise unknown("a column of SEARCH or CYCLE that is not there")
+        raise unknown("a column of SEARCH or CYCLE that the CTE does not have")
     return tuple(names.index(name) for name in listed)
 
 

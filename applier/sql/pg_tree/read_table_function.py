@@ -1,4 +1,4 @@
-"""Functions that make rows -> their typed form, strictly: in FROM, and in the select list."""
+"""Nodes of set-returning functions -> their typed form, strictly: in FROM, and in the select list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Read = Callable[[TextNode], tree.Expression]
 
 
 def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.FunctionEntry:
-    """The range-table entry of functions, from its own fields."""
+    """Read the range-table entry of functions in FROM."""
     ordinality = fields.flag("funcordinality")
     calls, widths, records = [], [], []
     for node in fields.nodes("functions"):
@@ -27,18 +27,18 @@ def read_table_function(fields: Fields, major: int, read: Read) -> query_tree.Fu
 
 
 def _columns(function: Fields) -> tuple[tuple[str, int, int], ...]:
-    """The columns that are written behind AS for a function of records."""
+    """Return the columns that the query lists after AS for a function of records."""
     names = function.texts("funccolnames")
     if not names:
         return ()
     types, modifiers = function.integers("funccoltypes"), function.integers("funccoltypmods")
     if not len(names) == len(types) == len(modifiers):
-        raise unknown("a list of columns behind a function")
+        raise unknown("the column list of a function")
     return tuple(zip(names, types, modifiers, strict=True))
 
 
 def read_set_function(fields: Fields, major: int, read: Read) -> tree.SetReturningExpr:
-    """A call of a function that makes rows."""
+    """Read a call of a set-returning function."""
     return tree.SetReturningExpr(
         function=fields.integer("funcid"),
         type=fields.integer("funcresulttype"),

@@ -1,4 +1,4 @@
-"""The same query with other columns of the queries around it, however deep inside it they are read. Pure."""
+"""A query -> the same query with other outer columns, at every depth where they are read. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.query_tree import FromItem, RangeTblRef
 
 ChangeVar = Callable[[tree.Var, int], tree.Expression]
-"""A column, and how many queries inside the rewritten one it is read."""
+"""Replaces a column; the number says how many queries below the rewritten query it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class OuterColumnRewriter:
-    """Changes every column of a query and of the queries inside it; `depth` says how deep inside we are."""
+    """Rewrites every column of a query and of its subqueries; `depth` counts the queries from the first one."""
 
     change: ChangeVar
     with_entry: Callable[[query_tree.CteEntry, int], query_tree.RangeTblEntry] = lambda entry, _: entry
     depth: int = 0
 
     def expression(self, expression: tree.Expression) -> tree.Expression:
-        """An expression of the query."""
+        """Rewrite an expression of the query."""
         match expression:
             case tree.Var():
                 return self.change(expression, self.depth)
             case tree.SubLink(query=query, test=test):
-                return query_tree.replace_subquery(expression, self._inside(query), self._optional(test))
+                return query_tree.replace_subquery(expression, self._inner(query), self._optional(test))
             case _:
                 return walk.rebuild(expression, self.expression)
 
     def query(self, query: query_tree.Query) -> query_tree.Query:
-        """The query itself."""
+        """Rewrite a query."""
         return replace(
             query,
             targets=tuple(replace(t, expression=self.expression(t.expression)) for t in query.targets),
@@ -40,12 +40,12 @@ class OuterColumnRewriter:
             where=self._optional(query.where),
             having=self._optional(query.having),
             match_conditions=tuple(
-                replace(p, query=self._inside(p.query), test=self._optional(p.test)) for p in query.match_conditions
+                replace(p, query=self._inner(p.query), test=self._optional(p.test)) for p in query.match_conditions
             ),
-            ctes={name: self._inside(member) for name, member in query.ctes.items()},
+            ctes={name: self._inner(cte) for name, cte in query.ctes.items()},
         )
 
-    def _inside(self, query: query_tree.Query) -> query_tree.Query:
+    def _inner(self, query: query_tree.Query) -> query_tree.Query:
         return replace(self, depth=self.depth + 1).query(query)
 
     def _optional(self, expression: tree.Expression | None) -> tree.Expression | None:
@@ -54,7 +54,7 @@ class OuterColumnRewriter:
     def _entry(self, entry: query_tree.RangeTblEntry) -> query_tree.RangeTblEntry:
         match entry:
             case query_tree.SubqueryEntry(query=query):
-                return replace(entry, query=self._inside(query))
+                return replace(entry, query=self._inner(query))
             case query_tree.ValuesEntry(rows=rows):
                 return replace(entry, rows=tuple(tuple(map(self.expression, row)) for row in rows))
             case query_tree.FunctionEntry(calls=calls):
@@ -75,9 +75,9 @@ class OuterColumnRewriter:
 
 
 def select_all_from(query: query_tree.Query) -> query_tree.Query:
-    """SELECT all columns FROM (query), in the same order; what serves the order alone is hidden again."""
+    """Return SELECT all columns FROM (query), in the same order; columns only for the order stay hidden."""
     names = tuple(target.name or "" for target in query.targets)
-    shown = replace(_further_in(query), targets=tuple(replace(t, hidden=False) for t in _further_in(query).targets))
+    inner = replace(_lower(query), targets=tuple(replace(t, hidden=False) for t in _lower(query).targets))
     targets = tuple(
         query_tree.TargetEntry(
             tree.Var(
@@ -89,42 +89,42 @@ def select_all_from(query: query_tree.Query) -> query_tree.Query:
         )
         for i, t in enumerate(query.targets, 1)
     )
-    around = query_tree.select_from(targets, (query_tree.SubqueryEntry("", shown, names),), (RangeTblRef(1),))
-    return replace(around, order=query.order)
+    outer = query_tree.select_from(targets, (query_tree.SubqueryEntry("", inner, names),), (RangeTblRef(1),))
+    return replace(outer, order=query.order)
 
 
 def inline_ctes(query: query_tree.Query) -> query_tree.Query:
-    """The query with the members of its WITH where they are named; those that read themselves stay members."""
+    """Return the query with each CTE inlined at its references; recursive CTEs stay in WITH."""
     plain: dict[str, query_tree.Query] = {}
 
     def entry(named: query_tree.CteEntry, depth: int) -> query_tree.RangeTblEntry:
         if named.levels_up != depth or named.name not in plain:
             return named
-        inside = plain[named.name]
+        inlined = plain[named.name]
         for _ in range(depth):
-            inside = _further_in(inside)
-        return query_tree.SubqueryEntry(named.name, inside, named.columns)
+            inlined = _lower(inlined)
+        return query_tree.SubqueryEntry(named.name, inlined, named.columns)
 
     def same(var: tree.Var, _: int) -> tree.Expression:
         return var
 
-    members = {}
-    for name, member in query.ctes.items():
-        found = OuterColumnRewriter(same, entry, 1).query(member)
+    ctes = {}
+    for name, cte in query.ctes.items():
+        found = OuterColumnRewriter(same, entry, 1).query(cte)
         if name in query.recursive:
-            members[name] = found
+            ctes[name] = found
         else:
             plain[name] = found
-    return OuterColumnRewriter(same, entry).query(replace(query, ctes=members))
+    return OuterColumnRewriter(same, entry).query(replace(query, ctes=ctes))
 
 
-def _further_in(query: query_tree.Query) -> query_tree.Query:
-    """The same query one query further inside: what it names outside is one further out."""
+def _lower(query: query_tree.Query) -> query_tree.Query:
+    """Return the same query for a place one query deeper: its outer references go one level further up."""
 
     def column(var: tree.Var, depth: int) -> tree.Expression:
         return replace(var, levels_up=var.levels_up + 1) if var.levels_up > depth else var
 
-    def member(entry: query_tree.CteEntry, depth: int) -> query_tree.CteEntry:
+    def cte(entry: query_tree.CteEntry, depth: int) -> query_tree.CteEntry:
         return replace(entry, levels_up=entry.levels_up + 1) if entry.levels_up > depth else entry
 
-    return OuterColumnRewriter(column, member).query(query)
+    return OuterColumnRewriter(column, cte).query(query)

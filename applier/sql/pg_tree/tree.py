@@ -1,7 +1,7 @@
-"""PostgreSQL's analysed expressions as typed values: what the strict reader makes and the builder understands. Pure.
+"""The typed nodes of PostgreSQL's analysed expressions, under PostgreSQL's names: the readers build them. Pure.
 
-Objects are still named by their object ids and columns by (range-table entry, attribute number). Positions (`at`) are
-for messages only and do not count when two expressions are compared, exactly as in PostgreSQL.
+Objects are identified by object id, columns by (range-table entry, attribute number). Positions (`at`) are only for
+messages; two expressions are compared without them, exactly as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 ARGUMENT = -1
-"""The range-table entry that stands for the arguments of a function, inside its body."""
+"""The range-table entry of the arguments of a function, inside its body."""
 
 RESULT = 0
-"""The range-table entry under which the test of a subquery names the columns of its result."""
+"""The range-table entry of the result columns of a subquery, inside its test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A column: attribute `number` of range-table entry `entry` (from 1), `levels_up` queries outwards."""
+    """A column: attribute `number` of range-table entry `entry` (from 1), `levels_up` queries further out."""
 
     entry: int
     number: int
@@ -33,7 +33,7 @@ class Var:
     levels_up: int
     at: int | None = field(compare=False)
     never_nulled: bool = field(default=False, compare=False)
-    """No outer join puts NULL in the place of its whole row; the server says so since 16."""
+    """No outer join replaces its whole row by NULL; known since 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class FuncExpr:
-    """A function call; `operator` is the operator it was written with, 0 for a call by name or a cast."""
+    """A function call; `operator` is the operator in the text, 0 for a call by name or a cast."""
 
     function: int
     operator: int
@@ -64,14 +64,14 @@ class FuncExpr:
 
 @dataclass(frozen=True, slots=True)
 class DistinctExpr:
-    """`IS DISTINCT FROM`, by the equality function it is defined with."""
+    """`IS DISTINCT FROM`, with the equality function that it uses."""
 
     equality: FuncExpr
 
 
 @dataclass(frozen=True, slots=True)
 class NullIfExpr:
-    """NULLIF, by the equality function it is defined with."""
+    """NULLIF, with the equality function that it uses."""
 
     equality: FuncExpr
 
@@ -126,7 +126,7 @@ class BoolExpr:
 
 @dataclass(frozen=True, slots=True)
 class NullTest:
-    """`IS NULL`, or `IS NOT NULL` when negated; of a row whether all its fields are, or none is."""
+    """`IS NULL`, or `IS NOT NULL` when negated; for a row, whether all fields are NULL, or none is."""
 
     arg: Expression
     negated: bool
@@ -154,7 +154,7 @@ class BooleanTest:
 
 @dataclass(frozen=True, slots=True)
 class CaseExpr:
-    """CASE; with `subject` the conditions contain CaseSubject in its place."""
+    """CASE; with a `subject` the conditions contain CaseTestExpr for it."""
 
     subject: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -166,7 +166,7 @@ class CaseExpr:
 
 @dataclass(frozen=True, slots=True)
 class CaseTestExpr:
-    """Stands for the subject of the innermost CASE around it."""
+    """A placeholder for the subject of the innermost enclosing CASE."""
 
     type: int
     typmod: int
@@ -209,7 +209,7 @@ class AnyOfList:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSort:
-    """One ORDER BY key: the operator rows are compared with (`<`, or `>` for DESC), and where NULL stands."""
+    """One ORDER BY key: the operator that compares rows (`<`, or `>` for DESC), and where NULLs go."""
 
     expression: Expression
     operator: int
@@ -218,7 +218,7 @@ class AggregateSort:
 
 @dataclass(frozen=True, slots=True)
 class ScalarArrayOpExpr:
-    """`subject op ANY (array)`, or ALL when `every`, of an array that is computed."""
+    """`subject op ANY (array)`, or ALL when `every`, for an array that is not written as ARRAY[…]."""
 
     function: int
     operator: int
@@ -251,7 +251,7 @@ class SubscriptingRef:
 
 @dataclass(frozen=True, slots=True)
 class RowExpr:
-    """`ROW(…)`, or the whole row of a member of FROM, which `may_be_missing` where an outer join found none."""
+    """`ROW(…)`, or the whole row of a FROM item, which `may_be_missing` if it is the nullable side of an outer join."""
 
     fields: tuple[Expression, ...]
     names: tuple[str, ...]
@@ -262,7 +262,7 @@ class RowExpr:
 
 @dataclass(frozen=True, slots=True)
 class RowIn:
-    """Whether an array of rows holds a row; a NULL in the one is equal to a NULL in the other."""
+    """Whether an array of rows contains a row; NULL fields are equal to each other."""
 
     row: RowExpr
     rows: Expression
@@ -270,7 +270,7 @@ class RowIn:
 
 @dataclass(frozen=True, slots=True)
 class RowCompareExpr:
-    """`(a, b) < (c, d)` and its like, by the comparison function of each pair; equality PostgreSQL writes as AND."""
+    """`(a, b) < (c, d)`, also with <=, > and >=: the comparison of each pair. PostgreSQL turns `=` of rows into AND."""
 
     pairs: tuple[FuncExpr, ...]
     strict: bool
@@ -302,7 +302,7 @@ class Aggref:
 
 @dataclass(frozen=True, slots=True)
 class WindowFunc:
-    """A window function or an aggregate over a window, which is named by its number in the query."""
+    """A window function or an aggregate over a window; `window` is the number of the window in the query."""
 
     function: int
     type: int
@@ -317,7 +317,7 @@ class WindowFunc:
 
 @dataclass(frozen=True, slots=True)
 class SetReturningExpr:
-    """A function that makes rows; of unnest(ARRAY[…]) the arguments are the elements, one by one."""
+    """A call of a set-returning function; for unnest(ARRAY[…]) the arguments are the elements, one by one."""
 
     function: int
     type: int
@@ -328,7 +328,7 @@ class SetReturningExpr:
 
 
 class JsonExprOp(Enum):
-    """What is asked of a path in a document; the values are JsonExprOp's."""
+    """Which SQL/JSON query function it is; the values are JsonExprOp's."""
 
     EXISTS = 0
     QUERY = 1
@@ -348,7 +348,7 @@ class JsonWrapper(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JsonExpr:
-    """JSON_EXISTS, JSON_QUERY or JSON_VALUE; what it is where nothing is found, or on an error: None raises one."""
+    """JSON_EXISTS, JSON_QUERY or JSON_VALUE, with the values for ON EMPTY and ON ERROR; None raises an error."""
 
     op: JsonExprOp
     json: Expression
@@ -357,19 +357,19 @@ class JsonExpr:
     passing: tuple[Expression, ...]
     on_empty: Expression | None
     on_error: Expression | None
-    wrapped: JsonWrapper
+    wrapper: JsonWrapper
     omits_quotes: bool
     type: int
     typmod: int
     collation: int
     at: int | None = field(compare=False)
     of_row: bool = False
-    """A column of JSON_TABLE, which is not asked of a row that is not there."""
+    """A column of JSON_TABLE: it is not evaluated for a missing row."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonConstructorExpr:
-    """JSON_ARRAY, or JSON_OBJECT of keys and values in turn; `skips_null` leaves NULL values out."""
+    """JSON_ARRAY, or JSON_OBJECT of alternating keys and values; `skips_null` omits NULL values."""
 
     is_object: bool
     args: tuple[Expression, ...]
@@ -399,14 +399,14 @@ class JsonIsPredicate:
 
 @dataclass(frozen=True, slots=True)
 class GroupingFunc:
-    """GROUPING(): which of these GROUP BY keys, by their references, the row is not grouped by."""
+    """GROUPING(): which of these GROUP BY keys (by reference) the row is not grouped by."""
 
     references: tuple[int, ...]
     at: int | None = field(compare=False)
 
 
 class SubLinkType(Enum):
-    """What an expression asks of a subquery; the values are SubLinkType's."""
+    """How an expression uses a subquery; the values are SubLinkType's."""
 
     EXISTS = 0
     ALL = 1
@@ -419,10 +419,10 @@ class SubLinkType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubLink:
-    """A subquery inside an expression; two of them are never the same, whatever they say.
+    """A subquery inside an expression. Two of them are never equal, even with the same text.
 
-    `test` is the comparison of ANY and ALL, over the columns of the subquery as entry 0. `outer` is what it reads of
-    the query around it.
+    `test` is the comparison of ANY and ALL, with the columns of the subquery as entry 0. `outer` are the columns that
+    it reads of its outer query.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""What an analysed expression is made of: its parts, the same with other parts, the columns it reads. Pure."""
+"""An analysed expression -> its direct parts, a copy with other parts, its columns, type, collation, position. Pure."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from applier.sql.pg_tree.tree import (
 
 _BOOL, _INT4 = 16, 23
 DEFAULT_COLLATION = 100
-"""Of the database."""
+"""The object id of the default collation of the database."""
 
 
 def arguments(expression: Expression) -> tuple[Expression, ...]:
-    """The direct sub-expressions."""
+    """Return the direct sub-expressions."""
     match expression:
         case Var() | Constant() | CaseTestExpr() | GroupingFunc():
             return ()
@@ -101,14 +101,14 @@ def arguments(expression: Expression) -> tuple[Expression, ...]:
             return pairs
         case CollateExpr(arg=arg):
             return (arg,)
-        case WindowFunc(args=args, filter=kept):
-            return args if kept is None else (*args, kept)
+        case WindowFunc(args=args, filter=condition):
+            return args if condition is None else (*args, condition)
         case _:
             assert_never(expression)
 
 
 def rebuild(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """The same expression with every direct sub-expression changed."""
+    """Return the same expression with every direct sub-expression changed."""
     match expression:
         case Var() | Constant() | CaseTestExpr() | GroupingFunc():
             return expression
@@ -166,21 +166,21 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
         case CollateExpr():
             return replace(expression, arg=change(expression.arg))
         case WindowFunc():
-            kept = None if expression.filter is None else change(expression.filter)
-            return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=kept)
+            condition = None if expression.filter is None else change(expression.filter)
+            return replace(expression, args=tuple(change(arg) for arg in expression.args), filter=condition)
         case _:
             assert_never(expression)
 
 
 def substitute_vars(expression: Expression, arguments: tuple[Expression, ...]) -> Expression:
-    """A function's body with the call's arguments in the place of its own."""
+    """Return the body of a function with the arguments of a call substituted for its parameters."""
     if isinstance(expression, Var) and expression.entry == ARGUMENT:
         return arguments[expression.number - 1]
     return rebuild(expression, lambda inner: substitute_vars(inner, arguments))
 
 
 def with_collation(expression: Expression, collation: int) -> Expression:
-    """A function's body under the collation of its call, which takes the place of the database's own."""
+    """Return the body of a function with the collation of its call instead of the default collation."""
     inner = rebuild(expression, lambda part: with_collation(part, collation))
     names = ("collation", "input_collation")
     changed = {name: collation for name in names if getattr(inner, name, 0) == DEFAULT_COLLATION}
@@ -188,7 +188,7 @@ def with_collation(expression: Expression, collation: int) -> Expression:
 
 
 def collation(expression: Expression) -> int:
-    """The collation of the value, 0 for types without one."""
+    """Return the collation of the value; 0 for types without one."""
     match expression:
         case (
             Var() | Constant() | FuncExpr() | RelabelType() | CoerceViaIO() | ArrayCoerceExpr() | CaseExpr()
@@ -207,7 +207,7 @@ def collation(expression: Expression) -> int:
 
 
 def type_of(expression: Expression) -> int:
-    """The type of the value; 0 for ARRAY of a subquery, which does not say."""
+    """Return the type of the value; 0 for ARRAY of a subquery, whose node has no type."""
     match expression:
         case (
             DistinctExpr()
@@ -236,7 +236,7 @@ def type_of(expression: Expression) -> int:
 
 
 def place_of(expression: Expression) -> int | None:
-    """Where it stands in the text, or the first of its parts of which that is known."""
+    """Return its position in the text, or else the first known position of its parts."""
     own: int | None = getattr(expression, "at", None)
     if own is not None:
         return own
@@ -244,7 +244,7 @@ def place_of(expression: Expression) -> int | None:
 
 
 def variables(expression: Expression) -> Iterator[Var]:
-    """Every column reference, with repetitions."""
+    """Yield every column reference, with repetitions."""
     if isinstance(expression, Var):
         yield expression
     for argument in arguments(expression):
@@ -252,7 +252,7 @@ def variables(expression: Expression) -> Iterator[Var]:
 
 
 def subqueries(expression: Expression) -> Iterator[SubLink]:
-    """Every subquery in the expression itself, in the order of the text; not those inside a subquery."""
+    """Yield every subquery in the expression, in the order of the text, but not those inside a subquery."""
     if isinstance(expression, SubLink):
         yield expression
         return
@@ -261,7 +261,7 @@ def subqueries(expression: Expression) -> Iterator[SubLink]:
 
 
 def set_functions(expression: Expression) -> Iterator[SetReturningExpr]:
-    """Every function in the expression that makes rows, the outermost only."""
+    """Yield every outermost set-returning function in the expression."""
     if isinstance(expression, SetReturningExpr):
         yield expression
         return

@@ -34,7 +34,7 @@ def compile_json_path_query(asked: tree.JsonExpr, compile_: Compile, catalog: Sy
         if nullable(json) and not asked.of_row:
             _check_null(asked, places)
         signature = json_query_sql(asked.op.name.lower(), raises=any(place == RAISE for place in places))
-        wrapped = tree.JsonWrapper.NEVER if asked.wrapped is tree.JsonWrapper.UNSPECIFIED else asked.wrapped
+        wrapped = tree.JsonWrapper.NEVER if asked.wrapper is tree.JsonWrapper.UNSPECIFIED else asked.wrapper
         how = f"{wrapped.name} {'OMIT' if asked.omits_quotes else 'KEEP'}"
         args = (json, json_path(asked.path), _variables(asked, compile_), Const(how, TEXT), *places)
         result = Call(signature, args, type_)
