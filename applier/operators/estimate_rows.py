@@ -1,4 +1,4 @@
-"""About how many rows a node has, from what it reads. Pure."""
+"""A plan node -> an upper estimate of its number of rows, from the relations that it reads. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from applier.plan.nodes import Filter, Node, Project, SemiJoin, TopK, Values, Wi
 
 
 def estimate_rows(node: Node, inputs: Inputs) -> int | None:
-    """At most so many, except that nobody counts what joins and sets multiply: None."""
+    """Return about how many rows the node has at most; None for joins, unions and others, which are not estimated."""
     if (found := linear_prefix(node)) is not None:
         return inputs.rows(*found)
     match node:

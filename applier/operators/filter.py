@@ -1,4 +1,12 @@
-"""Δ(σ_p(A)) = σ_p(ΔA): a filter is linear."""
+"""Rows -> the rows for which the predicate is true: a filter is linear.
+
+    Δ(σ_p(A)) = σ_p(ΔA)
+
+Intuitively: whether a row passes depends on that row alone, so it is enough to filter the changes.
+
+    A: (1, 5) (2, 20) (3, 30)   p: second column > 10     result (2, 20) (3, 30)
+    ΔA: −(2, 20) +(2, 8)  →  the old row passed, the new one does not  →  delta −(2, 20)
+"""
 
 from __future__ import annotations
 
@@ -7,5 +15,5 @@ from applier.plan.nodes import Filter
 
 
 def apply_filter(node: Filter, zset: str) -> str:
-    """σ_p of a Z-set, delta or snapshot alike.   Reads no trace, keeps no state."""
+    """Return σ_p of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
     return f"SELECT * FROM ({zset}) WHERE {spark_sql(node.predicate)}"

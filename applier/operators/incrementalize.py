@@ -1,4 +1,4 @@
-"""Node -> its delta rule and its snapshot rule, as SELECT texts: the table of contents of this folder.
+"""A plan node -> the SELECT of its delta, or of its snapshot: the table of contents of this folder.
 
 The law of every line here: delta(node) = snapshot(node, after) − snapshot(node, before).
 """
@@ -10,10 +10,10 @@ from functools import partial
 from typing import assert_never
 
 from applier.operators.aggregate import (
+    aggregate_accumulators,
     delta_aggregate,
     delta_from_accumulators,
     delta_from_sums,
-    results_of,
     snapshot_aggregate,
 )
 from applier.operators.estimate_rows import estimate_rows
@@ -31,7 +31,7 @@ from applier.operators.support.operand_delta import OperandDelta
 from applier.operators.top_k import delta_top_k, snapshot_top_k
 from applier.operators.union_all import sum_deltas, sum_zsets
 from applier.operators.unnest import apply_unnest
-from applier.operators.values import written_rows
+from applier.operators.values import select_values
 from applier.operators.window import delta_window, snapshot_window
 from applier.plan.expr import columns_read
 from applier.plan.nodes import (
@@ -51,35 +51,38 @@ from applier.plan.nodes import (
     Values,
     Window,
     WorkTable,
-    derived,
     fields,
+    is_derived,
     scans,
 )
 from applier.zset import select_columns
 
 LONG_TEXT = 4_000
-"""A delta with a longer text is computed by itself before others are made of it: Spark would plan all of it."""
+"""A delta with a longer text is computed by itself before others read it: Spark would plan all of the text."""
 
 
 def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
-    """The node's whole result at one end of the window; of a relation less, where `lookup` says what is needed."""
-    if (kept_ready := linear_prefix(node)) is not None:
-        return snapshot_scan(*kept_ready, side, inputs, lookup)
+    """Return the node's whole result at one end of the LSN range.
+
+    For a relation, `lookup` may name the rows that are needed at least; then fewer rows may come.
+    """
+    if (prefix := linear_prefix(node)) is not None:
+        return snapshot_scan(*prefix, side, inputs, lookup)
     match node:
         case Scan():
-            raise AssertionError("a relation is a leaf")
+            raise AssertionError("a Scan is always a linear prefix")
         case Values():
-            return written_rows(node)
+            return select_values(node)
         case WorkTable():
             if node.text is None:
-                raise AssertionError("the rows of a round outside its recursion")
+                raise AssertionError("a work table outside its recursion")
             return node.text
         case Recursion():
             if isinstance(state := inputs.state_of(node), Accumulators):
-                return _shares(state, side)
+                return _state_at(state, side)
 
-            def step(working: str) -> str:
-                return snapshot(step_over(node, working), side, inputs)
+            def step(work_table: str) -> str:
+                return snapshot(step_over(node, work_table), side, inputs)
 
             return inputs.fixpoint(node, snapshot(node.base, side, inputs), step)
         case Unnest():
@@ -94,14 +97,14 @@ def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = Non
             return semi_join(node, snapshot(node.left, side, inputs), snapshot(node.right, side, inputs))
         case Aggregate():
             if isinstance(state := inputs.state_of(node), Accumulators):
-                return results_of(node, _shares(state, side))
+                return aggregate_accumulators(node, _state_at(state, side))
             return snapshot_aggregate(node, snapshot(node.input, side, inputs))
         case UnionAll():
             return sum_zsets([snapshot(branch, side, inputs) for branch in node.branches])
         case TopK():
             state = inputs.state_of(node)
-            first = _shares(state, side) if isinstance(state, Accumulators) else snapshot(node.input, side, inputs)
-            return snapshot_top_k(node, first)
+            rows = _state_at(state, side) if isinstance(state, Accumulators) else snapshot(node.input, side, inputs)
+            return snapshot_top_k(node, rows)
         case Window():
             return snapshot_window(node, snapshot(node.input, side, inputs))
         case _:
@@ -109,8 +112,8 @@ def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = Non
 
 
 def delta(node: Node, inputs: Inputs) -> str | None:
-    """What the window changes in the node's result; None when it is proven to change nothing."""
-    changing = partial(_changing, inputs=inputs, again=True)
+    """Return the delta of the node's result over the LSN range; None when it is proven empty."""
+    operand = partial(_operand_delta, inputs=inputs, again=True)
     match node:
         case Scan():
             return delta_scan(node, inputs)
@@ -125,18 +128,18 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 return None
             return delta_recursion(node, *(snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER)))
         case Unnest():
-            unfolded = delta(node.input, inputs)
-            return None if unfolded is None else apply_unnest(node, unfolded)
+            below = delta(node.input, inputs)
+            return None if below is None else apply_unnest(node, below)
         case Filter() | Project() | Repeat():
             below = delta(node.input, inputs)
             return None if below is None else apply_linear(node, below)
         case Join():
-            once = partial(_changing, inputs=inputs, again=False)
+            once = partial(_operand_delta, inputs=inputs, again=False)
             return delta_join(node, once, small=inputs.small, size=partial(estimate_rows, inputs=inputs))
         case OuterJoin():
-            return delta_outer_join(node, changing(node.left), changing(node.right), small=inputs.small)
+            return delta_outer_join(node, operand(node.left), operand(node.right), small=inputs.small)
         case SemiJoin():
-            return delta_semi_join(node, changing(node.left), changing(node.right), small=inputs.small)
+            return delta_semi_join(node, operand(node.left), operand(node.right), small=inputs.small)
         case Aggregate() if (state := inputs.state_of(node)) is not None:
             if state.affected_groups is not None:
                 return delta_from_sums(node, state.affected_groups)
@@ -148,12 +151,14 @@ def delta(node: Node, inputs: Inputs) -> str | None:
                 else delta_from_accumulators(node, state.before(), state.delta, small=inputs.small)
             )
         case TopK() if isinstance(state := inputs.state_of(node), Accumulators):
-            first = state.before
+            buffered = state.before
             return (
-                None if state.delta is None else delta_top_k(node, lambda _: first(), state.delta, small=inputs.small)
+                None
+                if state.delta is None
+                else delta_top_k(node, lambda _: buffered(), state.delta, small=inputs.small)
             )
         case Aggregate() | TopK() | Window():
-            below = _settled(node.input, delta(node.input, inputs), inputs, again=True)
+            below = _materialize(node.input, delta(node.input, inputs), inputs, again=True)
             if below is None:
                 return None
             before = partial(snapshot_where, node.input, Side.BEFORE, inputs=inputs)
@@ -168,68 +173,70 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             assert_never(node)
 
 
-def _settled(node: Node, zset: str | None, inputs: Inputs, *, again: bool = False) -> str | None:
-    """What is as small as the change; computed now if it is read `again`, or its text is long."""
-    if zset is None or not ((again and derived(node)) or len(zset) > LONG_TEXT):
+def _materialize(node: Node, zset: str | None, inputs: Inputs, *, again: bool = False) -> str | None:
+    """Return a Z-set that is as small as the change; computes it now if it is read `again`, or if its text is long."""
+    if zset is None or not ((again and is_derived(node)) or len(zset) > LONG_TEXT):
         return zset
     return inputs.materialize_small(zset, fields(node))
 
 
-def _shares(state: Accumulators, side: Side) -> str:
-    """What is kept, at one end of the window."""
+def _state_at(state: Accumulators, side: Side) -> str:
+    """Return the node's state at one end of the LSN range."""
     return sum_zsets([state.before()] if state.delta is None or side is Side.BEFORE else [state.before(), state.delta])
 
 
-def _changing(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
-    def touched(key_filter: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
+def _operand_delta(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
+    def affected(key_filter: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
         rows = snapshot_where(node, Side.BEFORE, key_filter, inputs)
         columns = fields(node) if only is None else [fields(node)[i] for i in only]
         if only is not None:
             rows = select_columns(rows, only)
-        # Without keys it is everything, which is there anyway.
+        # Without keys it is the whole input, which needs no copy.
         return inputs.materialize_once(rows, columns) if again and key_filter.keys else rows
 
-    changed = _settled(node, delta(node, inputs), inputs, again=again)
+    changed = _materialize(node, delta(node, inputs), inputs, again=again)
 
     def whole(side: Side, lookup: Lookup | None) -> str:
         return snapshot(node, side, inputs, lookup)
 
-    return OperandDelta(changed, whole, touched)
+    return OperandDelta(changed, whole, affected)
 
 
 def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
-    """The rows of the node's result at one end of the window that are wanted: σ_wanted(snapshot(node, side)).
+    """Return the rows of the node's result that the key filter selects: σ_key_filter(snapshot(node, side)).
 
-    What is wanted is asked of the inputs wherever their rows decide it, so that no more is read than must be.
+    The filter is pushed down to the inputs wherever their columns decide it, so that no more is read than necessary.
     """
     below = partial(snapshot_where, side=side, inputs=inputs)
     if linear_prefix(node) is not None:
-        return key_filter.apply(snapshot(node, side, inputs, key_filter.asked()))
+        return key_filter.apply(snapshot(node, side, inputs, key_filter.index_lookup()))
     match node:
         case Filter() | Repeat() if key_filter.keys:
             return apply_linear(node, below(node.input, key_filter=key_filter))
         case Project() if key_filter.keys:
-            return apply_linear(node, below(node.input, key_filter=key_filter.through(node.exprs)))
+            return apply_linear(node, below(node.input, key_filter=key_filter.push_through(node.exprs)))
         case UnionAll() if key_filter.keys:
             return sum_zsets([below(branch, key_filter=key_filter) for branch in node.branches])
         case Join() if key_filter.keys:
 
-            def part(factor: Node, some: KeyFilter | None) -> str:
-                return snapshot(factor, side, inputs) if some is None else below(factor, key_filter=some)
+            def part(factor: Node, part_filter: KeyFilter | None) -> str:
+                return snapshot(factor, side, inputs) if part_filter is None else below(factor, key_filter=part_filter)
 
             return join_where(node, key_filter, part, size=partial(estimate_rows, inputs=inputs))
         case SemiJoin() if key_filter.keys:
             left = inputs.materialize_once(below(node.left, key_filter=key_filter), fields(node.left))
-            return semi_join(node, left, _partners(node, left, side, key_filter, inputs))
+            return semi_join(node, left, _possible_matches(node, left, side, key_filter, inputs))
         case OuterJoin() if not node.full and _reads_only(key_filter, range(len(fields(node.left)))):
             left = inputs.materialize_once(below(node.left, key_filter=key_filter), fields(node.left))
-            return outer_join(node, left, _partners(node, left, side, key_filter, inputs))
+            return outer_join(node, left, _possible_matches(node, left, side, key_filter, inputs))
         case Aggregate() if _reads_only(key_filter, range(len(node.keys))):
             if not isinstance(state := inputs.state_of(node), Accumulators):
-                return snapshot_aggregate(node, below(node.input, key_filter=key_filter.through(node.keys)))
-            if (ordinals := key_filter.ordinals()) is None:
+                return snapshot_aggregate(node, below(node.input, key_filter=key_filter.push_through(node.keys)))
+            if (column_ordinals := key_filter.column_ordinals()) is None:
                 return key_filter.apply(snapshot(node, side, inputs))
-            return results_of(node, key_filter.apply(_shares(state, side), [key_names(node)[i] for i in ordinals]))
+            return aggregate_accumulators(
+                node, key_filter.apply(_state_at(state, side), [key_names(node)[i] for i in column_ordinals])
+            )
         case TopK() if key_filter.keys and set(key_filter.keys) <= set(node.keys):
             return snapshot_top_k(node, below(node.input, key_filter=key_filter))
         case Window() if key_filter.keys and set(key_filter.keys) <= set(node.keys):
@@ -238,8 +245,8 @@ def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs
             return key_filter.apply(snapshot(node, side, inputs))
 
 
-def _partners(node: SemiJoin | OuterJoin, left: str, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
-    """The right rows that may be partners of these left ones."""
+def _possible_matches(node: SemiJoin | OuterJoin, left: str, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
+    """Return the right rows that may match these left rows."""
     partners = join_match_of(node).matches_of(left, small=key_filter.small)
     return snapshot_where(node.right, side, partners, inputs)
 

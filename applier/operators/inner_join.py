@@ -1,8 +1,17 @@
-"""Δ(A1 ⋈ … ⋈ An) = Σ_i A1 ⋈ … ⋈ A(i−1) ⋈ ΔAi ⋈ A'(i+1) ⋈ … ⋈ A'n, where A' = A + ΔA; weights multiply.
+"""A1 ⋈ … ⋈ An: all combinations of rows that the conditions accept.
 
-One term per input that changes, however the joins are nested: they are all one product. Each term begins with its
-delta and takes the others in one by one, so that what is joined stays as small as the change; the written order would
-join everything before it meets the delta.   Reads the traces of the other inputs, keeps no state.
+    Δ(A1 ⋈ … ⋈ An) = Σ_i A1 ⋈ … ⋈ A(i−1) ⋈ ΔAi ⋈ A'(i+1) ⋈ … ⋈ A'n, where A' = A + ΔA; weights multiply
+
+There is one term per input that changes. Nested joins are flattened into one product. Each term begins with its delta
+and joins the other inputs one by one, so that intermediate results stay as small as the change; the written order would
+join the whole inputs before it reaches the delta.   Reads the traces of the other inputs, keeps no state.
+
+Intuitively: only new rows make new combinations, and a pair of two new rows must be counted once, so inputs on the
+left are read before the change and inputs on the right after it.
+
+    A: (1, a) (2, b)   B: (1, p)     result (1, a, 1, p)
+    ΔA: +(3, c)   ΔB: +(2, q) +(3, r)  →  ΔA ⋈ B' = +(3, c, 3, r)  and  A ⋈ ΔB = +(2, b, 2, q)
+        →  delta +(3, c, 3, r) +(2, b, 2, q)
 """
 
 from __future__ import annotations
@@ -20,12 +29,12 @@ from applier.plan.nodes import Join, Node, fields, row_key
 from applier.zset import LEFT, RIGHT, WEIGHT, column_names, place_columns, plus, select, times
 
 TINY_ROWS = 20_000
-"""A whole input of at most so many rows is sent to the running result, and not the other way round."""
+"""A whole input of at most so many rows is broadcast; for a larger one the intermediate result is broadcast instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """One of the inputs that are joined, and the places of its columns in the output."""
+    """One input of the product, and the places of its columns in the output."""
 
     node: Node
     places: range
@@ -33,7 +42,7 @@ class _Factor:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """One thing that must hold for joined rows, over the output's columns."""
+    """One join condition, over the output's columns."""
 
     text: str
     reads: frozenset[int]
@@ -42,7 +51,7 @@ class _Condition:
 
 
 def inner_join(node: Join, left: str, right: str) -> str:
-    """A ⋈ B of two Z-sets, in the order they are written."""
+    """Return A ⋈ B of two Z-sets, in the order in which they are written."""
     width, right_width = len(fields(node.left)), len(fields(node.right))
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
@@ -51,64 +60,72 @@ def inner_join(node: Join, left: str, right: str) -> str:
 
 
 def delta_join(
-    node: Join, changing: Callable[[Node], OperandDelta], *, small: bool, size: Callable[[Node], int | None]
+    node: Join, operand: Callable[[Node], OperandDelta], *, small: bool, size: Callable[[Node], int | None]
 ) -> str | None:
-    """What changes in the product; `size` is about how many rows an input has, None when nobody knows.
+    """Return the delta of the product. `size` estimates the number of rows of an input; None when it is not known.
 
-    A snapshot is only asked for when another input changed, so a quiet one costs its partners nothing.
+    A snapshot is read only when another input changed, so an input without changes causes no reads of the others.
     """
-    factors, conditions = _flattened(node, 0)
-    inputs = [changing(factor.node) for factor in factors]
+    factors, conditions = _flatten(node, 0)
+    inputs = [operand(factor.node) for factor in factors]
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], small)
 
     def term(changed: int) -> str | None:
         rows = inputs[changed].delta
         if rows is None:
             return None
-        return product.beginning_with(
-            changed, rows, lambda other: inputs[other].whole(_end(other, changed), product.meets(other, changed))
+        return product.join_from(
+            changed,
+            rows,
+            lambda other: inputs[other].whole(_side_for(other, changed), product.delta_keys(other, changed)),
         )
 
     return plus(*(term(i) for i in range(len(factors))))
 
 
-def _end(factor: int, changed: int) -> Side:
-    """Inputs before the one that changes as they were, those behind it as they are: so no pair of changes is lost."""
+def _side_for(factor: int, changed: int) -> Side:
+    """Return the end at which an input is read: before for inputs left of the changed one, after for those right of it.
+
+    So a pair of changes is counted exactly once.
+    """
     return Side.BEFORE if factor < changed else Side.AFTER
 
 
 def join_where(
     node: Join,
     key_filter: KeyFilter,
-    among: Callable[[Node, KeyFilter | None], str],
+    read: Callable[[Node, KeyFilter | None], str],
     *,
     size: Callable[[Node], int | None],
 ) -> str:
-    """The rows of A1 ⋈ … ⋈ An that are wanted: the input that knows most of the keys first, then as for a delta."""
-    factors, conditions = _flattened(node, 0)
-    known = [_places_of(key_filter, factor) for factor in factors]
-    first = max(range(len(factors)), key=lambda i: len(known[i]))
-    if not known[first]:
-        return key_filter.apply(inner_join(node, among(node.left, None), among(node.right, None)))
+    """Return the rows of A1 ⋈ … ⋈ An that the key filter selects.
+
+    Begins with the input that has most of the keys, then joins the others as for a delta.
+    """
+    factors, conditions = _flatten(node, 0)
+    keys_of = [_keys_within(key_filter, factor) for factor in factors]
+    first = max(range(len(factors)), key=lambda i: len(keys_of[i]))
+    if not keys_of[first]:
+        return key_filter.apply(inner_join(node, read(node.left, None), read(node.right, None)))
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], key_filter.small)
-    begun = among(factors[first].node, key_filter.some(known[first], factors[first].places.start))
-    text = product.beginning_with(first, begun, lambda other: among(factors[other].node, None))
-    return text if len(known[first]) == len(key_filter.keys) else key_filter.apply(text)
+    first_rows = read(factors[first].node, key_filter.restrict_to(keys_of[first], factors[first].places.start))
+    text = product.join_from(first, first_rows, lambda other: read(factors[other].node, None))
+    return text if len(keys_of[first]) == len(key_filter.keys) else key_filter.apply(text)
 
 
-def _places_of(key_filter: KeyFilter, factor: _Factor) -> list[int]:
+def _keys_within(key_filter: KeyFilter, factor: _Factor) -> list[int]:
     reads = [set(columns_read(key)) for key in key_filter.keys]
     return [place for place, read in enumerate(reads) if read and read <= set(factor.places)]
 
 
-def _flattened(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
-    """The inputs of joins within joins, left to right, and all their conditions."""
+def _flatten(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
+    """Return the inputs of nested joins, left to right, and all their conditions."""
     factors: list[_Factor] = []
     conditions: list[_Condition] = []
     width = len(fields(node.left))
     for side, start in ((node.left, offset), (node.right, offset + width)):
         if isinstance(side, Join):
-            inner, also = _flattened(side, start)
+            inner, also = _flatten(side, start)
             factors += inner
             conditions += also
         else:
@@ -125,41 +142,43 @@ def _flattened(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Inputs to be joined, in any order."""
+    """Inputs that may be joined in any order."""
 
     factors: Sequence[_Factor]
     conditions: Sequence[_Condition]
     sizes: Sequence[int | None]
     small: bool
 
-    def beginning_with(self, first: int, rows: str, other: Callable[[int], str]) -> str:
-        """The product of these few rows of one input with the others; columns c0, c1 … of the output."""
+    def join_from(self, first: int, rows: str, other: Callable[[int], str]) -> str:
+        """Join these few rows of one input with all other inputs; columns c0, c1 … of the output."""
         bound = list(self.factors[first].places)
         text = place_columns(rows, bound)
-        left, waiting = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
-        while left:
-            following = min(left, key=lambda i: _rank(self.factors[i], bound, waiting, self.sizes[i]))
-            left.remove(following)
-            factor = self.factors[following]
+        remaining, pending = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
+        while remaining:
+            next_factor = min(remaining, key=lambda i: _rank(self.factors[i], bound, pending, self.sizes[i]))
+            remaining.remove(next_factor)
+            factor = self.factors[next_factor]
             seen = {*bound, *factor.places}
-            now = [condition.text for condition in waiting if condition.reads <= seen]
-            waiting = [condition for condition in waiting if not condition.reads <= seen]
-            text = times(text, place_columns(other(following), factor.places), now, self._sent(following))
+            ready = [condition.text for condition in pending if condition.reads <= seen]
+            pending = [condition for condition in pending if not condition.reads <= seen]
+            text = times(
+                text, place_columns(other(next_factor), factor.places), ready, self._broadcast_side(next_factor)
+            )
             bound += factor.places
         return select(column_names(len(bound)), WEIGHT, f"({text})")
 
-    def meets(self, other: int, changed: int) -> DeltaKeys | None:
-        """By which column of one input its rows are found that the change of another may meet; None for no way."""
-        ours, theirs = self.factors[other], self.factors[changed]
-        for mine, partner in self._columns_that_meet():
-            if mine.ordinal in ours.places and partner.ordinal in theirs.places:
-                found = column_of(theirs.node, partner.ordinal - theirs.places.start)
+    def delta_keys(self, other: int, changed: int) -> DeltaKeys | None:
+        """Return the column by which rows of one input that may match another's delta can be looked up, or None."""
+        own_factor, changed_factor = self.factors[other], self.factors[changed]
+        for own, other_column in self._indexed_pairs():
+            if own.ordinal in own_factor.places and other_column.ordinal in changed_factor.places:
+                found = column_of(changed_factor.node, other_column.ordinal - changed_factor.places.start)
                 if found is not None:
-                    return DeltaKeys(mine.ordinal - ours.places.start, *found)
+                    return DeltaKeys(own.ordinal - own_factor.places.start, *found)
         return None
 
-    def _columns_that_meet(self) -> Iterator[tuple[Col, Col]]:
-        """Pairs of columns by which rows are found, both ways round."""
+    def _indexed_pairs(self) -> Iterator[tuple[Col, Col]]:
+        """Yield the pairs of columns that an index lookup can use, in both directions."""
         for first, second in (condition.pair for condition in self.conditions if condition.pair is not None):
             physical_types = {first.type.spark, second.type.spark}
             if (
@@ -170,29 +189,32 @@ class _Product:
             ):
                 yield from ((first, second), (second, first))
 
-    def _sent(self, following: int) -> str | None:
-        """The side that is broadcast."""
+    def _broadcast_side(self, next_factor: int) -> str | None:
+        """Return the side that is broadcast, if any."""
         if not self.small:
             return None
-        size = self.sizes[following]
+        size = self.sizes[next_factor]
         return RIGHT if size is not None and size <= TINY_ROWS else LEFT
 
 
 def _rank(
     factor: _Factor, bound: Sequence[int], conditions: Sequence[_Condition], size: int | None
 ) -> tuple[bool, bool, float]:
-    """First what an equality ties to the rows so far, and of that what has at most one partner for each of them."""
-    ours, theirs = set(factor.places), set(bound)
-    tied: set[int] = set()
+    """Return the sort key of an input: first inputs that an equality connects to the rows so far.
+
+    Among those, first inputs that have at most one match for each row.
+    """
+    own_columns, known_columns = set(factor.places), set(bound)
+    bound_columns: set[int] = set()
     connected = False
     for condition in conditions:
         if condition.pair is None:
             continue
-        for mine, other in (condition.pair, condition.pair[::-1]):
-            read, lookup = set(columns_read(mine)), set(columns_read(other))
-            if read and lookup and read <= ours and lookup <= theirs:
+        for own_side, other_side in (condition.pair, condition.pair[::-1]):
+            read, other_read = set(columns_read(own_side)), set(columns_read(other_side))
+            if read and other_read and read <= own_columns and other_read <= known_columns:
                 connected = True
-                tied |= read
+                bound_columns |= read
     key = row_key(factor.node)
-    unique = key is not None and {factor.places[i] for i in key} <= tied
+    unique = key is not None and {factor.places[i] for i in key} <= bound_columns
     return not connected, not unique, float("inf") if size is None else size

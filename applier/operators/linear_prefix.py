@@ -1,4 +1,4 @@
-"""A relation and what a query does to each of its rows alone: the part of a plan that can be kept ready."""
+"""A plan node -> the relation and the linear map that it consists of: the part of a plan that can be arranged."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from applier.plan.nodes import Filter, Node, Project, Repeat, Scan
 
 
 def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
-    """The relation and the rule that the node is; None where it is more than that."""
+    """Return the relation and the linear map of the node; None where the node is more than that."""
     match node:
         case Scan():
             return node, identity_map
         case Filter() | Project():
             below = linear_prefix(node.input)
-            return None if below is None else (below[0], partial(_after, node, below[1]))
+            return None if below is None else (below[0], partial(_apply_after, node, below[1]))
         case _:
             return None
 
 
-def _after(node: Filter | Project, below: LinearMap, zset: str) -> str:
+def _apply_after(node: Filter | Project, below: LinearMap, zset: str) -> str:
     return apply_linear(node, below(zset))
 
 
 def apply_linear(node: Filter | Project | Repeat, zset: str) -> str:
-    """The node of this Z-set."""
+    """Apply the node to a Z-set."""
     match node:
         case Filter():
             return apply_filter(node, zset)

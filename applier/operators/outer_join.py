@@ -1,6 +1,14 @@
-"""Δ(A ⟕ B) = Δ(A ⋈ B) + Δ(A ▷ B) × NULL, and for a full join also + NULL × Δ(B ▷ A).
+"""A ⟕ B: the joined rows, and every row of A that has no match in B, with NULLs in place of B. A full join: both ways.
 
-A ▷ B are the rows of A without a partner in B: see `match`.
+    Δ(A ⟕ B) = Δ(A ⋈ B) + Δ(A ▷ B) × NULL, and for a full join also + NULL × Δ(B ▷ A)
+
+A ▷ B are the rows of A that have no match in B: see `support.join_match`.
+
+Intuitively: when the first match of a row arrives, the joined row comes and the row with NULLs leaves, and the other
+way round when the last match goes.
+
+    A: (1) (2)   B: (2)     result (1, NULL) (2, 2)
+    ΔB: +(1)  →  Δ(A ⋈ B) = +(1, 1)  and  Δ(A ▷ B) = −(1)  →  delta +(1, 1) −(1, NULL)
 """
 
 from __future__ import annotations
@@ -12,12 +20,12 @@ from applier.plan.nodes import Field, Join, OuterJoin, fields
 from applier.zset import WEIGHT, column_name, plus, select
 
 
-def _inner(node: OuterJoin) -> Join:
+def _inner_join_of(node: OuterJoin) -> Join:
     return Join(node.left, node.right, node.equi, node.residual)
 
 
-def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str | None:
-    """Rows at their places in the output, NULL everywhere else."""
+def _extend_with_nulls(rows: str | None, places: range, output: tuple[Field, ...]) -> str | None:
+    """Return the rows at their places in the output, with NULL in every other column."""
     if rows is None:
         return None
     columns = [column_name(i) if i in places else f"CAST(NULL AS {field.type.spark})" for i, field in enumerate(output)]
@@ -25,26 +33,26 @@ def _extended(rows: str | None, places: range, output: tuple[Field, ...]) -> str
 
 
 def outer_join(node: OuterJoin, left: str, right: str) -> str:
-    """A ⟕ B of two Z-sets, or the full join."""
+    """Return A ⟕ B of two Z-sets, or their full join."""
     match, output = join_match_of(node), fields(node)
-    alone = match.filter_by_match(MatchKind.ANTI, left, right)
-    others = match.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
+    unmatched_left = match.filter_by_match(MatchKind.ANTI, left, right)
+    unmatched_right = match.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
     parts = (
-        inner_join(_inner(node), left, right),
-        _extended(alone, match.left.places, output),
-        _extended(others, match.right.places, output),
+        inner_join(_inner_join_of(node), left, right),
+        _extend_with_nulls(unmatched_left, match.left.places, output),
+        _extend_with_nulls(unmatched_right, match.right.places, output),
     )
     return " UNION ALL ".join(part for part in parts if part is not None)
 
 
 def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
-    """Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
+    """Return Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
     match, output = join_match_of(node), fields(node)
     sides = match.affected_sides(left, right, small=small, again=True, full=node.full, bare=False)
-    alone = match.delta(MatchKind.ANTI, sides)
-    others = match.flipped().delta(MatchKind.ANTI, sides.flipped()) if node.full else None
+    unmatched_left = match.delta(MatchKind.ANTI, sides)
+    unmatched_right = match.flipped().delta(MatchKind.ANTI, sides.flipped()) if node.full else None
     return plus(
         match.delta_joined(sides, small=small),
-        _extended(alone, match.left.places, output),
-        _extended(others, match.right.places, output),
+        _extend_with_nulls(unmatched_left, match.left.places, output),
+        _extend_with_nulls(unmatched_right, match.right.places, output),
     )

@@ -1,4 +1,14 @@
-"""Δ(π_e(A)) = π_e(ΔA): a projection is linear. Rows that become equal keep their weights apart until netted."""
+"""Rows -> one output column per expression: a projection is linear.
+
+    Δ(π_e(A)) = π_e(ΔA)
+
+Rows that become equal keep their weights apart until the delta is netted.
+
+Intuitively: each output row is computed from one input row, so it is enough to project the changes.
+
+    A: (1, a) (2, a) (3, b)   e: second column     result (a) (a) (b)
+    ΔA: −(1, a)  →  one of the two equal rows leaves  →  delta −(a)
+"""
 
 from __future__ import annotations
 
@@ -8,5 +18,5 @@ from applier.zset import WEIGHT, select
 
 
 def apply_project(node: Project, zset: str) -> str:
-    """π_e of a Z-set, delta or snapshot alike.   Reads no trace, keeps no state."""
+    """Return π_e of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
     return select([spark_sql(e) for e in node.exprs], WEIGHT, f"({zset})")

@@ -1,7 +1,16 @@
-"""Δ(μ(base, step)), where μ is the least fixpoint: working₀ = base, workingₙ₊₁ = step(workingₙ), and R their sum.
+"""WITH RECURSIVE -> the sum of all its rounds. μ is the least fixpoint.
 
-Followed from R where every row of a step comes from one row of the last round (`plan.recursions`), see
-`state.derivation`. The rest is computed anew: Δ = μ(base', step') − μ(base, step), from the traces of all inputs.
+    Δ(μ(base, step)), where working₀ = base, workingₙ₊₁ = step(workingₙ), and R their sum
+
+Where every row of a step comes from one row of the last round (`plan.recursion`), R is maintained incrementally, see
+`state.delete_rederive`. Any other recursion is computed again in whole, from the traces of all inputs:
+
+    Δ = μ(base', step') − μ(base, step)
+
+Intuitively: follow the edges from the start until nothing new is found, before the change and after it, and compare.
+
+    base: (a)   step: follow the edges a→b, b→c     result (a) (b) (c)
+    Δedges: −(b→c)  →  before {(a), (b), (c)} after {(a), (b)}  →  delta −(c)
 """
 
 from __future__ import annotations
@@ -13,32 +22,32 @@ from applier.plan.nodes import Node, Recursion, WorkTable, fields
 from applier.zset import WEIGHT, column_names
 
 
-def bind_work_table(node: Node, working: WorkTable) -> Node:
-    """The step with the rows of its last round in place."""
+def bind_work_table(node: Node, work_table: WorkTable) -> Node:
+    """Return the step with the rows of the last round in place of its work table."""
     if isinstance(node, WorkTable):
-        return working if node.number == working.number else node
+        return work_table if node.number == work_table.number else node
     changed: dict[str, object] = {
-        name: bind_work_table(getattr(node, name), working)
+        name: bind_work_table(getattr(node, name), work_table)
         for name in ("input", "left", "right", "base", "step")
         if hasattr(node, name)
     }
     if hasattr(node, "branches"):
-        changed["branches"] = tuple(bind_work_table(branch, working) for branch in node.branches)
+        changed["branches"] = tuple(bind_work_table(branch, work_table) for branch in node.branches)
     return replace(node, **changed) if changed else node  # type: ignore[arg-type]
 
 
 def step_over(node: Recursion, text: str) -> Node:
-    """The step over these rows."""
+    """Return the step over these rows."""
     return bind_work_table(node.step, WorkTable(node.number, fields(node), text=text))
 
 
 def step_over_change(node: Recursion, text: str) -> Node:
-    """The step when these rows come."""
+    """Return the step in which these rows are the delta of the work table."""
     return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=text))
 
 
 def delta_recursion(node: Recursion, before: str, after: str) -> str:
-    """μ' − μ, without what is in both."""
+    """Return μ' − μ, without the rows that are in both."""
     names = column_names(len(fields(node)))
     leaving = f"SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({before})"
     return drop_cancelled(fields(node), f"{after} UNION ALL {leaving}")

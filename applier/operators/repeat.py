@@ -1,4 +1,12 @@
-"""Δ(ρ_n(A)) = ρ_n(ΔA): a row that says how often it is there; its weight multiplies. Linear."""
+"""Rows that say how often they occur -> the same rows with their weights multiplied by that number. Linear.
+
+    Δ(ρ_n(A)) = ρ_n(ΔA)
+
+Intuitively: a row that leaves takes all its copies with it, and a row that comes brings all of its own.
+
+    A: (a, 2) (b, 0) (c, 1)   n: second column     result (a, 2) (a, 2) (c, 1)
+    ΔA: −(a, 2) +(a, 3)  →  weights −1 · 2 and +1 · 3  →  delta −2 (a, 2) +3 (a, 3)
+"""
 
 from __future__ import annotations
 
@@ -8,5 +16,5 @@ from applier.zset import WEIGHT, column_names, select
 
 
 def apply_repeat(node: Repeat, zset: str) -> str:
-    """ρ_n of a Z-set, delta or snapshot alike.   Reads no trace, keeps no state."""
+    """Return ρ_n of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
     return select(column_names(len(fields(node))), f"{WEIGHT} * {spark_sql(node.times)}", f"({zset})")

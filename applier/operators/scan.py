@@ -1,4 +1,13 @@
-"""Δ(R) = the window's change rows of R, projected to the columns read; nothing where they cancel out."""
+"""A captured relation -> its snapshot at one end of the LSN range, and its delta over that range.
+
+    Δ(R) = the change rows of R in the LSN range, projected to the columns read; nothing where they cancel out
+
+Intuitively: the source has already told us what changed, so there is nothing to compute.
+
+    R: (1, a) (2, b)   read: second column     result (a) (b)
+    ΔR: −(1, a) +(1, c)  →  delta −(a) +(c)
+    ΔR: −(2, b) +(9, b)  →  −(b) +(b) cancel out  →  no delta
+"""
 
 from __future__ import annotations
 
@@ -7,10 +16,10 @@ from applier.plan.nodes import Scan
 
 
 def snapshot_scan(node: Scan, linear_map: LinearMap, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
-    """f(R) at one end of the window, for a rule f that looks at each row alone."""
+    """Return f(R) at one end of the LSN range, for a linear map f."""
     return inputs.snapshot(node, side, linear_map, lookup)
 
 
 def delta_scan(node: Scan, inputs: Inputs) -> str | None:
-    """ΔR.   Keeps no state."""
+    """Return ΔR.   Keeps no state."""
     return inputs.delta(node)

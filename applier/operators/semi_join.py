@@ -1,6 +1,14 @@
-"""A ⋉ B keeps the rows of A with a partner in B, A ▷ B those without; each once, however many partners there are.
+"""A ⋉ B: rows of A that have a match in B. A ▷ B: rows of A that have none.
 
-Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K), K = the keys of ΔB, and the same for ▷: see `match`.
+A row counts as often as it is in A, however many matches it has.
+
+    Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K),   K = the keys of ΔB;   the same for ▷: see `support.join_match`
+
+Intuitively: a change can only matter to the keys that it affects, so both sides are looked up by those keys, before
+and after.
+
+    A: (1) (2)   B: (2)     result (2)
+    ΔB: +(1)  →  affected keys {1}  →  before {} after {(1)}  →  delta +(1)
 """
 
 from __future__ import annotations
@@ -10,16 +18,16 @@ from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.nodes import SemiJoin
 
 
-def _partner(node: SemiJoin) -> MatchKind:
+def _match_kind(node: SemiJoin) -> MatchKind:
     return MatchKind.ANTI if node.anti else MatchKind.SEMI
 
 
 def semi_join(node: SemiJoin, left: str, right: str) -> str:
-    """A ⋉ B or A ▷ B of two Z-sets."""
-    return join_match_of(node).filter_by_match(_partner(node), left, right)
+    """Return A ⋉ B or A ▷ B of two Z-sets."""
+    return join_match_of(node).filter_by_match(_match_kind(node), left, right)
 
 
 def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
-    """Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
+    """Return Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
     match = join_match_of(node)
-    return match.delta(_partner(node), match.affected_sides(left, right, small=small, bare=True))
+    return match.delta(_match_kind(node), match.affected_sides(left, right, small=small, bare=True))

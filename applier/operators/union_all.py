@@ -1,4 +1,12 @@
-"""Δ(A + B + …) = ΔA + ΔB + …: a union that keeps duplicates is the sum of Z-sets, and linear."""
+"""Several Z-sets -> their sum: a union that keeps duplicates is linear.
+
+    Δ(A + B + …) = ΔA + ΔB + …
+
+Intuitively: the branches do not look at each other, so each passes on its own changes.
+
+    A: (1) (2)   B: (2)     result (1) (2) (2)
+    ΔB: −(2) +(3)  →  delta −(2) +(3); the (2) of A stays
+"""
 
 from __future__ import annotations
 
@@ -8,10 +16,10 @@ from applier.zset import plus
 
 
 def sum_zsets(zsets: Sequence[str]) -> str:
-    """The sum of Z-sets, of which there is at least one.   Reads no trace, keeps no state."""
+    """Return the sum of one or more Z-sets.   Reads no trace, keeps no state."""
     return " UNION ALL ".join(zsets)
 
 
 def sum_deltas(deltas: Sequence[str | None]) -> str | None:
-    """The sum of what changed in each; None is proven empty."""
+    """Return the sum of the deltas of all branches; None is proven empty."""
     return plus(*deltas)

@@ -1,4 +1,12 @@
-"""Δ(VALUES …) = 0: rows written in the query never change."""
+"""Rows that are written in the query -> a Z-set with each of them once.
+
+    Δ(VALUES …) = 0
+
+Intuitively: the rows are part of the query's text, so no change of any table can change them.
+
+    VALUES (1) (2) (3)     result (1) (2) (3)
+    any change of any table  →  no delta
+"""
 
 from __future__ import annotations
 
@@ -7,8 +15,8 @@ from applier.plan.nodes import Values
 from applier.zset import WEIGHT, column_name
 
 
-def written_rows(node: Values) -> str:
-    """The rows, each once.   Reads no trace, keeps no state."""
+def select_values(node: Values) -> str:
+    """Return the rows, each once.   Reads no trace, keeps no state."""
     return " UNION ALL ".join(
         "SELECT " + ", ".join([*(f"{spark_sql(e)} AS {column_name(i)}" for i, e in enumerate(row)), f"1L AS {WEIGHT}"])
         for row in node.rows

@@ -283,13 +283,13 @@ def scans(node: Node) -> Iterator[Scan]:
     return (n for n in walk(node) if isinstance(n, Scan))
 
 
-def derived(node: Node) -> bool:
+def is_derived(node: Node) -> bool:
     """Whether its rows depend on more than single rows of one relation."""
     match node:
         case Scan():
             return False
         case Filter() | Project() | Unnest():
-            return derived(node.input)
+            return is_derived(node.input)
         case _:
             return True
 

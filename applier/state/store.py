@@ -25,7 +25,7 @@ from applier.operators.support.accumulators import is_additive
 from applier.operators.support.accumulators import row_accumulators as shares_of_rows
 from applier.operators.support.forwarding_inputs import ForwardingInputs
 from applier.operators.support.inputs import Accumulators, AffectedMinMax, Inputs, Side, StatefulNode
-from applier.plan.nodes import Aggregate, Node, Recursion, TopK, derived
+from applier.plan.nodes import Aggregate, Node, Recursion, TopK, is_derived
 from applier.plan.stream_table import StreamTable
 from applier.spark.collect import collect, collect_at_most, rows_without_job
 from applier.spark.views import drop_view
@@ -166,7 +166,7 @@ class StateStore:
 
     def _summed(self, shares: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
         """The shares of a window's Z-set, one per group."""
-        if isinstance(shares, DriverAccumulators) and not derived(shares.node.input):
+        if isinstance(shares, DriverAccumulators) and not is_derived(shares.node.input):
             # Few rows that are a matter of single change rows: then a query for them alone takes no job.
             rows = rows_without_job(self._spark.sql(shares_of_rows(shares.node, zset)))
             if rows is not None:
@@ -218,7 +218,7 @@ class StateStore:
         match node:
             case TopK():
                 return TopKBuffer.of(self._spark, node, snapshot(node.input, side, kept))
-            case Aggregate() if not is_additive(node) and not derived(node.input):
+            case Aggregate() if not is_additive(node) and not is_derived(node.input):
                 text = group_rows(node, snapshot(node.input, side, kept))
                 groups = collect_at_most(self._spark, text, MAX_DRIVER_GROUPS)
                 schema = self._spark.sql(text).schema

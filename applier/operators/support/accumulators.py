@@ -1,8 +1,8 @@
-"""What the calls of an aggregate ask of each row, and what they answer for a group.
+"""Input rows of an aggregate -> accumulators -> the results of its calls.
 
-A row of the input contributes a *share* to its group: columns k0, k1 … (the group), `w` (its weight) and, depending on
-the node's form, either what it adds to every sum of every call, or the values the calls look at. Shares of one group
-may be added up at any time, in any order and any number of steps: the answer is the same.
+Each row of the input gives its group an *accumulator*: columns k0, k1 … (the group), `w` (its weight) and, depending on
+the node's form, either what the row adds to every sum of every call, or the values that the calls read. Accumulators of
+one group may be added up at any time, in any order and in any number of steps: the result is the same.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT
 
 COUNT = "w"
-"""The weight of a share."""
+"""The weight of an accumulator."""
 
 
 def is_additive(node: Aggregate) -> bool:
-    """Whether sums are all that its calls need; else it takes the multiset of the values they look at."""
+    """Whether all calls need only sums; otherwise they need the multiset of the values that they read."""
     return all(isinstance(form_of(call), Additive) and not call.distinct for call in node.calls)
 
 
 MIN_MAX_FORMS = {"min({0})": False, "max({0})": True}
-"""The forms of aggregates that are one of their values, and whether it is the largest."""
+"""The forms of min and max; True for max."""
 
-_COMPARED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
+_COMPARABLE = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 
 
 def min_max_calls(node: Aggregate) -> dict[int, bool] | None:
-    """The calls that are the least or the largest of their values, and which of the two; None where others need values.
+    """Return the numbers of the min and max calls, True for max; None where other calls need values too.
 
-    Only of types that Python and Spark order alike, for it is on the driver that they are compared.
+    Only for types that Python and Spark order alike, because the driver compares them.
     """
     found = {}
     for number, call in enumerate(node.calls):
@@ -45,24 +45,24 @@ def min_max_calls(node: Aggregate) -> dict[int, bool] | None:
             continue
         if not isinstance(form, OfSet) or form.text not in MIN_MAX_FORMS or len(call.args) != 1:
             return None
-        if call.type.spark not in _COMPARED and not call.type.spark.startswith("decimal"):
+        if call.type.spark not in _COMPARABLE and not call.type.spark.startswith("decimal"):
             return None
         found[number] = MIN_MAX_FORMS[form.text]
     return found or None
 
 
 def key_names(node: Aggregate) -> list[str]:
-    """The columns that tell groups apart."""
+    """Return the names of the key columns, which identify a group."""
     return [f"k{i}" for i in range(len(node.keys))]
 
 
 def value_names(node: Aggregate) -> list[str]:
-    """The columns of a share that tell it from others of its group; none where shares are sums."""
+    """Return the names of the value columns, which distinguish accumulators of one group; none where all are sums."""
     return [] if is_additive(node) else _Values.of(node).names()
 
 
 def sum_types(node: Aggregate) -> dict[str, str]:
-    """The columns of a share that are added up, with their Spark types."""
+    """Return the columns of an accumulator that are added up, with their Spark types."""
     types = {COUNT: "bigint"}
     if not is_additive(node):
         return types
@@ -73,19 +73,19 @@ def sum_types(node: Aggregate) -> dict[str, str]:
 
 
 def row_accumulators(node: Aggregate, zset: str) -> str:
-    """One share per row of the Z-set."""
+    """Return one accumulator per row of the Z-set."""
     values = _Values.of(node)
     columns = [f"{spark_sql(key)} AS {name}" for key, name in zip(node.keys, key_names(node), strict=True)]
     columns += [f"{spark_sql(expr)} AS {name}" for expr, name in zip(values.exprs, values.names(), strict=True)]
     rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT}'])} FROM ({zset})"
     if not is_additive(node):
         return rows
-    parts = [part for i, call in enumerate(node.calls) for part in _addends(call, i, values)]
+    parts = [part for i, call in enumerate(node.calls) for part in _addend_columns(call, i, values)]
     return f"SELECT {', '.join([*key_names(node), COUNT, *parts])} FROM ({rows})"
 
 
 def sum_accumulators(node: Aggregate, rows: str) -> str:
-    """One share for all that have the same group, and the same values where those count; zeros stay."""
+    """Add up the accumulators of each group, and of each set of values where calls need those; zeros stay."""
     names = [*key_names(node), *value_names(node)]
     sums = [f"{sum_column(name, spark)} AS {name}" for name, spark in sum_types(node).items()]
     grouping = f" GROUP BY {', '.join(names)}" if names else ""
@@ -93,43 +93,43 @@ def sum_accumulators(node: Aggregate, rows: str) -> str:
 
 
 def sum_column(name: str, spark: str) -> str:
-    """Σ of a column of sums, in the type it has."""
+    """Return Σ of a column of sums, in its own type."""
     return f"CAST(coalesce(sum({name}), 0) AS {spark})"
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A call at one end of a window: what is aggregated per group, by name, and the result over those names."""
+    """A call at one end of the LSN range: what is aggregated per group, by name, and the result over those names."""
 
     aggregated: dict[str, str]
     result: str
 
 
 def call_result(node: Aggregate, number: int, side: str) -> CallResult:
-    """Over shares whose sums have the prefix `side`, each set of values once."""
+    """Return the result of a call over accumulators whose sums have the prefix `side`, each set of values once."""
     call, values = node.calls[number], _Values.of(node)
     form, name = form_of(call), f"{side}_{number}"
     if is_additive(node):
         if not isinstance(form, Additive):
-            raise AssertionError(f"{call.signature} is not a matter of sums")
+            raise AssertionError(f"{call.signature} is not computed from sums")
         names = [f"{side}_s{number}_{j}" for j in range(len(_sums(call)))]
         return CallResult({}, form.result(call).format(*names, n=f"{side}_s{number}_n"))
-    weight, counted = f"{side}_{COUNT}", _counted(call, values)
+    weight, is_counted = f"{side}_{COUNT}", _is_counted_sql(call, values)
     match form:
         case Additive() if call.distinct:
-            rows = _listed(call, values, weight, counted)
-            return CallResult({name: rows}, sum_over_list(form, call, _once_each(call, name)))
+            rows = _list_rows(call, values, weight, is_counted)
+            return CallResult({name: rows}, sum_over_list(form, call, _drop_duplicates(call, name)))
         case Additive():
-            return _summed(form, call, name, (values, f"if({counted}, {weight}, 0L)"))
+            return _sum_values(form, call, name, (values, f"if({is_counted}, {weight}, 0L)"))
         case OfSet():
             argument, *literals = (values.name(arg) for arg in call.args)
-            value = f"if({weight} > 0 AND {counted}, {argument}, NULL)"
+            value = f"if({weight} > 0 AND {is_counted}, {argument}, NULL)"
             return CallResult({name: form.text.format(value, *literals)}, name)
         case OfList():
-            rows = _listed(call, values, weight, counted)
+            rows = _list_rows(call, values, weight, is_counted)
             if not call.distinct:
                 rows = f"flatten(transform({rows}, x -> array_repeat(x, CAST(x.w AS int))))"
-            text = form.result(call).format(list=_once_each(call, name))
+            text = form.result(call).format(list=_drop_duplicates(call, name))
             empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
             return CallResult({name: rows}, f"if(size({name}) = 0, {empty}, {text})")
         case _:
@@ -138,13 +138,13 @@ def call_result(node: Aggregate, number: int, side: str) -> CallResult:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What the calls of a node look at, each expression once, as columns v0, v1 …"""
+    """The expressions that the calls of a node read, each once, as columns v0, v1 …"""
 
     exprs: tuple[Expr, ...]
 
     @classmethod
     def of(cls, node: Aggregate) -> _Values:
-        found = [expr for call in node.calls for expr in _looked_at(call)]
+        found = [expr for call in node.calls for expr in _exprs_read(call)]
         return cls(tuple(dict.fromkeys(found)))
 
     def names(self) -> list[str]:
@@ -154,14 +154,14 @@ class _Values:
         return spark_sql(expr) if isinstance(expr, Const) else f"v{self.exprs.index(expr)}"
 
 
-def _looked_at(call: AggregateCall) -> list[Expr]:
+def _exprs_read(call: AggregateCall) -> list[Expr]:
     exprs = [*call.args, *call.distinct_by, *(o.expr for o in call.order)]
     exprs += () if call.filter is None else (call.filter,)
     return [expr for expr in exprs if not isinstance(expr, Const)]
 
 
-def _counted(call: AggregateCall, values: _Values) -> str:
-    """Whether a row counts for a call."""
+def _is_counted_sql(call: AggregateCall, values: _Values) -> str:
+    """Return the condition that a row counts for a call."""
     conditions = [] if call.filter is None else [f"coalesce({values.name(call.filter)}, false)"]
     if entry_of(call).skips_null:
         conditions += [f"{values.name(arg)} IS NOT NULL" for arg in call.args]
@@ -171,41 +171,41 @@ def _counted(call: AggregateCall, values: _Values) -> str:
 def _sums(call: AggregateCall) -> tuple[Sum, ...]:
     form = form_of(call)
     if not isinstance(form, Additive):
-        raise AssertionError(f"{call.signature} is not a matter of sums")
+        raise AssertionError(f"{call.signature} is not computed from sums")
     return form.sums(call)
 
 
-def _addends(call: AggregateCall, number: int, values: _Values) -> list[str]:
-    """What one row adds to the sums of a call."""
-    times = f"if({_counted(call, values)}, {COUNT}, 0L)"
+def _addend_columns(call: AggregateCall, number: int, values: _Values) -> list[str]:
+    """Return the columns that one row adds to the sums of a call."""
+    times = f"if({_is_counted_sql(call, values)}, {COUNT}, 0L)"
     args = [values.name(arg) for arg in call.args]
-    added = [_addend(part, args, times) for part in _sums(call)]
+    added = [_addend_sql(part, args, times) for part in _sums(call)]
     return [f"{times} AS s{number}_n", *(f"{text} AS s{number}_{j}" for j, text in enumerate(added))]
 
 
-def _addend(part: Sum, args: Sequence[str], times: str) -> str:
+def _addend_sql(part: Sum, args: Sequence[str], times: str) -> str:
     value = part.text.format(*args)
     if part.type == "bigint":
         added = f"CAST({value} AS bigint) * {times}"
     else:
-        # Ten digits of weight: enough for any real multiplicity, and the product stays within 38 digits longer.
+        # Ten digits of weight are enough for any real multiplicity, and leave more of the 38 digits to the product.
         added = f"CAST({value} * CAST({times} AS decimal(10,0)) AS {part.type})"
     return f"coalesce({added}, CAST(0 AS {part.type}))"
 
 
-def _summed(form: Additive, call: AggregateCall, name: str, source: tuple[_Values, str]) -> CallResult:
-    """A call of sums beside others that need the values."""
+def _sum_values(form: Additive, call: AggregateCall, name: str, source: tuple[_Values, str]) -> CallResult:
+    """Return a call that needs sums, in a node where other calls need the values."""
     values, times = source
     args = [values.name(arg) for arg in call.args]
     aggregated = {f"{name}_n": sum_column(times, "bigint")}
     for j, part in enumerate(_sums(call)):
-        aggregated[f"{name}_{j}"] = sum_column(_addend(part, args, times), part.type)
+        aggregated[f"{name}_{j}"] = sum_column(_addend_sql(part, args, times), part.type)
     names = [key for key in aggregated if key != f"{name}_n"]
     return CallResult(aggregated, form.result(call).format(*names, n=f"{name}_n"))
 
 
 def sum_over_list(form: Additive, call: AggregateCall, rows: str) -> str:
-    """The same sums, over a list of rows that count."""
+    """Return the result of the same sums over a list of the rows that count."""
     sums = []
     for part in form.sums(call):
         value = part.text.format(*(f"x.a{i}" for i in range(len(call.args))))
@@ -214,10 +214,11 @@ def sum_over_list(form: Additive, call: AggregateCall, rows: str) -> str:
     return form.result(call).format(*sums, n=f"CAST(size({rows}) AS bigint)")
 
 
-def _listed(call: AggregateCall, values: _Values, weight: str, counted: str) -> str:
-    """The rows that count as a list of structs in the call's order; with DISTINCT equal arguments once.
+def _list_rows(call: AggregateCall, values: _Values, weight: str, is_counted: str) -> str:
+    """Return the rows that count as a list of structs in the call's order; with DISTINCT equal arguments once.
 
-    Where equal ones may look different it is sorted by what tells them apart, for `_once_each`.
+    Where equal arguments may look different, the list is sorted by the expressions that compare them, for
+    `_drop_duplicates`.
     """
     fields = [f"{values.name(key)} AS d{i}" for i, key in enumerate(call.distinct_by)]
     fields += [f"{values.name(arg)} AS a{i}" for i, arg in enumerate(call.args)]
@@ -225,15 +226,15 @@ def _listed(call: AggregateCall, values: _Values, weight: str, counted: str) -> 
     if not call.distinct:
         fields.append(f"{weight} AS w")
     collect = "collect_set" if call.distinct else "collect_list"
-    rows = f"{collect}(if({weight} > 0 AND {counted}, struct({', '.join(fields)}), NULL))"
+    rows = f"{collect}(if({weight} > 0 AND {is_counted}, struct({', '.join(fields)}), NULL))"
     if call.distinct_by:
         return f"array_sort({rows})"
     ties = len(call.args) if entry_of(call).any_of_equals else 0
     return f"array_sort({rows}{_comparator(call.order, ties)})"
 
 
-def _once_each(call: AggregateCall, name: str) -> str:
-    """The list of a call with the first of equal arguments only, in the call's order."""
+def _drop_duplicates(call: AggregateCall, name: str) -> str:
+    """Return the list of a call with only the first of equal arguments, in the call's order."""
     if not call.distinct_by:
         return name
     before = " AND ".join(f"get({name}, i - 1).d{k} <=> x.d{k}" for k in range(len(call.distinct_by)))
@@ -242,7 +243,7 @@ def _once_each(call: AggregateCall, name: str) -> str:
 
 
 def _comparator(order: Sequence[SortKey], ties: int = 0) -> str:
-    """Nothing where all rows are compared by their arguments, ascending; `ties` arguments decide between equals."""
+    """Return the comparator of an ORDER BY; empty without one. The first `ties` arguments decide between equal rows."""
     if not order:
         return ""
     whens = []

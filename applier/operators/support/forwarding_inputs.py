@@ -1,4 +1,4 @@
-"""Inputs that ask other inputs: what one of them answers itself it says by its own method."""
+"""Inputs that forward every call to other inputs; a subclass overrides the calls that it answers itself."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from applier.plan.nodes import Field, Recursion, Scan
 
 @dataclass
 class ForwardingInputs:
-    """Every question to `inputs`, but for what is kept."""
+    """Forwards everything to `inputs`, except `state_of`."""
 
     inputs: Inputs
 
     @property
     def small(self) -> bool:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.small
 
     def delta(self, scan: Scan) -> str | None:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.delta(scan)
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
     ) -> str:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.snapshot(scan, side, linear_map, lookup)
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.rows(scan, linear_map)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.fixpoint(node, base, step)
 
     def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.materialize_small(zset, columns)
 
     def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
-        """As theirs."""
+        """Forward to the inputs."""
         return self.inputs.materialize_once(zset, columns)

@@ -1,4 +1,4 @@
-"""The inputs as they are at one end of a window, where nothing changes any more."""
+"""Inputs of an LSN range -> the same inputs frozen at one end of it, where nothing changes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from applier.plan.nodes import Scan
 
 @dataclass
 class FrozenInputs(ForwardingInputs):
-    """`few`: what meets them is small enough to broadcast."""
+    """`few`: the rows that are joined with these inputs are small enough to broadcast."""
 
     side: Side
     few: bool
 
     @property
     def small(self) -> bool:
-        """Of what meets them; the window does not count."""
+        """Whether the rows that are joined with these inputs are few; the change rows of the LSN range do not count."""
         return self.few
 
     def delta(self, scan: Scan) -> str | None:
-        """Nothing changes."""
+        """Return None: nothing changes."""
         del scan
         return None
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
     ) -> str:
-        """The same at either end; what meets them is no change of the window."""
+        """Return the same at either end. The lookup is ignored: its keys belong to a change of the LSN range."""
         del side, lookup
         return self.inputs.snapshot(scan, self.side, linear_map)
 
     def state_of(self, node: StatefulNode) -> None:
-        """Nothing: what is kept changes with the window."""
+        """Return None: state changes over the LSN range."""
         del node

@@ -1,4 +1,4 @@
-"""What an operator may ask about one window: a relation before it, after it, and what changed in between."""
+"""The interface through which operators read one LSN range: relations before it, after it, and their deltas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from applier.zset import WEIGHT
 
 
 class Side(Enum):
-    """The two ends of a window."""
+    """The two ends of an LSN range."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -20,54 +20,55 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AffectedGroups:
-    """The groups of an aggregate that a window touches, with what they are made of at both ends."""
+    """The groups of an aggregate that a delta affects, with their accumulators at both ends of the LSN range."""
 
     rows: str
     signed: bool
-    """Whether each is there twice, with the weights of what it was and of what it is."""
+    """Whether each group is present twice, with weight −1 for its old result and +1 for its new one."""
 
     def once(self) -> str:
-        """A SELECT of each group once."""
+        """Return a SELECT of each group once."""
         return f"SELECT * FROM ({self.rows}) WHERE {WEIGHT} > 0" if self.signed else self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """What is kept of a node since the last window, and what this one adds, as SELECTs of what can be added up.
+    """The state of a node at the lower end of the LSN range, and its delta over that range, as SELECTs that add up.
 
-    Of an aggregate the shares of its input, of a recursion the rows it derived, of a LIMIT the first rows of its input.
+    For an aggregate these are the accumulators of its input, for a recursion the rows that it derived, for a LIMIT the
+    first rows of its input.
     """
 
     before: Callable[[], str]
     delta: str | None
     """None when nothing is added."""
     affected_groups: AffectedGroups | None = None
-    """Where somebody has added up their sums at both ends already."""
+    """The affected groups, where their sums at both ends are already added up."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedMinMax:
-    """The least and largest values of the groups of an aggregate, of which a window touches some or none."""
+    """The minima and maxima of the affected groups of an aggregate; None when no group is affected."""
 
     affected_groups: AffectedGroups | None
 
 
 StatefulNode = Aggregate | Recursion | TopK
-"""The nodes of which something may be kept between windows."""
+"""The nodes that may keep state between LSN ranges."""
 
 LinearMap = Callable[[str], str]
-"""A Z-set -> what is made of each of its rows alone: f(A + B) = f(A) + f(B)."""
+"""A function of Z-sets that treats each row alone: f(A + B) = f(A) + f(B)."""
 
 
 def identity_map(zset: str) -> str:
-    """The rule that does nothing."""
+    """Return the Z-set as it is."""
     return zset
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaKeys:
-    """Of a relation only the rows that may meet a change are needed: those whose `column`, of what the rule makes of
-    them, is one of the values that `place` of `scan` has in the window's change rows. Others may come too."""
+    """Only the rows of a relation that may match a change are needed: those whose `column`, after the linear map, is
+    one of the values that column `place` of `scan` has in the change rows of the LSN range. Other rows may come too."""
 
     column: int
     scan: Scan
@@ -76,7 +77,7 @@ class DeltaKeys:
 
 @dataclass(frozen=True, slots=True)
 class QueryKeys:
-    """The same for the values of a small SELECT, q0; with `null_safe` NULL is one of them."""
+    """The same for the values of a small SELECT with column q0; with `null_safe` NULL equals NULL."""
 
     column: int
     values: str
@@ -84,38 +85,38 @@ class QueryKeys:
 
 
 Lookup = DeltaKeys | QueryKeys
-"""Which rows of a relation are needed at least."""
+"""The rows of a relation that are needed at least."""
 
 INDEXED_TYPES = frozenset({"smallint", "int", "bigint"})
-"""Carriers of which rows are found by value."""
+"""Spark types by whose values rows can be looked up."""
 
 
 class Inputs(Protocol):
-    """The traces as seen through one window; each answer is a SELECT of the scan's columns and their weight."""
+    """The traces over one LSN range; each Z-set is a SELECT of the scan's columns and the weight."""
 
     @property
     def small(self) -> bool:
-        """Whether the window's deltas are small enough to broadcast."""
+        """Whether the deltas of the LSN range are small enough to broadcast."""
 
     def delta(self, scan: Scan) -> str | None:
-        """Change rows of the window; None when there are none."""
+        """Return the change rows of the LSN range; None when there are none."""
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
     ) -> str:
-        """A rule of the relation at one end of the window; most of it may have been applied before."""
+        """Return a linear map of the relation at one end of the LSN range; most of it may be in an arrangement."""
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
-        """About how many rows the relation has after the rule; None when nobody knows."""
+        """Return about how many rows the relation has after the linear map; None when it is not known."""
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        """The whole result of a recursion, whose step maps the rows of one round to those of the next."""
+        """Return the whole result of a recursion; `step` maps the rows of one round to those of the next."""
 
     def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """The same Z-set, computed now; None when it is empty. Only for what is as small as the change."""
+        """Compute the Z-set now; return a SELECT of it, None when it is empty. Only for one as small as the change."""
 
     def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
-        """The same Z-set, of any size, to be read several times and computed once."""
+        """Return a SELECT of the Z-set, of any size, that is computed once however often it is read."""
 
     def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
-        """What is kept for the node; None when nothing is, and it must be computed from its input."""
+        """Return the state of the node; None when there is none, and the node must be computed from its input."""

@@ -1,9 +1,9 @@
-"""Window functions over frames that Spark has no words for: the rows of the frame are listed, and the list is asked.
+"""Window functions over frames that Spark does not support: collect the rows of the frame, evaluate over that list.
 
     ω(r) = f([x ∈ frame(r) : x is not left out])
 
-Rows of a list stand in the window's order, those that are equal in it by their values: the same rows, the same list.
-It takes memory for every row's frame; what Spark computes itself never comes here.
+The rows of a list are in the window's order, and rows that are equal in it are ordered by their values: the same rows
+always make the same list. This needs memory for the frame of every row; frames that Spark supports never come here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from applier.plan.expr import AggregateCall, Call, Expr, SortKey, ValueType
 from applier.plan.window import OF_FRAME_ROWS, Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall, WindowFunction
 from shared_schema.pg_types import PgType
 
-_EXTREMES = {"min({0})": "array_min", "max({0})": "array_max"}
+_MIN_MAX = {"min({0})": "array_min", "max({0})": "array_max"}
 _KINDS = {"date": "date", "timestamp_ntz": "timestamp", "timestamp": "timestamptz"}
 
 
 def needs_listed_frame(call: WindowCall) -> bool:
-    """Whether it is computed from a list of the frame's rows."""
+    """Whether the call is computed from a list of the frame's rows."""
     frame = call.frame
     if frame is None:
         return False
@@ -42,10 +42,10 @@ def needs_listed_frame(call: WindowCall) -> bool:
 
 
 def is_computable(call: WindowCall) -> bool:
-    """Whether the function knows what to do with what is left of a frame."""
+    """Whether the function can be computed over a frame that leaves rows out."""
     form = _form(call)
     parts = needs_listed_frame(call) or (call.frame is not None and call.frame.exclude is not Exclude.NOTHING)
-    return not (parts and isinstance(form, OfSet)) or form.text in _EXTREMES
+    return not (parts and isinstance(form, OfSet)) or form.text in _MIN_MAX
 
 
 def _form(call: WindowCall) -> Form | None:
@@ -53,7 +53,7 @@ def _form(call: WindowCall) -> Form | None:
 
 
 def is_counted_sql(call: AggregateCall) -> str:
-    """Whether a row counts for an aggregate."""
+    """Return the condition that a row counts for an aggregate."""
     conditions = [] if call.filter is None else [f"coalesce({spark_sql(call.filter)}, false)"]
     if entry_of(call).skips_null:
         conditions += [f"{spark_sql(arg)} IS NOT NULL" for arg in call.args]
@@ -61,25 +61,25 @@ def is_counted_sql(call: AggregateCall) -> str:
 
 
 def list_frame(call: WindowCall, frame: Frame, over: str, group: str, row: str) -> str:
-    """The list of the frame's rows: `over` says which, `group` and `row` number the peers and the rows."""
+    """Return the list of the frame's rows: `over` selects them, `group` and `row` number the peer groups and rows."""
     args = call.args if call.aggregate is None else call.aggregate.args
     fields = [f"{group} AS g", *(f"{spark_sql(arg)} AS a{i}" for i, arg in enumerate(args)), f"{row} AS r"]
     if frame.by_calendar:
         fields.append(f"{spark_sql(call.order[0].expr)} AS k")
-    there = "true" if call.aggregate is None else is_counted_sql(call.aggregate)
-    rows = f"collect_list(if({there}, struct({', '.join(fields)}), NULL)) {over}"
-    conditions = _left_out(frame.exclude, group, row)
+    is_counted = "true" if call.aggregate is None else is_counted_sql(call.aggregate)
+    rows = f"collect_list(if({is_counted}, struct({', '.join(fields)}), NULL)) {over}"
+    conditions = _exclude_conditions(frame.exclude, group, row)
     if frame.empty:
-        # A row without a key has those alike around it, whatever the offsets are.
-        alike = f"{spark_sql(call.order[0].expr)} IS NULL AND x.g = {group}"
-        conditions.append(alike if frame.mode is FrameMode.RANGE else "false")
+        # The frame of a row with a NULL key is its peers, whatever the offsets are.
+        peers = f"{spark_sql(call.order[0].expr)} IS NULL AND x.g = {group}"
+        conditions.append(peers if frame.mode is FrameMode.RANGE else "false")
     elif frame.by_calendar:
-        conditions += _within(frame, call.order[0], group)
-    kept = f"filter({rows}, x -> {' AND '.join(conditions)})" if conditions else rows
-    return f"array_sort({kept})"
+        conditions += _bound_conditions(frame, call.order[0], group)
+    filtered = f"filter({rows}, x -> {' AND '.join(conditions)})" if conditions else rows
+    return f"array_sort({filtered})"
 
 
-def _left_out(exclude: Exclude, group: str, row: str) -> list[str]:
+def _exclude_conditions(exclude: Exclude, group: str, row: str) -> list[str]:
     match exclude:
         case Exclude.NOTHING:
             return []
@@ -93,23 +93,23 @@ def _left_out(exclude: Exclude, group: str, row: str) -> list[str]:
             assert_never(exclude)
 
 
-def _within(frame: Frame, key: SortKey, group: str) -> list[str]:
-    """Between key ± interval and key ± interval, as the calendar has it; a row without a key has those alike."""
-    found = []
+def _bound_conditions(frame: Frame, key: SortKey, group: str) -> list[str]:
+    """Return conditions for rows between key ± interval and key ± interval, by the calendar; NULL keys: the peers."""
+    conditions = []
     for bound, sign, beyond in ((frame.start, ">=", not key.nulls_first), (frame.end, "<=", key.nulls_first)):
         if bound.kind in (BoundKind.FIRST, BoundKind.LAST):
             continue
-        limit, own = _limit(bound, key), spark_sql(key.expr)
-        reached = sign if not key.descending else {">=": "<=", "<=": ">="}[sign]
-        found.append(
+        limit, own = _limit_expr(bound, key), spark_sql(key.expr)
+        comparison = sign if not key.descending else {">=": "<=", "<=": ">="}[sign]
+        conditions.append(
             f"CASE WHEN {own} IS NULL THEN x.g {sign} {group} WHEN x.k IS NULL THEN {str(beyond).lower()} "
-            f"ELSE CAST(x.k AS {limit.type.spark}) {reached} {spark_sql(limit)} END"
+            f"ELSE CAST(x.k AS {limit.type.spark}) {comparison} {spark_sql(limit)} END"
         )
-    return found
+    return conditions
 
 
-def _limit(bound: Bound, key: SortKey) -> Expr:
-    """Where a frame ends, in the type of a moment."""
+def _limit_expr(bound: Bound, key: SortKey) -> Expr:
+    """Return the expression at which a frame begins or ends, as a timestamp."""
     kind = _KINDS[key.expr.type.spark]
     moment = "timestamptz" if kind == "timestamptz" else "timestamp"
     spark = "timestamp" if kind == "timestamptz" else "timestamp_ntz"
@@ -121,7 +121,7 @@ def _limit(bound: Bound, key: SortKey) -> Expr:
 
 
 def evaluate_over_list(call: WindowCall, rows: str) -> str:
-    """What the function says of the list."""
+    """Return the function over the list."""
     args: Sequence[Expr] = call.args
     match call.function:
         case WindowFunction.FIRST_VALUE:
@@ -132,17 +132,17 @@ def evaluate_over_list(call: WindowCall, rows: str) -> str:
             return f"get({rows}, {spark_sql(args[1])} - 1).a0"
         case _:
             if call.aggregate is None:
-                raise AssertionError(f"{call.function.value} does not look at a frame")
-            return _aggregate(call.aggregate, rows)
+                raise AssertionError(f"{call.function.value} does not read a frame")
+            return _aggregate_list(call.aggregate, rows)
 
 
-def _aggregate(call: AggregateCall, rows: str) -> str:
+def _aggregate_list(call: AggregateCall, rows: str) -> str:
     form = form_of(call)
     match form:
         case Additive():
             return sum_over_list(form, call, rows)
         case OfSet():
-            return f"{_EXTREMES[form.text]}(transform({rows}, x -> x.a0))"
+            return f"{_MIN_MAX[form.text]}(transform({rows}, x -> x.a0))"
         case OfList():
             empty = form.on_empty or f"CAST(NULL AS {call.type.spark})"
             return f"if(size({rows}) = 0, {empty}, {form.result(call).format(list=rows)})"

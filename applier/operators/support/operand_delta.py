@@ -1,4 +1,4 @@
-"""An input of an operator over one window."""
+"""One input of an operator over an LSN range: its delta and its rows at both ends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from applier.operators.support.key_filter import KeyFilter
 
 @dataclass(frozen=True, slots=True)
 class OperandDelta:
-    """What changes, and its two ends, asked for only when needed."""
+    """The delta of the input, and functions that return its rows at the two ends when they are needed."""
 
     delta: str | None
     whole: Callable[[Side, Lookup | None], str]
-    """With `lookup`, of a relation, at least the rows that it names."""
+    """The whole input at one end; of a relation with a `lookup`, at least the rows that it names."""
     affected_rows: Callable[[KeyFilter, bool, Sequence[int] | None], str]
-    """The rows that are wanted as they were before the window; computed once where the flag says that they are read
-    again. Of these columns only, where not all are needed: then equal rows are one."""
+    """The rows that the key filter selects, at the lower end of the LSN range; computed once where the flag says that
+    they are read again. Only these columns, where not all are needed: then equal rows are merged."""

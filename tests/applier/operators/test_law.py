@@ -401,15 +401,15 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
     """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
     match operator:
         case "inner_join":
-            monkeypatch.setattr(inner_join, "_end", lambda factor, changed: Side.AFTER)
+            monkeypatch.setattr(inner_join, "_side_for", lambda factor, changed: Side.AFTER)
         case "aggregate":
-            monkeypatch.setattr(aggregate, "_exists", lambda node, side: "true")
+            monkeypatch.setattr(aggregate, "_exists_sql", lambda node, side: "true")
         case "aggregate_list":
             # As if withdrawn values were still among those of the group.
             monkeypatch.setattr(aggregate, "is_additive", lambda node: True)
         case "outer_join":
             # As if whether a row has a partner were linear in the partners.
-            monkeypatch.setattr(join_match.JoinMatch, "_switched", lambda self, partner, meeting: None)
+            monkeypatch.setattr(join_match.JoinMatch, "_delta_of_matches", lambda self, kind, sides: None)
         case "semi_join":
             # As if the row were there once per partner.
             monkeypatch.setattr(
