@@ -1,7 +1,11 @@
-"""σ(A) of one aggregate whose groups are few and whose shares are sums: held on the driver, a row per group.
+"""Holds σ(A) of one aggregate on the driver, one row per group, where groups are few and accumulators are sums.
 
-A window then reads exactly the groups it touches, and Spark is only asked for the answers, which it computes from one
-small relation without a join or a shuffle.
+    σ(A + ΔA) = σ(A) + σ(ΔA)
+
+A refresh then reads exactly the affected groups. Spark computes only their results, from one small relation without a
+join or a shuffle.
+
+Intuitively: a sum is updated by adding the change to it, so a large group costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ from applier.state.uploaded_rows import UploadedRows
 from applier.zset import Row, identity
 
 _Groups = dict[Row, tuple[Row, Row]]
-"""By what identifies it, the key of a group and its sums."""
+"""The key and the sums of each group, by the key in a form that equals itself."""
 
 MAX_DRIVER_GROUPS = 50_000
-"""Some 25 MB for a few sums; beyond, Spark's memory is the better place."""
+"""About 25 MB for a few sums; more groups are better held in Spark's memory."""
 
 
 class DriverAccumulators:
-    """The sums of every group as of some frontier."""
+    """The sums of every group at one frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, schema: StructType, rows: pa.Table) -> None:
         self.node = node
@@ -39,73 +43,75 @@ class DriverAccumulators:
         self._keys = len(key_names(node))
         self._zero = tuple(zero_of(rows.schema.field(name).type) for name in sum_types(node))
         self._groups: _Groups = {}
-        self._sent = UploadedRows(spark, schema)
+        self._uploaded = UploadedRows(spark, schema)
         self.add(rows)
 
     @property
     def rows(self) -> int:
-        """How many groups."""
+        """The number of groups."""
         return len(self._groups)
 
     def before(self) -> str:
-        """A SELECT of all of them."""
-        return self._sent.select(lambda: self._table(self._groups))
+        """Return a SELECT of all groups."""
+        return self._uploaded.select(lambda: self._to_arrow(self._groups))
 
-    def with_window(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
-        """What a window's shares make of the touched groups; and the views to drop when it is over."""
-        both = []
-        for key, share in self._rows_of(rows):
+    def with_delta(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
+        """Return the state with the accumulators of a delta, and the views to drop after the refresh."""
+        old_and_new = []
+        for key, accumulator in self._split_keys(rows):
             old = self._groups.get(identity(key), (key, self._zero))[1]
-            both.append((*key, *old, *add_sums(old, share)))
+            old_and_new.append((*key, *old, *add_sums(old, accumulator)))
         fields, columns = list(self._schema)[: self._keys], [self._arrow.field(i) for i in range(self._keys)]
         for side in (OLD, NEW):
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
-        touched, view = upload_affected_groups(self._spark, arrow_table(both, pa.schema(columns)), StructType(fields))
-        added = [
+        affected, view = upload_affected_groups(
+            self._spark, arrow_table(old_and_new, pa.schema(columns)), StructType(fields)
+        )
+        delta_columns = [
             f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]
-        delta = f"SELECT {', '.join([*key_names(self.node), *added])} FROM ({touched.once()})"
-        return Accumulators(self.before, delta, touched), [view]
+        delta = f"SELECT {', '.join([*key_names(self.node), *delta_columns])} FROM ({affected.once()})"
+        return Accumulators(self.before, delta, affected), [view]
 
-    def summed(self, rows: pa.Table) -> pa.Table:
-        """Shares of single rows -> one per group, without those that are zero."""
+    def sum_rows(self, rows: pa.Table) -> pa.Table:
+        """Add up the accumulators of single rows to one per group, without zeros."""
         groups: _Groups = {}
-        self._put(groups, rows)
-        return self._table(groups)
+        self._add_to(groups, rows)
+        return self._to_arrow(groups)
 
     def add(self, rows: pa.Table) -> None:
-        """Put the shares of a window beside them."""
-        self._put(self._groups, rows)
-        self._sent.added(rows, self.rows)
+        """Add the accumulators of a delta to the state."""
+        self._add_to(self._groups, rows)
+        self._uploaded.append(rows, self.rows)
 
-    def _put(self, groups: _Groups, rows: pa.Table) -> None:
-        for key, added in self._rows_of(rows):
+    def _add_to(self, groups: _Groups, rows: pa.Table) -> None:
+        for key, sums in self._split_keys(rows):
             name = identity(key)
-            new = add_sums(groups.get(name, (key, self._zero))[1], added)
+            new = add_sums(groups.get(name, (key, self._zero))[1], sums)
             if any(new):
                 groups[name] = key, new
             else:
                 groups.pop(name, None)
 
-    def moved(self) -> SparkAccumulators | None:
-        """The same in Spark's memory, once there are too many for the driver."""
+    def rebuild_if_large(self) -> SparkAccumulators | None:
+        """Return the same state in Spark's memory, once there are too many groups for the driver; otherwise None."""
         if self.rows <= 2 * MAX_DRIVER_GROUPS:
             return None
-        view = create_view(self._spark.createDataFrame(self._table(self._groups), self._schema))
+        view = create_view(self._spark.createDataFrame(self._to_arrow(self._groups), self._schema))
         try:
             return SparkAccumulators(self._spark, self.node, self._spark.sql(f"SELECT * FROM {view}"))
         finally:
             drop_view(self._spark, view)
 
     def release(self) -> None:
-        """Give the memory back."""
-        self._sent.forget()
+        """Release the memory."""
+        self._uploaded.forget()
         self._groups.clear()
 
-    def _rows_of(self, rows: pa.Table) -> list[tuple[Row, Row]]:
+    def _split_keys(self, rows: pa.Table) -> list[tuple[Row, Row]]:
         return [(row[: self._keys], row[self._keys :]) for row in rows_as_tuples(rows.select(self._arrow.names))]
 
-    def _table(self, groups: _Groups) -> pa.Table:
+    def _to_arrow(self, groups: _Groups) -> pa.Table:
         return arrow_table([(*key, *sums) for key, sums in groups.values()], self._arrow)

@@ -1,7 +1,11 @@
-"""σ(A) of one aggregate, kept between windows: a base in Spark's memory and an overlay on the driver.
+"""Holds σ(A) of one aggregate between LSN ranges: a base in Spark's memory and an overlay on the driver.
 
-Shares add up (see `operators.calls`), so a window's are simply put beside those there are. Everything can be computed
-again from the traces; nothing here is durable.
+    σ(A + ΔA) = σ(A) + σ(ΔA)
+
+Accumulators add up (see `operators.support.accumulators`), so those of a delta are appended to the overlay. Everything
+can be computed again from the traces; nothing here is durable.
+
+Intuitively: a small change is noted next to the large total, and added into it only now and then.
 """
 
 from __future__ import annotations
@@ -19,76 +23,76 @@ from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
 
 FOLD_ROWS = 20_000
-"""An overlay larger than this, and than a tenth of the base, becomes part of the base."""
+"""An overlay that is larger than this, and than a tenth of the base, is folded into the base."""
 
 
 class SparkAccumulators:
-    """The shares of one node as of some frontier."""
+    """The accumulators of one node at one frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, frame: DataFrame) -> None:
         self.node = node
         self._spark = spark
-        self._hold(frame)
+        self._persist(frame)
         self.schema = self._frame.schema
         self._overlay: pa.Table | None = None
         self._overlay_view: str | None = None
 
-    def _hold(self, frame: DataFrame) -> None:
+    def _persist(self, frame: DataFrame) -> None:
         self._frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self.rows = self._frame.count()
         self._view = create_view(self._frame)
 
-    def collected(self) -> pa.Table:
-        """All of them, on the driver."""
+    def collect_base(self) -> pa.Table:
+        """Return all accumulators of the base, on the driver."""
         return self._frame.toArrow()
 
     def before(self) -> str:
-        """A SELECT of all of them."""
+        """Return a SELECT of all accumulators."""
         views = [self._view, *([self._overlay_view] if self._overlay_view else [])]
         return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
 
-    def with_window(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
-        """With the shares of a window; and the views to drop when it is over."""
-        view = self._view_of(rows)
+    def with_delta(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
+        """Return the state with the accumulators of a delta, and the views to drop after the refresh."""
+        view = self._upload(rows)
         return Accumulators(self.before, f"SELECT * FROM {view}"), [view]
 
-    def _view_of(self, rows: pa.Table) -> str:
+    def _upload(self, rows: pa.Table) -> str:
         return create_view(self._spark.createDataFrame(rows, self.schema))
 
     def add(self, rows: pa.Table) -> None:
-        """Put the shares of a window beside them."""
+        """Add the accumulators of a delta to the state."""
         self._overlay = rows if self._overlay is None else sum_accumulator_rows(self.node, [self._overlay, rows])
         drop_view(self._spark, self._overlay_view)
-        self._overlay_view = self._view_of(self._overlay)
+        self._overlay_view = self._upload(self._overlay)
         if self._overlay.num_rows > max(FOLD_ROWS, self.rows // 10):
             self._fold()
 
     def _fold(self) -> None:
         frame, view = self._frame, self._view
-        self._hold(self._spark.sql(sum_accumulators(self.node, self.before())))
+        self._persist(self._spark.sql(sum_accumulators(self.node, self.before())))
         drop_view(self._spark, view)
         drop_view(self._spark, self._overlay_view)
         frame.unpersist()
         self._overlay = self._overlay_view = None
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         drop_view(self._spark, self._view)
         drop_view(self._spark, self._overlay_view)
         self._frame.unpersist()
 
 
 def sum_accumulator_rows(node: Aggregate, tables: list[pa.Table]) -> pa.Table:
-    """The sum of shares on the driver, without those that are zero."""
+    """Add up accumulators on the driver; those that become zero are dropped."""
     schema = tables[0].schema
     rows = pa.concat_tables([table.cast(schema) for table in tables])
     names, sums = [*key_names(node), *value_names(node)], list(sum_types(node))
-    # With 76 digits no sum of ours overflows on the way; one that has no place in 38 fails in the cast back.
+    # With 76 digits no intermediate sum overflows; a result that does not fit into 38 digits fails in the cast back.
     for name in sums:
-        kind = schema.field(name).type
-        if pa.types.is_decimal(kind):
-            place = rows.schema.get_field_index(name)
-            rows = rows.set_column(place, name, rows[name].cast(pa.decimal256(76, kind.scale)))
+        arrow_type = schema.field(name).type
+        if pa.types.is_decimal(arrow_type):
+            index = rows.schema.get_field_index(name)
+            rows = rows.set_column(index, name, rows[name].cast(pa.decimal256(76, arrow_type.scale)))
     if not names:
         rows = rows.append_column("one", pa.nulls(rows.num_rows, pa.int8()))
     summed = rows.group_by(names or ["one"], use_threads=False).aggregate([(name, "sum") for name in sums])

@@ -1,10 +1,10 @@
-"""ΔR of a recursion, from the R it derived before: as many rounds as the change goes deep, each as small as it.
+"""Computes ΔR of a recursion from the R that it derived before: as many rounds as the change is deep, each as small.
 
 With UNION ALL a row counts as often as it is derived, and a step is linear, so changes pass through it like rows:
 
     X₀ = Δbase + Δstep(R),   Xₙ₊₁ = step'(Xₙ),   ΔR = Σ Xₙ
 
-With UNION a row is there as long as one derivation of it is left; delete and derive again:
+With UNION a row exists as long as one derivation of it is left; delete and rederive:
 
     O = rows of R that lost a derivation, and what step derived from those, and so on     (over-deleted)
     S = R − O
@@ -12,8 +12,11 @@ With UNION a row is there as long as one derivation of it is left; delete and de
         + what step' derives from those, and so on, without S                            (derived again, or new)
     ΔR = N − O
 
-A row of S has lost nothing anywhere in its derivation, so it stays; a cycle that only derives itself is
-in O as a whole.
+A row of S has lost nothing anywhere in its derivation, so it stays; a cycle that only derives itself is in O as a
+whole.
+
+Intuitively: when a bridge is closed, first delete every place that was reached over it, then add back those that
+another road still reaches.
 """
 
 from __future__ import annotations
@@ -42,28 +45,32 @@ from applier.zset import WEIGHT, Row, column_names, identity, net, plus
 log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 100
-"""A change that goes deeper is not followed: among rows that leave there may be a cycle, which has no end."""
+"""A deeper change is computed in whole: the rows that leave may contain a cycle, which has no end."""
 
 MAX_CHANGED_ROWS = 20_000
-"""Nor is one that touches more rows than this."""
+"""So is a change that affects more rows than this."""
 
 RowsByIdentity = dict[Row, Row]
-"""By what tells them apart."""
+"""Rows by their identity, a form that equals itself."""
 
 
 class TooManyChanges(Exception):
-    """It is cheaper to derive everything anew."""
+    """The change is so large that it is cheaper to compute the whole recursion again."""
 
 
 def recursion_delta(spark: SparkSession, held: FixpointState, inputs: Inputs) -> pa.Table | None:
-    """ΔR of a recursion over a window; None when nothing changes. Derived anew where that cannot be followed."""
+    """Return ΔR of a recursion over an LSN range; None when nothing changes.
+
+    Where delete and rederive is not possible, the recursion is computed again in whole.
+    """
     try:
         return DeleteRederive(spark, held, inputs).change()
     except (TooManyChanges, PySparkException) as reason:
-        # Of rows that leave, something may be derived that never was; if it is not that, it fails again here.
+        # A step over rows that leave may derive rows that never existed, and fail on those. Any other error is raised
+        # again below.
         problem = "too many rows change" if isinstance(reason, TooManyChanges) else "it fails on a row that leaves"
         extra = {"recursion": held.node.number, "rows": held.rows, "problem": problem}
-        log.warning("a recursion is derived anew [recursion_recomputed]", extra=extra)
+        log.warning("a recursion is computed again [recursion_recomputed]", extra=extra)
     text = delta_recursion(
         held.node, held.before(), snapshot(held.node, Side.AFTER, FrozenInputs(inputs, Side.AFTER, True))
     )
@@ -72,7 +79,7 @@ def recursion_delta(spark: SparkSession, held: FixpointState, inputs: Inputs) ->
 
 
 class DeleteRederive:
-    """One recursion through one window."""
+    """One recursion over one LSN range."""
 
     def __init__(self, spark: SparkSession, held: FixpointState, inputs: Inputs) -> None:
         self._spark = spark
@@ -82,36 +89,38 @@ class DeleteRederive:
         self._names = column_names(len(fields(held.node)))
 
     def change(self) -> pa.Table | None:
-        """ΔR; None when nothing the recursion reads changed it. Raises TooMuchChanges."""
+        """Return ΔR; None when nothing that the recursion reads changed it. Raises TooManyChanges."""
         step = delta(step_over(self._node, self._held.before()), self._inputs)
         base = delta(self._node.base, self._inputs)
         if base is None and step is None:
             return None
-        changed = self._of_rows(base, step) if self._node.distinct else self._of_all(plus(base, step))
+        changed = self._delta_union(base, step) if self._node.distinct else self._delta_union_all(plus(base, step))
         return changed if changed.num_rows else None
 
-    def _of_all(self, text: str | None) -> pa.Table:
+    def _delta_union_all(self, text: str | None) -> pa.Table:
         found = [changed := net(self._run(text))]
         for _ in range(MAX_ROUNDS):
             if not changed.num_rows:
                 return net(pa.concat_tables(found))
-            changed = net(self._stepped(changed, Side.AFTER))
+            changed = net(self._apply_step(changed, Side.AFTER))
             found.append(changed)
         raise TooManyChanges
 
-    def _of_rows(self, base: str | None, step: str | None) -> pa.Table:
-        lost, gained = self._signed(base, step)
+    def _delta_union(self, base: str | None, step: str | None) -> pa.Table:
+        lost, gained = self._lost_and_gained(base, step)
         held = self._held
-        over = self._closed({name: row for name, row in lost.items() if name in held}, Side.BEFORE, held.__contains__)
+        over = self._close_over(
+            {name: row for name, row in lost.items() if name in held}, Side.BEFORE, held.__contains__
+        )
         if over:
-            gained = self._derived_from_the_rest(over)
+            gained = self._rederive(over)
         new = {name: row for name, row in gained.items() if name not in held or name in over}
-        new = self._closed(new, Side.AFTER, lambda name: name not in held or name in over)
+        new = self._close_over(new, Side.AFTER, lambda name: name not in held or name in over)
         leaving = [(row, -1) for name, row in over.items() if name not in new]
         return held.table([*leaving, *((row, 1) for name, row in new.items() if name not in over)])
 
-    def _signed(self, base: str | None, step: str | None) -> tuple[RowsByIdentity, RowsByIdentity]:
-        """The rows that lost a derivation, though they may have another, and those that have one more than before."""
+    def _lost_and_gained(self, base: str | None, step: str | None) -> tuple[RowsByIdentity, RowsByIdentity]:
+        """Return the rows that lost a derivation, even if they have another, and the rows that gained one."""
         text = plus(base, step)
         sums = f"sum(if({WEIGHT} < 0, {WEIGHT}, 0L)) AS lost, sum({WEIGHT}) AS {WEIGHT}"
         rows = collect(self._spark.sql(group_equal_rows(fields(self._node), f"SELECT * FROM ({text})", sums)))
@@ -120,43 +129,43 @@ class DeleteRederive:
         signs = list(zip(rows["lost"].to_pylist(), rows[WEIGHT].to_pylist(), strict=True))
         found = [row for row, _ in weighted_rows(rows.drop_columns("lost"))]
         return (
-            _named(row for row, (lost, _) in zip(found, signs, strict=True) if lost < 0),
-            _named(row for row, (_, more) in zip(found, signs, strict=True) if more > 0),
+            _by_identity(row for row, (lost, _) in zip(found, signs, strict=True) if lost < 0),
+            _by_identity(row for row, (_, more) in zip(found, signs, strict=True) if more > 0),
         )
 
-    def _closed(self, rows: RowsByIdentity, side: Side, taken: Callable[[Row], bool]) -> RowsByIdentity:
-        """The rows and all that is derived from them, as far as it is taken."""
+    def _close_over(self, rows: RowsByIdentity, side: Side, accept: Callable[[Row], bool]) -> RowsByIdentity:
+        """Return the rows and everything that is derived from them, as far as `accept` allows."""
         found, last = dict(rows), rows
         for _ in range(MAX_ROUNDS):
             if not last:
                 return found
-            derived = _positive(self._stepped(self._held.table((row, 1) for row in last.values()), side))
-            last = {name: row for name, row in derived.items() if name not in found and taken(name)}
+            derived = _present_rows(self._apply_step(self._held.table((row, 1) for row in last.values()), side))
+            last = {name: row for name, row in derived.items() if name not in found and accept(name)}
             found |= last
             if len(found) > MAX_CHANGED_ROWS:
                 break
         raise TooManyChanges
 
-    def _derived_from_the_rest(self, over: RowsByIdentity) -> RowsByIdentity:
-        """What is derived by S and the base of the rows taken out, and what is new."""
+    def _rederive(self, over: RowsByIdentity) -> RowsByIdentity:
+        """Return the over-deleted rows that S and the base still derive, and the rows that are new."""
         node, columns = self._node, fields(self._node)
-        with self._viewed(self._held.table((row, -1) for row in over.values())) as leaving:
+        with self._as_view(self._held.table((row, -1) for row in over.values())) as leaving:
             rest = step_over(node, f"{self._held.before()} UNION ALL {leaving}")
             keys = [Col(i, column.type) for i, column in enumerate(columns)]
             key_filter = KeyFilter.of(keys, self._names, leaving, null_safe=True, small=True)
             again = [snapshot_where(part, Side.AFTER, key_filter, self._inputs) for part in (node.base, rest)]
             gained = plus(delta(node.base, self._inputs), delta(rest, self._inputs))
-            found = {name: row for name, row in _positive(self._run(plus(*again))).items() if name in over}
-            return found | (_positive(self._run(gained)) if gained else {})
+            found = {name: row for name, row in _present_rows(self._run(plus(*again))).items() if name in over}
+            return found | (_present_rows(self._run(gained)) if gained else {})
 
-    def _stepped(self, rows: pa.Table, side: Side) -> pa.Table:
-        """What the step makes of these rows, other relations as they are at one end."""
-        with self._viewed(rows) as working:
+    def _apply_step(self, rows: pa.Table, side: Side) -> pa.Table:
+        """Apply the step to these rows, with all other relations at one end of the LSN range."""
+        with self._as_view(rows) as working:
             few = rows.num_rows <= MAX_CHANGED_ROWS
             return self._run(delta(step_over_change(self._node, working), FrozenInputs(self._inputs, side, few)))
 
     @contextmanager
-    def _viewed(self, rows: pa.Table) -> Iterator[str]:
+    def _as_view(self, rows: pa.Table) -> Iterator[str]:
         view = self._held.view(rows)
         try:
             yield f"SELECT * FROM {view}"
@@ -170,9 +179,9 @@ class DeleteRederive:
         return pa.Table.from_arrays(rows.columns, names=[*self._names, WEIGHT])
 
 
-def _named(rows: Iterable[Row]) -> RowsByIdentity:
+def _by_identity(rows: Iterable[Row]) -> RowsByIdentity:
     return {identity(row): row for row in rows}
 
 
-def _positive(rows: pa.Table) -> RowsByIdentity:
-    return _named(row for row, weight in weighted_rows(net(rows)) if weight > 0)
+def _present_rows(rows: pa.Table) -> RowsByIdentity:
+    return _by_identity(row for row, weight in weighted_rows(net(rows)) if weight > 0)

@@ -1,4 +1,4 @@
-"""Rows on the driver: from Arrow and back, and their numbers added up without losing a digit."""
+"""Converts rows between Arrow and Python tuples, and adds their numbers up exactly."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _EXACT = Context(prec=100)
 
 
 def zero_of(kind: pa.DataType) -> Any:
-    """Nothing, as a number of this type."""
+    """Return zero as a Python number of this type."""
     return pa.scalar(0).cast(kind).as_py()
 
 
 def add_exact(left: Any, right: Any) -> Any:
-    """The sum of two numbers."""
+    """Return the exact sum of two numbers."""
     with localcontext(_EXACT):
         return left + right
 
 
 def add_sums(left: Row, right: Row) -> Row:
-    """The sums of two rows of numbers."""
+    """Return the exact sums of two rows of numbers, column by column."""
     with localcontext(_EXACT):
         return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
 def rows_as_tuples(table: pa.Table) -> list[Row]:
-    """Its rows, one by one."""
+    """Return the rows of a table as tuples."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    """Rows with these columns."""
+    """Return an Arrow table of the rows, with this schema."""
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

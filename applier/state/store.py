@@ -1,8 +1,8 @@
-"""What is kept for every stream table between windows, and the inputs of the operators that know of it.
+"""Holds the operator state of every stream table between LSN ranges, and hands it to the operators with their inputs.
 
-The state of a stream table stands at one frontier. A window that begins there is answered from it; what the window adds
-is put beside it only when the next window begins where this one ended, because until then the window may be repeated.
-Any other window means that the state is computed again, from the traces.
+The state of a stream table is valid at one frontier. An LSN range that begins there is computed from it. What the range
+changes is added to the state only when the next range begins where this one ended, because until then the range may be
+repeated. For any other range the state is computed again, from the traces.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from applier import metrics
 from applier.operators.aggregate import group_accumulators, group_rows
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.stateful_nodes import stateful_nodes
-from applier.operators.support.accumulators import is_additive
-from applier.operators.support.accumulators import row_accumulators as shares_of_rows
+from applier.operators.support.accumulators import is_additive, row_accumulators
 from applier.operators.support.forwarding_inputs import ForwardingInputs
 from applier.operators.support.inputs import Accumulators, AffectedMinMax, Inputs, Side, StatefulNode
 from applier.plan.nodes import Aggregate, Node, Recursion, TopK, is_derived
@@ -41,47 +40,52 @@ from shared_schema.lsn import Lsn, LsnRange
 log = logging.getLogger(__name__)
 
 NodeState = SparkAccumulators | DriverAccumulators | MinMaxState | FixpointState | TopKBuffer
-"""What is kept of one node."""
+"""The state of one node."""
 
 
-def _unchanged(held: NodeState) -> Accumulators | AffectedMinMax:
-    """What is known of a node that a window does not touch."""
-    return AffectedMinMax(None) if isinstance(held, MinMaxState) else Accumulators(held.before, None)
+def _unchanged(node_state: NodeState) -> Accumulators | AffectedMinMax:
+    """Return the state of a node over an LSN range that does not change it."""
+    return AffectedMinMax(None) if isinstance(node_state, MinMaxState) else Accumulators(node_state.before, None)
 
 
 @dataclass
 class StatefulInputs(ForwardingInputs):
-    """The inputs of one window with what is kept for one stream table."""
+    """The inputs of one LSN range with the state of one stream table."""
 
     known: dict[StatefulNode, Accumulators | AffectedMinMax] = field(default_factory=dict)
 
     def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
-        """What is known of the node."""
+        """Return the state of the node, if there is one."""
         return self.known.get(node)
 
 
 @dataclass
 class OperatorStates:
-    """Of one stream table: the shares of its nodes at `since`, which nothing changed until `until`."""
+    """The states of one stream table's nodes at `since`; nothing changed them until `until`."""
 
     root: Node
     node_states: dict[StatefulNode, NodeState]
     since: Lsn
     until: Lsn
     pending: tuple[Lsn, dict[StatefulNode, pa.Table]] | None = None
-    """What the last window adds, and where it ended."""
+    """The upper end of the last LSN range, and what that range adds."""
     too_large: set[StatefulNode] = field(default_factory=set)
-    """What is not kept after all."""
+    """Nodes whose state is too large to keep."""
 
     def advance_to(self, frontier: Lsn) -> bool:
-        """Whether it could be made the state at a frontier: there the last window counts, or it is forgotten."""
+        """Bring the state to a frontier; return whether that was possible.
+
+        If the last LSN range ended there, its changes are added; otherwise they are dropped.
+        """
         if self.pending is not None and self.pending[0] == frontier:
             for node, rows in self.pending[1].items():
-                shares = self.node_states[node]
-                shares.add(rows)
-                if isinstance(shares, DriverAccumulators | TopKBuffer) and (moved := shares.moved()):
-                    self.node_states[node] = moved
-                    shares.release()
+                node_state = self.node_states[node]
+                node_state.add(rows)
+                if isinstance(node_state, DriverAccumulators | TopKBuffer) and (
+                    rebuilt := node_state.rebuild_if_large()
+                ):
+                    self.node_states[node] = rebuilt
+                    node_state.release()
             self.since = self.until = frontier
             self.pending = None
         elif self.since <= frontier <= self.until:
@@ -92,7 +96,7 @@ class OperatorStates:
 
 
 class StateStore:
-    """By stream table. Each is used by one thread at a time."""
+    """The states of all stream tables. Each is used by one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -100,154 +104,158 @@ class StateStore:
 
     @contextmanager
     def through(self, table: StreamTable, lsn_range: LsnRange, inputs: Inputs) -> Iterator[Inputs]:
-        """The inputs of a window for one stream table, with its state at both ends."""
+        """Yield the inputs of an LSN range for one stream table, with its state at both ends."""
         nodes = stateful_nodes(table.root)
         if not nodes:
             yield inputs
             return
-        kept, views = StatefulInputs(inputs), []
-        state = self._at(table, lsn_range.lower)
+        stateful, views = StatefulInputs(inputs), []
+        state = self._state_at(table, lsn_range.lower)
         if state is None:
             side = Side.BEFORE if lsn_range.lower else Side.AFTER
-            state = self._computed(table, nodes, kept, side, lsn_range.lower or lsn_range.upper)
+            state = self._compute_states(table, nodes, stateful, side, lsn_range.lower or lsn_range.upper)
         try:
             if lsn_range.lower:
                 added: dict[StatefulNode, pa.Table] = {}
                 for node in nodes:
-                    if (shares := self._before(node, state, kept)) is None:
+                    if (node_state := self._node_state_before(node, state, stateful)) is None:
                         continue
-                    rows = self._added(shares, kept)
-                    if isinstance(shares, TopKBuffer) and rows is not None and not shares.stands(rows):
-                        whole = snapshot(shares.node.input, Side.BEFORE, kept)
-                        shares.release()
-                        shares = state.node_states[node] = TopKBuffer.of(
-                            self._spark, shares.node, whole, count_leaving(rows)
+                    rows = self._node_delta(node_state, stateful)
+                    if isinstance(node_state, TopKBuffer) and rows is not None and not node_state.is_sufficient(rows):
+                        whole = snapshot(node_state.node.input, Side.BEFORE, stateful)
+                        node_state.release()
+                        node_state = state.node_states[node] = TopKBuffer.of(
+                            self._spark, node_state.node, whole, count_leaving(rows)
                         )
-                    kept.known[node] = _unchanged(shares)
+                    stateful.known[node] = _unchanged(node_state)
                     if rows is not None:
                         added[node] = rows
-                        kept.known[node], made = shares.with_window(rows)
-                        views += made
+                        stateful.known[node], new_views = node_state.with_delta(rows)
+                        views += new_views
                 state.pending = lsn_range.upper, added
-            yield kept
+            yield stateful
         finally:
             for view in views:
                 drop_view(self._spark, view)
 
-    def _before(self, node: StatefulNode, state: OperatorStates, kept: StatefulInputs) -> NodeState | None:
-        """What is kept of the node at the beginning of a window."""
-        if isinstance(node, TopK) and not kept.small:
-            # So many changes are not worth bringing to the driver; what is first now is found out in the next window.
-            if (shares := state.node_states.pop(node, None)) is not None:
-                shares.release()
+    def _node_state_before(
+        self, node: StatefulNode, state: OperatorStates, stateful: StatefulInputs
+    ) -> NodeState | None:
+        """Return the state of the node at the lower end of the LSN range; None when there is none."""
+        if isinstance(node, TopK) and not stateful.small:
+            # So many changes are not worth collecting on the driver; the buffer is read again in the next LSN range.
+            if (node_state := state.node_states.pop(node, None)) is not None:
+                node_state.release()
             return None
         if node not in state.node_states and node not in state.too_large:
-            self._hold(node, state, Side.BEFORE, kept)
+            self._add_node_state(node, state, Side.BEFORE, stateful)
         return state.node_states.get(node)
 
-    def _added(self, shares: NodeState, kept: StatefulInputs) -> pa.Table | None:
-        match shares:
+    def _node_delta(self, node_state: NodeState, stateful: StatefulInputs) -> pa.Table | None:
+        match node_state:
             case TopKBuffer():
-                text = delta(shares.node.input, kept)
+                text = delta(node_state.node.input, stateful)
                 rows = None if text is None else net(collect(self._spark.sql(text)))
                 return rows if rows is not None and rows.num_rows else None
             case FixpointState():
-                return recursion_delta(self._spark, shares, kept)
+                return recursion_delta(self._spark, node_state, stateful)
             case MinMaxState():
-                return shares.change(kept)
+                return node_state.change(stateful)
             case SparkAccumulators() | DriverAccumulators():
-                text = delta(shares.node.input, kept)
+                text = delta(node_state.node.input, stateful)
                 if text is None:
                     return None
-                rows = self._summed(shares, text)
+                rows = self._sum_delta(node_state, text)
                 return rows if rows.num_rows else None
             case _:
-                assert_never(shares)
+                assert_never(node_state)
 
-    def _summed(self, shares: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
-        """The shares of a window's Z-set, one per group."""
-        if isinstance(shares, DriverAccumulators) and not is_derived(shares.node.input):
-            # Few rows that are a matter of single change rows: then a query for them alone takes no job.
-            rows = rows_without_job(self._spark.sql(shares_of_rows(shares.node, zset)))
+    def _sum_delta(self, node_state: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
+        """Return the accumulators of a delta, one per group."""
+        if isinstance(node_state, DriverAccumulators) and not is_derived(node_state.node.input):
+            # The rows come from single change rows of one relation; if they are few, the query needs no Spark job.
+            rows = rows_without_job(self._spark.sql(row_accumulators(node_state.node, zset)))
             if rows is not None:
-                return shares.summed(rows)
-        return collect(self._spark.sql(group_accumulators(shares.node, zset)))
+                return node_state.sum_rows(rows)
+        return collect(self._spark.sql(group_accumulators(node_state.node, zset)))
 
-    def _at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
+    def _state_at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
         state = self._tables.get(table.id)
         try:
             if state is None or (state.root == table.root and frontier and state.advance_to(frontier)):
                 return state
         except BaseException:
-            # Some of the shares may count already: never add them twice.
+            # Some of the changes may be added already: never add them twice.
             self.forget(table.id)
             raise
         self.forget(table.id)
         return None
 
-    def _computed(
-        self, table: StreamTable, nodes: list[StatefulNode], kept: StatefulInputs, side: Side, at: Lsn
+    def _compute_states(
+        self, table: StreamTable, nodes: list[StatefulNode], stateful: StatefulInputs, side: Side, at: Lsn
     ) -> OperatorStates:
         began = time.monotonic()
         state = self._tables[table.id] = OperatorStates(table.root, {}, at, at)
         try:
             for node in nodes:
-                self._hold(node, state, side, kept)
+                self._add_node_state(node, state, side, stateful)
                 if node in state.node_states:
-                    kept.known[node] = _unchanged(state.node_states[node])
+                    stateful.known[node] = _unchanged(state.node_states[node])
         except BaseException:
             self.forget(table.id)
             raise
-        rows = sum(shares.rows for shares in state.node_states.values())
+        rows = sum(node_state.rows for node_state in state.node_states.values())
         extra = {"table": str(table), "frontier": str(at), "rows": rows, "seconds": round(time.monotonic() - began, 3)}
         log.info("state computed", extra=extra)
         metrics.STATES_COMPUTED.inc()
-        kept.known.clear()
+        stateful.known.clear()
         if side is Side.AFTER:
-            kept.known |= {node: _unchanged(shares) for node, shares in state.node_states.items()}
+            stateful.known |= {node: _unchanged(node_state) for node, node_state in state.node_states.items()}
         return state
 
-    def _hold(self, node: StatefulNode, state: OperatorStates, side: Side, kept: StatefulInputs) -> None:
-        held = self._held(node, side, kept)
-        if held is None:
+    def _add_node_state(self, node: StatefulNode, state: OperatorStates, side: Side, stateful: StatefulInputs) -> None:
+        built = self._build_node_state(node, side, stateful)
+        if built is None:
             state.too_large.add(node)
         else:
-            state.node_states[node] = held
+            state.node_states[node] = built
 
-    def _held(self, node: StatefulNode, side: Side, kept: StatefulInputs) -> NodeState | None:
+    def _build_node_state(self, node: StatefulNode, side: Side, stateful: StatefulInputs) -> NodeState | None:
         match node:
             case TopK():
-                return TopKBuffer.of(self._spark, node, snapshot(node.input, side, kept))
+                return TopKBuffer.of(self._spark, node, snapshot(node.input, side, stateful))
             case Aggregate() if not is_additive(node) and not is_derived(node.input):
-                text = group_rows(node, snapshot(node.input, side, kept))
+                text = group_rows(node, snapshot(node.input, side, stateful))
                 groups = collect_at_most(self._spark, text, MAX_DRIVER_GROUPS)
                 schema = self._spark.sql(text).schema
                 return None if groups is None else MinMaxState(self._spark, node, schema, groups)
             case Aggregate():
-                return self._shares(node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, kept))))
+                return self._build_accumulators(
+                    node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, stateful)))
+                )
             case Recursion():
-                frame = self._spark.sql(snapshot(node, side, kept))
+                frame = self._spark.sql(snapshot(node, side, stateful))
                 rows = collect(frame)
-                few = rows.num_rows <= MAX_DERIVED_ROWS
-                return FixpointState(self._spark, node, frame.schema, net(rows)) if few else None
+                on_driver = rows.num_rows <= MAX_DERIVED_ROWS
+                return FixpointState(self._spark, node, frame.schema, net(rows)) if on_driver else None
             case _:
                 assert_never(node)
 
-    def _shares(self, node: Aggregate, frame: DataFrame) -> SparkAccumulators | DriverAccumulators:
-        held = SparkAccumulators(self._spark, node, frame)
-        if held.rows > MAX_DRIVER_GROUPS or not is_additive(node):
-            return held
-        few = DriverAccumulators(self._spark, node, held.schema, held.collected())
-        held.release()
-        return few
+    def _build_accumulators(self, node: Aggregate, frame: DataFrame) -> SparkAccumulators | DriverAccumulators:
+        built = SparkAccumulators(self._spark, node, frame)
+        if built.rows > MAX_DRIVER_GROUPS or not is_additive(node):
+            return built
+        on_driver = DriverAccumulators(self._spark, node, built.schema, built.collect_base())
+        built.release()
+        return on_driver
 
     def unchanged(self, table: StreamTable, lsn_range: LsnRange) -> None:
-        """A window changes nothing the stream table reads."""
-        if (state := self._at(table, lsn_range.lower)) is not None:
+        """Note that the LSN range changes nothing that the stream table reads."""
+        if (state := self._state_at(table, lsn_range.lower)) is not None:
             state.until = lsn_range.upper
 
     def forget(self, table_id: int) -> None:
-        """A stream table is gone, or what is kept for it is of no use."""
+        """Drop the state of a stream table: the table is gone, or the state is no longer valid."""
         if (state := self._tables.pop(table_id, None)) is not None:
-            for shares in state.node_states.values():
-                shares.release()
+            for node_state in state.node_states.values():
+                node_state.release()

@@ -1,12 +1,14 @@
-"""The first rows of what a LIMIT chooses from, somewhat more than it takes: a guard against rows that leave.
+"""Holds the first rows of the input of a LIMIT, and some more, so that rows can leave without reading the input again.
 
-Let L be the last place the LIMIT takes, and hold every row of the input A up to some place `reach` ≥ L, by rank, so
-that rows equal in order stay together. A window that takes D rows away moves what comes behind them up by D places at
-most, so of A' every row up to place reach − D is held again once the window's rows are put beside them, and rows that
-come behind do no harm: there are as many before them as before. As long as reach − D ≥ L nothing else need be read;
-after that A is read once.
+Let L be the last place that the LIMIT selects. Hold every row of the input A up to some place `reach` ≥ L, by rank, so
+that rows that are equal in the order stay together. A delta that removes D rows moves the rows behind them up by at
+most D places. So once the delta is added to the held rows, they contain every row of A' up to place reach − D. Held
+rows beyond that place do no harm: at least that many rows come before them. As long as reach − D ≥ L nothing else is
+read; after that A is read once.
 
     τ(A') − τ(A) = τ(held + ΔA) − τ(held)
+
+Intuitively: if you need the ten best and know the hundred best, ninety of them may leave before you must look again.
 """
 
 from __future__ import annotations
@@ -24,40 +26,40 @@ from applier.state.fixpoint import DriverRows, weighted_rows
 from applier.zset import net
 
 SPARE = 1_000
-"""Places behind the last that is taken, at least."""
+"""How many places are held behind the last selected one, at least."""
 
 ALL = 2**62
-"""The place of a row that no input has."""
+"""A place beyond the last row of any input: the buffer holds the whole input."""
 
 
 class TopKBuffer(DriverRows):
-    """Of one node, as of some frontier."""
+    """The first rows of the input of one node, at one frontier."""
 
-    def __init__(self, spark: SparkSession, node: TopK, schema: StructType, rows: pa.Table, asked: int) -> None:
+    def __init__(self, spark: SparkSession, node: TopK, schema: StructType, rows: pa.Table, places: int) -> None:
         self.node = node
-        self.reach = asked if sum(weight for _, weight in weighted_rows(rows)) >= asked else ALL
-        self._most = 4 * rows.num_rows + SPARE
+        self.reach = places if sum(weight for _, weight in weighted_rows(rows)) >= places else ALL
+        self._max_rows = 4 * rows.num_rows + SPARE
         super().__init__(spark, schema, rows)
 
     @classmethod
     def of(cls, spark: SparkSession, node: TopK, zset: str, leaving: int = 0) -> Self:
-        """Of this input, with places to spare for so many rows that leave."""
-        asked = last_place(node) + max(SPARE, 2 * leaving)
-        frame = spark.sql(rows_up_to(node, zset, asked))
-        return cls(spark, node, frame.schema, net(collect(frame)), asked)
+        """Read the buffer from this input, with spare places for so many rows that leave."""
+        places = last_place(node) + max(SPARE, 2 * leaving)
+        frame = spark.sql(rows_up_to(node, zset, places))
+        return cls(spark, node, frame.schema, net(collect(frame)), places)
 
-    def stands(self, rows: pa.Table) -> bool:
-        """Whether a window with these changes can be answered from what is held."""
+    def is_sufficient(self, rows: pa.Table) -> bool:
+        """Whether the held rows are enough to compute the result after these changes."""
         return self.reach - count_leaving(rows) >= last_place(self.node)
 
     def add(self, rows: pa.Table) -> None:
-        """Put a window's changes beside them."""
+        """Add a delta to the held rows."""
         self.reach -= count_leaving(rows)
         super().add(rows)
 
-    def moved(self) -> Self | None:
-        """The same without what is far behind, where that has become much."""
-        if self.rows <= self._most:
+    def rebuild_if_large(self) -> Self | None:
+        """Return a buffer without the rows far behind, once there are many of them; otherwise None."""
+        if self.rows <= self._max_rows:
             return None
         fewer = self.of(self._spark, self.node, self.before())
         fewer.reach = min(fewer.reach, self.reach)
@@ -65,5 +67,5 @@ class TopKBuffer(DriverRows):
 
 
 def count_leaving(rows: pa.Table) -> int:
-    """How many rows these changes take away."""
+    """Return how many rows these changes remove."""
     return -sum(weight for _, weight in weighted_rows(rows) if weight < 0)

@@ -1,4 +1,4 @@
-"""Rows that are kept on the driver and read by Spark: sent once, and after that only what was added."""
+"""Uploads rows that are held on the driver to Spark: all of them once, and after that only the ones that were added."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from pyspark.sql.types import StructType
 from applier.spark.views import create_view, drop_view
 
 FEW_ROWS = 1_000
-"""More than so many, and than a tenth of all, make all of them be sent anew."""
+"""After more added rows than this, and than a tenth of all, everything is uploaded again."""
 
 
 class UploadedRows:
-    """A Z-set or shares, which add up: those of some window and those since then."""
+    """A Z-set or accumulators, which add up: all rows at one upload, and the rows since then."""
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
         self._spark = spark
         self._schema = schema
         self._view: str | None = None
-        """All rows as of some window, where somebody asked for them."""
+        """All rows at the last full upload; None before the first one."""
         self._since: list[pa.Table] = []
         self._since_view: str | None = None
 
     def select(self, rows: Callable[[], pa.Table]) -> str:
-        """A SELECT of all rows, which are asked for when they were not sent yet."""
+        """Return a SELECT of all rows; `rows` is called only when they must be uploaded."""
         if self._view is None:
-            self._view = self._sent(rows())
+            self._view = self._upload(rows())
         if self._since and self._since_view is None:
-            self._since_view = self._sent(pa.concat_tables(self._since))
+            self._since_view = self._upload(pa.concat_tables(self._since))
         views = [self._view, *([self._since_view] if self._since_view else [])]
         return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
 
-    def _sent(self, rows: pa.Table) -> str:
+    def _upload(self, rows: pa.Table) -> str:
         return create_view(self._spark.createDataFrame(rows, self._schema))
 
-    def added(self, rows: pa.Table, total: int) -> None:
-        """These came to them, so that there are `total` now."""
+    def append(self, rows: pa.Table, total: int) -> None:
+        """Note that these rows were added, so that there are `total` now."""
         drop_view(self._spark, self._since_view)
         self._since_view = None
         if self._view is not None:
@@ -47,7 +47,7 @@ class UploadedRows:
                 self.forget()
 
     def forget(self) -> None:
-        """They are sent anew when somebody asks."""
+        """Drop the uploaded rows; the next `select` uploads them again."""
         drop_view(self._spark, self._view)
         drop_view(self._spark, self._since_view)
         self._view = self._since_view = None

@@ -49,13 +49,13 @@ HILL: list[list[Row]] = [[(1, 1), (1, 5), (2, 3)], [(1, 1), (1, 5), (1, 7)], [(1
 
 def test_a_group_is_read_only_when_its_extreme_leaves(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    whole = MinMaxState._read
+    whole = MinMaxState._read_groups
 
     def seen(self: MinMaxState, keys: list[Row], inputs: Inputs) -> dict[Row, Row]:
         read.append(len(keys))
         return whole(self, keys, inputs)
 
-    monkeypatch.setattr(MinMaxState, "_read", seen)
+    monkeypatch.setattr(MinMaxState, "_read_groups", seen)
     _follow(spark, BY_X, [Counter(rows) for rows in (HILL[0], [*HILL[0], (1, 7), (2, 0), (1, 3)], HILL[0][:2])])
     # Only in the last window: the largest of group 1 leaves. Group 2 does as a whole.
     assert read == [1]
@@ -67,9 +67,9 @@ def test_everything_goes(spark: SparkSession) -> None:
 
 def test_an_extreme_that_leaves_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deliberately wrong rule: as if no value left."""
-    whole = MinMaxState._after
+    whole = MinMaxState._apply_delta
     monkeypatch.setattr(
-        MinMaxState, "_after", lambda self, old, leaves, comes: whole(self, old, (None,) * len(leaves), comes)
+        MinMaxState, "_apply_delta", lambda self, old, leaves, comes: whole(self, old, (None,) * len(leaves), comes)
     )
     with pytest.raises(AssertionError):
         _follow(spark, BY_X, [Counter(rows) for rows in HILL])
