@@ -1,6 +1,6 @@
-"""Columns of Arrow in less memory: decimals of up to 18 digits in eight bytes, texts by number, a constant not at all.
+"""Arrow columns -> a compressed form: decimals of up to 18 digits in eight bytes, texts by dictionary, constants once.
 
-Rows are taken out by their places, and are then as they were.
+`take` returns rows by their places, in their original form.
 """
 
 from __future__ import annotations
@@ -13,103 +13,103 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-"""Texts and bytes, which are numbered."""
+"""Texts and bytes, which are dictionary-encoded."""
 
 SHORT_DIGITS = 18
-"""What fits into eight bytes."""
+"""Decimals with so many digits fit into eight bytes."""
 
 
 @dataclass(frozen=True)
-class _Same:
-    """One value, however many rows."""
+class _Constant:
+    """A constant: one value for all rows."""
 
     value: pa.Scalar
 
 
 @dataclass(frozen=True)
-class _Short:
-    """The digits of decimals."""
+class _ShortDecimal:
+    """Decimals, as integers of their digits."""
 
     digits: np.ndarray
-    missing: np.ndarray | None
+    nulls: np.ndarray | None
     type: pa.DataType
 
 
 @dataclass(frozen=True)
 class _Plain:
-    """As it came, texts by number."""
+    """Any other column; texts are dictionary-encoded."""
 
     values: pa.Array
     type: pa.DataType
 
 
-_Column = _Same | _Short | _Plain
+_Column = _Constant | _ShortDecimal | _Plain
 
 
 class CompressedColumns:
-    """The rows of a table."""
+    """The rows of a table in compressed form."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.names: list[str] = rows.column_names
         self.rows = int(rows.num_rows)
-        self._columns = [_packed(rows[name]) for name in self.names]
+        self._columns = [_compress(rows[name]) for name in self.names]
 
     @property
     def nbytes(self) -> int:
-        """What they take."""
+        """The memory that the columns take, in bytes."""
         return sum(_size(column) for column in self._columns)
 
     def column(self, number: int) -> pa.Array:
-        """All values of one column."""
+        """Return all values of one column."""
         column = self._columns[number]
-        return column.values if isinstance(column, _Plain) else _taken(column, np.arange(self.rows))
+        return column.values if isinstance(column, _Plain) else _take(column, np.arange(self.rows))
 
     def take(self, places: np.ndarray) -> pa.Table:
-        """The rows at these places, in this order."""
-        return pa.table(dict(zip(self.names, (_taken(c, places) for c in self._columns), strict=True)))
+        """Return the rows at these places, in this order."""
+        return pa.table(dict(zip(self.names, (_take(c, places) for c in self._columns), strict=True)))
 
 
-def _packed(column: pa.ChunkedArray) -> _Column:
-    kind = column.type
-    # In one piece, which may be longer than the type's own offsets reach.
-    values = column.cast(_LARGE.get(kind, kind)).combine_chunks()
-    if len(values) and not values.null_count and pa.types.is_integer(kind):
+def _compress(column: pa.ChunkedArray) -> _Column:
+    arrow_type = column.type
+    # In one array, which may be longer than 32-bit offsets can address.
+    values = column.cast(_LARGE.get(arrow_type, arrow_type)).combine_chunks()
+    if len(values) and not values.null_count and pa.types.is_integer(arrow_type):
         ends = pc.min_max(values)
         if ends["min"] == ends["max"]:
-            return _Same(values[0])
-    if pa.types.is_decimal128(kind) and kind.precision <= SHORT_DIGITS:
-        # Sixteen bytes each, the lower eight first; what fits into those says it all.
-        both = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), 16 * values.offset)
-        missing = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
-        return _Short(both[::2].copy(), missing, kind)
-    return _Plain(pc.dictionary_encode(values) if kind in _LARGE else values, kind)
+            return _Constant(values[0])
+    if pa.types.is_decimal128(arrow_type) and arrow_type.precision <= SHORT_DIGITS:
+        # Sixteen bytes each, the lower eight first; 18 digits fit into those.
+        words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), 16 * values.offset)
+        nulls = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
+        return _ShortDecimal(words[::2].copy(), nulls, arrow_type)
+    return _Plain(pc.dictionary_encode(values) if arrow_type in _LARGE else values, arrow_type)
 
 
 def _size(column: _Column) -> int:
     match column:
-        case _Same():
+        case _Constant():
             return 0
-        case _Short():
-            return column.digits.nbytes + (0 if column.missing is None else column.missing.nbytes)
+        case _ShortDecimal():
+            return column.digits.nbytes + (0 if column.nulls is None else column.nulls.nbytes)
         case _Plain():
             return int(column.values.nbytes)
         case _:
             assert_never(column)
 
 
-def _taken(column: _Column, places: np.ndarray) -> pa.Array:
+def _take(column: _Column, places: np.ndarray) -> pa.Array:
     match column:
-        case _Same():
+        case _Constant():
             return pa.repeat(column.value, len(places))
-        case _Short():
+        case _ShortDecimal():
             digits = column.digits[places]
-            both = np.empty((len(places), 2), np.int64)
-            both[:, 0], both[:, 1] = digits, digits >> 63
-            missing = None if column.missing is None else pa.array(~column.missing[places])
-            there = None if missing is None else missing.buffers()[1]
-            return pa.Array.from_buffers(column.type, len(places), [there, pa.py_buffer(both)])
+            words = np.empty((len(places), 2), np.int64)
+            words[:, 0], words[:, 1] = digits, digits >> 63
+            valid = None if column.nulls is None else pa.array(~column.nulls[places])
+            validity = None if valid is None else valid.buffers()[1]
+            return pa.Array.from_buffers(column.type, len(places), [validity, pa.py_buffer(words)])
         case _Plain():
-            taken = column.values.take(pa.array(places))
-            return taken.dictionary_decode().cast(column.type) if column.type in _LARGE else taken
+            rows = column.values.take(pa.array(places))
+            return rows.dictionary_decode().cast(column.type) if column.type in _LARGE else rows
         case _:
             assert_never(column)

@@ -1,4 +1,4 @@
-"""The traces through one window, as the operators see them: the Inputs of a tick."""
+"""The traces over one LSN range -> the Inputs that operators read: deltas, snapshots and index lookups."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from shared_schema.lsn import LsnRange
 from shared_schema.table_schema import TableId
 
 SMALL_RANGE_ROWS = 20_000
-"""Up to here a delta is worth broadcasting; beyond, Spark should shuffle."""
+"""Up to so many rows a delta is broadcast; for more, Spark should shuffle."""
 
 MIN_QUERY_KEYS_ROWS = 500_000
-"""Which rows of a segment are needed may have to be computed first, by a query of its own: not for less than this."""
+"""The keys of a lookup may need a query of their own first, which is not worth it for a smaller segment."""
 
 
 class TraceInputs:
-    """The traces through one window: the Inputs of the operators. Frames are made once and shared by all who ask.
+    """The Inputs of the operators for one LSN range. Frames are made once and shared by all stream tables.
 
-    A context: leaving it takes back the names of its frames.
+    A context manager: leaving it drops the views of its frames.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        find: Callable[[TableId], Trace | None],
+        get_trace: Callable[[TableId], Trace | None],
         arrangements: Arrangements,
         lsn_range: LsnRange,
     ) -> None:
         self.lsn_range = lsn_range
         self._spark = spark
-        self._find_trace = find
+        self._get_trace = get_trace
         self._arrangements = arrangements
         self._parts: dict[TableId, Parts] = {}
         self._views: dict[int, str] = {}
-        """Of chunks, which the parts keep alive, by their identity."""
+        """Views of chunks by their identity; the parts keep the chunks alive."""
         self._nets: dict[tuple[TableId, tuple[int, ...]], tuple[pa.Table, str | None]] = {}
-        """Net deltas by the columns they have, which may have any names, and their views; None for an empty one."""
+        """Net deltas by relation and columns, whatever their names, with their views; None for an empty one."""
         self._lookups: dict[tuple[str, Lookup], str | None] = {}
-        """Views of the rows of a base that are needed; None where they are not found by value, or too many."""
-        self._asked: dict[str, pa.Table] = {}
-        """The values of a SELECT."""
+        """Views of the results of index lookups; None where a lookup is not possible, or finds too many rows."""
+        self._query_values: dict[str, pa.Table] = {}
+        """The key values that small queries returned, by their text."""
         self._fixpoints: dict[str, str] = {}
-        self._computed = MaterializedRows(spark)
+        self._materialized = MaterializedRows(spark)
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -69,43 +69,44 @@ class TraceInputs:
         nets = (view for _, view in self._nets.values())
         for view in (*self._views.values(), *nets, *self._fixpoints.values(), *self._lookups.values()):
             drop_view(self._spark, view)
-        self._computed.release()
+        self._materialized.release()
 
     @property
     def small(self) -> bool:
-        """Whether the window's change rows are few."""
+        """Whether the change rows of the LSN range are few."""
         with self._lock:
             return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_RANGE_ROWS
 
     def extent(self, table: TableId) -> Cardinality:
-        """How many change rows the relation has in the window, and how many rows at its end."""
-        parts = self._of(table)
+        """Return how many change rows the relation has in the LSN range, and how many rows at its upper end."""
+        parts = self._parts_of(table)
         changed = int(parts.delta.num_rows)
         return Cardinality(changed, parts.base.rows + parts.rows_before + changed)
 
     def delta(self, scan: Scan) -> str | None:
-        """Change rows of the window, the scan's columns only; None when they cancel out, before Spark is asked.
+        """Return the change rows of the LSN range, with the scan's columns only; None when they cancel out.
 
-        An UPDATE that changes no column the scan reads is such a case, a row that came and went another.
+        That is found out without Spark. Examples are an UPDATE that changes no column that the scan reads, and a row
+        that was inserted and deleted again.
         """
-        rows = self._of(scan.table).delta
+        rows = self._parts_of(scan.table).delta
         if rows.num_rows > SMALL_RANGE_ROWS:
             return " UNION ALL ".join(
-                self._select(scan, self._view(scan.table, chunk)) for chunk in self._of(scan.table).changes
+                self._select(scan, self._view(scan.table, chunk)) for chunk in self._parts_of(scan.table).changes
             )
-        _, view = self._netted(scan, rows)
+        _, view = self._net_delta(scan, rows)
         return None if view is None else f"SELECT * FROM {view}"
 
-    def _netted(self, scan: Scan, rows: pa.Table) -> tuple[pa.Table, str | None]:
+    def _net_delta(self, scan: Scan, rows: pa.Table) -> tuple[pa.Table, str | None]:
         key = scan.table, tuple(self._places(scan))
         with self._lock:
             if key not in self._nets:
-                netted = self._net(scan, rows)
-                frame = self._spark.createDataFrame(netted, self._ddl(scan)) if netted.num_rows else None
-                self._nets[key] = netted, None if frame is None else create_view(frame)
+                net_rows = self._net_columns(scan, rows)
+                frame = self._spark.createDataFrame(net_rows, self._ddl(scan)) if net_rows.num_rows else None
+                self._nets[key] = net_rows, None if frame is None else create_view(frame)
             return self._nets[key]
 
-    def _net(self, scan: Scan, rows: pa.Table) -> pa.Table:
+    def _net_columns(self, scan: Scan, rows: pa.Table) -> pa.Table:
         read = rows.select([*(column_name(place) for place in self._places(scan)), WEIGHT])
         return net(read.rename_columns([*column_names(len(scan.columns)), WEIGHT]))
 
@@ -117,11 +118,11 @@ class TraceInputs:
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
     ) -> str:
-        """A rule of the relation at one end of the window, the scan's columns only."""
-        parts = self._of(scan.table)
-        texts = self._base(scan, linear_map, lookup)
+        """Return a linear map of the relation at one end of the LSN range, with the scan's columns only."""
+        parts = self._parts_of(scan.table)
+        texts = self._base_texts(scan, linear_map, lookup)
         overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
-        # What has changed is there already, net.
+        # The net delta has its own view already.
         if side is Side.AFTER and (changed := self.delta(scan)) is not None:
             overlay.append(changed)
         if overlay:
@@ -131,109 +132,109 @@ class TraceInputs:
         return " UNION ALL ".join(texts)
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int:
-        """About how many rows the relation has after the rule."""
+        """Return about how many rows the relation has after the linear map."""
         segments = self._segments(scan, linear_map)
         if self.lsn_range.lower:
             of_base = sum(self._arrangements.rows(segment, text) for segment, text in segments)
         else:
             of_base = sum(segment.rows for segment, _ in segments)
-        return self._of(scan.table).rows_before + of_base
+        return self._parts_of(scan.table).rows_before + of_base
 
     def _segments(self, scan: Scan, linear_map: LinearMap) -> list[tuple[Segment, str]]:
-        """The segments of the base with the rule of each."""
-        parts = self._of(scan.table)
+        """Return the segments of the base, each with the linear map applied to it."""
+        parts = self._parts_of(scan.table)
         views = zip(parts.base.segments, parts.views, strict=True)
         return [(segment, linear_map(self._select(scan, view))) for segment, view in views]
 
-    def _base(self, scan: Scan, linear_map: LinearMap, lookup: Lookup | None) -> list[str]:
-        """The rule of the base, or of what a change may meet of it."""
+    def _base_texts(self, scan: Scan, linear_map: LinearMap, lookup: Lookup | None) -> list[str]:
+        """Return the linear map of the base, or of the rows of it that may match a change."""
         segments = self._segments(scan, linear_map)
-        # A fill reads everything once; a window is followed by others that read the same.
+        # The first fill reads everything once; a later LSN range is followed by others that read the same.
         return (
-            [self._ready(*each, lookup) for each in segments]
+            [self._read_segment(*each, lookup) for each in segments]
             if self.lsn_range.lower
             else [text for _, text in segments]
         )
 
-    def _ready(self, segment: Segment, text: str, lookup: Lookup | None) -> str:
-        if lookup is not None and (view := self._found(segment, text, lookup)) is not None:
+    def _read_segment(self, segment: Segment, text: str, lookup: Lookup | None) -> str:
+        if lookup is not None and (view := self._lookup_view(segment, text, lookup)) is not None:
             return f"SELECT * FROM {view}"
         arranged = self._arrangements.of(segment, text)
         return text if arranged is None else f"SELECT * FROM {arranged.view}"
 
-    def _found(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
-        """The rows of a segment that are needed; None where they are not found by value, or too many."""
+    def _lookup_view(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
+        """Return a view of the rows of a segment that a lookup needs; None where an index does not help."""
         with self._lock:
             if (text, lookup) not in self._lookups:
-                self._lookups[text, lookup] = self._find(segment, text, lookup)
+                self._lookups[text, lookup] = self._create_lookup_view(segment, text, lookup)
             return self._lookups[text, lookup]
 
-    def _find(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
-        if not self._is_worth(segment, lookup) or (index := self._arrangements.index(segment, text)) is None:
+    def _create_lookup_view(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
+        if not self._is_lookup_cheap(segment, lookup) or (index := self._arrangements.index(segment, text)) is None:
             return None
-        values = self._values(lookup)
-        few = None if values is None else index.lookup(lookup.column, values)
-        return None if few is None else create_view(self._spark.createDataFrame(few, index.schema))
+        values = self._lookup_values(lookup)
+        rows = None if values is None else index.lookup(lookup.column, values)
+        return None if rows is None else create_view(self._spark.createDataFrame(rows, index.schema))
 
-    def _is_worth(self, segment: Segment, lookup: Lookup) -> bool:
-        """Whether it is told soon enough which values are needed."""
+    def _is_lookup_cheap(self, segment: Segment, lookup: Lookup) -> bool:
+        """Whether the keys of the lookup are known cheaply enough."""
         match lookup:
             case DeltaKeys():
-                return int(self._of(lookup.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
+                return int(self._parts_of(lookup.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
             case QueryKeys():
                 return segment.rows >= MIN_QUERY_KEYS_ROWS
             case _:
                 assert_never(lookup)
 
-    def _values(self, lookup: Lookup) -> np.ndarray | None:
-        """What the column of a row that is needed may be; None where it may be too much."""
+    def _lookup_values(self, lookup: Lookup) -> np.ndarray | None:
+        """Return the key values of a lookup; None where there are too many, or NULL is one of them."""
         match lookup:
             case DeltaKeys():
-                rows = self._of(lookup.scan.table).delta
-                return distinct_values(self._netted(lookup.scan, rows)[0], lookup.place)
+                rows = self._parts_of(lookup.scan.table).delta
+                return distinct_values(self._net_delta(lookup.scan, rows)[0], lookup.place)
             case QueryKeys():
-                if lookup.values not in self._asked:
+                if lookup.values not in self._query_values:
                     text = f"SELECT DISTINCT q0 AS c0 FROM ({lookup.values}) LIMIT {SMALL_RANGE_ROWS + 1}"
-                    self._asked[lookup.values] = collect(self._spark.sql(text))
-                rows = self._asked[lookup.values]
-                beyond = rows.num_rows > SMALL_RANGE_ROWS or (lookup.null_safe and rows["c0"].null_count > 0)
-                return None if beyond else distinct_values(rows, 0)
+                    self._query_values[lookup.values] = collect(self._spark.sql(text))
+                rows = self._query_values[lookup.values]
+                too_many = rows.num_rows > SMALL_RANGE_ROWS or (lookup.null_safe and rows["c0"].null_count > 0)
+                return None if too_many else distinct_values(rows, 0)
             case _:
                 assert_never(lookup)
 
     def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        """A recursion at one end of the window, computed once however often it is asked for."""
+        """Return a recursion at one end of the LSN range, computed once however often it is read."""
         with self._lock:
-            # The texts name the views they read, so they are the same for the same end of the same window.
-            asked = f"{base} THEN {step('?')}"
-            if asked not in self._fixpoints:
-                self._fixpoints[asked] = fixpoint(self._spark, node, base, step)
-            return f"SELECT * FROM {self._fixpoints[asked]}"
+            # The texts name the views that they read, so they are equal exactly for the same end of the LSN range.
+            key = f"{base} THEN {step('?')}"
+            if key not in self._fixpoints:
+                self._fixpoints[key] = fixpoint(self._spark, node, base, step)
+            return f"SELECT * FROM {self._fixpoints[key]}"
 
     def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
-        """Computed once however often it is asked for, if the window is small."""
-        return self._computed.materialize_small(zset, columns) if self.small else zset
+        """Compute the Z-set once, however often it is read, if the LSN range is small."""
+        return self._materialized.materialize_small(zset, columns) if self.small else zset
 
     def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
-        """The same for what may be larger than the change."""
-        return self._computed.materialize_once(zset, columns) if self.small else zset
+        """Do the same for a Z-set that may be larger than the change."""
+        return self._materialized.materialize_once(zset, columns) if self.small else zset
 
     def state_of(self, node: StatefulNode) -> None:
-        """Nothing: the traces are all there is."""
+        """Return None: there is no state, only traces."""
         return
 
     def _trace(self, table: TableId) -> Trace:
-        trace = self._find_trace(table)
+        trace = self._get_trace(table)
         if trace is None:
             raise AssertionError(f"{table} was not captured before it was read")
         return trace
 
     def take(self, tables: Iterable[TableId]) -> None:
-        """Hold what there is now of these relations."""
+        """Read the current parts of these relations and hold them."""
         for table in tables:
-            self._of(table)
+            self._parts_of(table)
 
-    def _of(self, table: TableId) -> Parts:
+    def _parts_of(self, table: TableId) -> Parts:
         with self._lock:
             if table not in self._parts:
                 self._parts[table] = self._trace(table).parts(self.lsn_range)
@@ -252,5 +253,5 @@ class TraceInputs:
         trace = self._trace(scan.table)
         places = trace.places(scan)
         if None in places:
-            raise AssertionError(f"{scan.table} is read before its columns are known")
+            raise AssertionError(f"{scan.table} was read before its columns were known")
         return [place for place in places if place is not None]

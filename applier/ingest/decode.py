@@ -1,7 +1,7 @@
 """Many messages of one schema version -> change rows in Arrow, decoded in the JVM.
 
-A row by itself is decoded faster on the driver; a hundred thousand of them there are as many Python objects. What
-wants a closer look (an incomplete image, a TRUNCATE, a value without an exact place) is left to the driver.
+A single row is decoded faster on the driver, but there a hundred thousand rows become as many Python objects. Rows that
+need special treatment (a partial image, a TRUNCATE, a value that has no exact physical type) are left to the driver.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from shared_schema.table_schema import Column
 
 
 def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.ChunkedArray) -> Chunk | None:
-    """The messages' rows, in their order; None where the driver has to look at them one by one."""
+    """Return the rows of the messages, in the same order; None where the driver must decode them one by one."""
     frame = spark.createDataFrame(pa.table({"message": messages}), "message binary").coalesce(1)
     body = F.expr(f"substring(message, {HEADER_BYTES + 1})")
-    # Spark's own calendar would refuse dates that PostgreSQL has.
+    # With its default calendar Spark would reject dates that PostgreSQL accepts.
     record = from_avro(body, codec.text, {"datetimeRebaseMode": "CORRECTED", "mode": "FAILFAST"})
     columns = codec.schema.columns
-    special = [f"r.row.`{avro_name(c.name)}`.member1 IS NOT NULL" for c in columns if _may_be_text(c)]
+    special = [f"r.row.`{avro_name(c.name)}`.member1 IS NOT NULL" for c in columns if _can_be_text(c)]
     try:
         rows = (
             frame.select(record.alias("r"))
             .selectExpr(
-                *(f"{_value(c)} AS {column_name(i)}" for i, c in enumerate(columns)),
+                *(f"{_value_sql(c)} AS {column_name(i)}" for i, c in enumerate(columns)),
                 f"CASE r.op WHEN 'I' THEN 1L WHEN 'D' THEN -1L END AS {WEIGHT}",
                 f"r.lsn AS {LSN}",
                 f"r.seq AS {SEQ}",
@@ -42,7 +42,7 @@ def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.Chunke
             .toArrow()
         )
     except (PySparkException, Py4JJavaError):
-        # Whatever is wrong with one of them, the driver names it.
+        # The driver decodes the messages one by one, and reports which one is wrong.
         return None
     if pc.any(rows["odd"]).as_py():
         return None
@@ -52,11 +52,11 @@ def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.Chunke
     return Chunk(rows.select(names).cast(schema), codec.schema)
 
 
-def _may_be_text(column: Column) -> bool:
-    """Whether its values may be such as only text can hold: the union then has a branch for them."""
+def _can_be_text(column: Column) -> bool:
+    """Whether some values of the column can be held only as text: then the Avro union has a branch for them."""
     return len(column.type.avro) > 2
 
 
-def _value(column: Column) -> str:
+def _value_sql(column: Column) -> str:
     field = f"r.row.`{avro_name(column.name)}`"
-    return f"{field}.member0" if _may_be_text(column) else field
+    return f"{field}.member0" if _can_be_text(column) else field

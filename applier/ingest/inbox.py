@@ -1,7 +1,7 @@
-"""Messages in any order -> change rows of complete windows, in stamp order. Pure: no Kafka, no Spark.
+"""Messages in any order -> change rows up to a complete frontier, in stamp order. Pure: no Kafka, no Spark.
 
-A batch of messages ends anywhere: in the middle of a commit, at different positions per topic. The inbox keeps rows
-until a progress record, with all the offsets it names, says that nothing before its frontier is missing.
+A batch of messages may end anywhere: in the middle of a commit, at different positions per topic. The inbox holds rows
+back until a progress record, and all offsets that it names, have arrived: then nothing before its frontier is missing.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
 
-LOAD_AGAIN = "load the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
+LOAD_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Of one partition: rows that were deleted unread. The T row of a capture, at `until`, is the first that counts."""
+    """Rows of one partition that were deleted before they were read. The T row of a capture, at `until`, is the first
+    row that counts."""
 
     at: TopicPartition
     table: TableId
     first: int
-    """The first offset that is there."""
+    """The first offset that exists."""
     until: Lsn
 
 
 @dataclass
 class _Marks:
-    """Where each commit's rows begin in one partition, so that a restart can begin there."""
+    """The offsets at which the rows of each commit begin in one partition, so that a restart can begin there."""
 
     lsns: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -50,7 +51,7 @@ class _Marks:
 
 
 class Inbox:
-    """What has arrived and is not yet part of a trace."""
+    """Holds the rows that have arrived and are not yet part of a trace."""
 
     def __init__(self, frontier: Lsn = ORIGIN, positions: Offsets | None = None) -> None:
         self.frontier = frontier
@@ -67,31 +68,31 @@ class Inbox:
         self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
         self._record_partitions: set[TopicPartition] = set()
         self.gaps: dict[TableId, Lsn] = {}
-        """Relations some of whose rows were deleted unread: nothing is known of them between the frontier of that time
-        and this position, that of a capture."""
+        """Relations of which rows were deleted before they were read: nothing is known of them between the frontier at
+        that time and this position, which is that of a capture."""
         self._awaited: set[TopicPartition] = set()
-        """Partitions in which the T row of that capture must still come."""
+        """Partitions in which the T row of that capture has not arrived yet."""
 
     def skip(self, skipped: Skipped) -> None:
-        """Rows of a partition are gone for good; it begins with what is there, and counts from its capture on."""
+        """Note that rows of a partition are lost; it is read from its first offset, and counts from its capture on."""
         self._next[skipped.at] = max(self._next.get(skipped.at, 0), skipped.first)
         self.gaps[skipped.table] = max(self.gaps.get(skipped.table, ORIGIN), skipped.until)
         self._awaited.add(skipped.at)
 
-    def add_row(self, at: TopicPartition, offset: int, arrival: StampedRow) -> None:
-        """A change row arrived. One from before the start is already in its trace; a repeated one counts once."""
-        self.seen(at, offset)
-        stamp = arrival.row.stamp
+    def add_row(self, at: TopicPartition, offset: int, stamped: StampedRow) -> None:
+        """Add a change row. One before the start is already in its trace and is dropped; a repeated one counts once."""
+        self.mark_read(at, offset)
+        stamp = stamped.row.stamp
         self._marks[at].add(stamp.lsn.value, offset)
-        table = arrival.schema.table
+        table = stamped.schema.table
         if stamp.lsn >= max(self._start, self.gaps.get(table, ORIGIN)):
-            self._pending[table].add(arrival)
-            if arrival.row.op is Op.TRUNCATE and stamp.lsn == self.gaps.get(table):
+            self._pending[table].add(stamped)
+            if stamped.row.op is Op.TRUNCATE and stamp.lsn == self.gaps.get(table):
                 self._awaited.discard(at)
 
     def add_chunk(self, at: TopicPartition, offsets: np.ndarray, chunk: Chunk) -> None:
-        """Many rows of one partition arrived, in its order; `offsets` are theirs."""
-        self.seen(at, int(offsets[-1]))
+        """Add many rows of one partition, in its order; `offsets` are theirs."""
+        self.mark_read(at, int(offsets[-1]))
         lsns = chunk.rows[LSN].to_numpy()
         highest = np.maximum.accumulate(lsns)
         for place in [0, *(np.flatnonzero(highest[1:] > highest[:-1]) + 1)]:
@@ -100,8 +101,8 @@ class Inbox:
         self._pending[table].add_chunk(chunk, max(self._start, self.gaps.get(table, ORIGIN)))
 
     def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
-        """A progress or capture record arrived."""
-        self.seen(at, offset)
+        """Add a progress or capture record."""
+        self.mark_read(at, offset)
         self._record_partitions.add(at)
         match record:
             case Progress():
@@ -109,23 +110,23 @@ class Inbox:
             case Capture():
                 self.captures[record.table] = record
 
-    def seen(self, at: TopicPartition, offset: int) -> None:
-        """A message arrived that says nothing."""
+    def mark_read(self, at: TopicPartition, offset: int) -> None:
+        """Note that a message with this offset has arrived."""
         self._next[at] = max(self._next.get(at, 0), offset + 1)
 
     def advance(self) -> Lsn:
-        """Take in every progress record whose offsets have all arrived; return the frontier."""
-        while self._waiting and self._complete(self._waiting[0]):
+        """Apply every progress record whose offsets have all arrived; return the new frontier."""
+        while self._waiting and self._is_complete(self._waiting[0]):
             frontier = self._waiting.popleft().frontier
             if any(self.frontier < frontier <= until for until in self.gaps.values()):
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
-                raise StreamLost(f"a copy on {topics} was deleted before it was read to its end", hint=LOAD_AGAIN)
+                raise StreamLost(f"a copy on {topics} was deleted before all of it was read", hint=LOAD_AGAIN)
             self.frontier = max(self.frontier, frontier)
         return self.frontier
 
-    def _complete(self, progress: Progress) -> bool:
+    def _is_complete(self, progress: Progress) -> bool:
         return progress.frontier <= self._start or all(
             self._next.get((topic, partition), 0) >= end
             for topic, partitions in progress.end_offsets.items()
@@ -133,20 +134,20 @@ class Inbox:
         )
 
     def take(self) -> dict[TableId, list[Run]]:
-        """Remove and return the rows before the frontier, per relation in stamp order."""
-        taken = {table: pending.take(self.frontier) for table, pending in self._pending.items()}
+        """Remove and return the rows before the frontier, per relation, in stamp order."""
+        runs_by_table = {table: pending.take(self.frontier) for table, pending in self._pending.items()}
         self._start = max(self._start, self.frontier)
-        return {table: runs for table, runs in taken.items() if runs}
+        return {table: runs for table, runs in runs_by_table.items() if runs}
 
     def positions(self) -> Offsets:
-        """Per partition the offset to read next."""
+        """Return per partition the offset to read next."""
         offsets: Offsets = defaultdict(dict)
         for (topic, partition), offset in self._next.items():
             offsets[topic][partition] = offset
         return dict(offsets)
 
     def restart_offsets(self, frontier: Lsn) -> Offsets:
-        """Per partition the offset from which everything at or after `frontier` can be read again.
+        """Return per partition the offset from which everything at or after `frontier` can be read again.
 
         Not for progress records: a restart reads that small, compacted topic from its beginning, because a capture
         record in it may be older than the frontier.
@@ -158,6 +159,6 @@ class Inbox:
             marks = self._marks[at]
             place = bisect_left(marks.lsns, frontier.value)
             offsets[at[0]][at[1]] = marks.offsets[place] if place < len(marks.offsets) else position
-            # Earlier marks can never be asked for again: checkpoints only move forward.
+            # Earlier marks are never needed again: checkpoints only move forward.
             del marks.lsns[:place], marks.offsets[:place]
         return dict(offsets)

@@ -1,4 +1,4 @@
-"""Keeps the streaming query alive and feeds what it reads, decoded, to the inbox."""
+"""Runs the streaming query, restarts it after a failure, decodes its messages and adds them to the inbox."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from shared_schema.topics import progress_topic
 log = logging.getLogger(__name__)
 
 RESTART_PAUSES_S = (0.2, 1.0, 2.0, 5.0)
-"""Before the query is started again; the last one stays."""
+"""Pauses before the query is started again, one per failure; the last one repeats."""
 
-MANY = 2_000
-"""So many messages of one kind are decoded in the JVM: below, asking Spark costs more than it saves."""
+MIN_JVM_MESSAGES = 2_000
+"""So many messages with one header, or more, are decoded in the JVM; for fewer a Spark query does not pay off."""
 
 STEADY_AFTER_S = 30.0
-"""A query that ran this long was not failing again and again."""
+"""After a query ran this long, failures are counted from one again."""
 
 
 def _fast_folder(fallback: Path) -> Path:
-    """Spark's checkpoint is a cache we throw away, so memory is the right disk for it."""
+    """Return a folder in memory if there is one: Spark's checkpoint is only a throw-away cache."""
     memory = Path("/dev/shm")  # noqa: S108
     return memory if memory.is_dir() else fallback
 
 
 class Ingest:
-    """One streaming query at a time; a broken one is replaced by one that reads on where the inbox is."""
+    """Runs one streaming query at a time; a failed one is replaced by one that continues where the inbox is."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class Ingest:
         self._started = 0.0
 
     def start(self) -> None:
-        """Read on from where the inbox is."""
+        """Start the query at the positions of the inbox."""
         with self._lock:
             positions, frontier = self._inbox.positions(), self._inbox.frontier
         found = find_start_offsets(self._settings, positions, frontier)
         with self._lock:
             for skipped in found.skipped:
                 log.warning(
-                    "rows were deleted unread, a capture makes up for them",
+                    "rows were deleted before they were read, a later capture replaces them",
                     extra={"table": str(skipped.table), "capture": str(skipped.until)},
                 )
                 self._inbox.skip(skipped)
@@ -84,7 +84,7 @@ class Ingest:
         self._started = time.monotonic()
 
     def stop(self) -> None:
-        """End the query and drop its folder."""
+        """Stop the query and remove its folder."""
         if self._query is not None:
             self._query.stop()
             self._query = None
@@ -93,29 +93,29 @@ class Ingest:
             self._scratch = None
 
     def tend(self) -> None:
-        """Replace a query that ended. A message that breaks the contract is raised: reading it again would not help."""
+        """Restart a query that ended. Raises the error of a message that breaks the contract: a retry does not help."""
         if self._failure is not None:
             raise self._failure
         if self._query is not None and self._query.isActive:
             return
         error = self._query.exception() if self._query is not None else None
         self.stop()
-        steady = time.monotonic() - self._started > STEADY_AFTER_S
-        self._failures = 1 if steady else self._failures + 1
+        ran_long = time.monotonic() - self._started > STEADY_AFTER_S
+        self._failures = 1 if ran_long else self._failures + 1
         pause = RESTART_PAUSES_S[min(self._failures, len(RESTART_PAUSES_S)) - 1]
         first_line = str(error).strip().splitlines()[0] if error else "it ended"
-        log.warning("reading Kafka starts again", extra={"error": first_line[:300], "after_s": pause})
+        log.warning("restarting the Kafka reader", extra={"error": first_line[:300], "after_s": pause})
         time.sleep(pause)
         self.start()
 
     def _receive(self, messages: pa.Table) -> None:
         try:
             chunks, others = self._decode_many(messages)
-            decoded = [(message, self._decode(*message)) for message in _tuples(others)]
+            decoded = [(message, self._decode(*message)) for message in _message_tuples(others)]
         except Infrastructure:
             raise
         except Exception as error:
-            # Reading it again would not help, so it must not end with the query's thread: the main loop looks here.
+            # Reading it again would not help, so the error must outlive the query's thread: the main loop raises it.
             self._failure = error
             raise
         with self._lock:
@@ -125,7 +125,7 @@ class Ingest:
                 at = (topic, partition)
                 match content:
                     case None:
-                        self._inbox.seen(at, offset)
+                        self._inbox.mark_read(at, offset)
                     case StampedRow():
                         self._inbox.add_row(at, offset, content)
                     case _:
@@ -133,19 +133,23 @@ class Ingest:
             self._lock.notify_all()
 
     def _decode_many(self, messages: pa.Table) -> tuple[list[tuple[TopicPartition, np.ndarray, Chunk]], pa.Table]:
-        """Those of which there are many alike, and the others."""
-        if messages.num_rows < MANY:
+        """Decode messages of which there are many with one header; return their chunks, and the other messages."""
+        if messages.num_rows < MIN_JVM_MESSAGES:
             return [], messages
         chunks, others = [], []
-        for at, alike in _alike(messages):
-            message = alike["value"][0].as_py()
+        for at, group in _group_by_header(messages):
+            message = group["value"][0].as_py()
             chunk = None
-            if alike.num_rows >= MANY and at[0] != self._progress_topic and (message or b"").startswith(avro.MAGIC):
-                chunk = decode.decode_messages(self._spark, self._schemas.codec(message), alike["value"])
+            if (
+                group.num_rows >= MIN_JVM_MESSAGES
+                and at[0] != self._progress_topic
+                and (message or b"").startswith(avro.MAGIC)
+            ):
+                chunk = decode.decode_messages(self._spark, self._schemas.codec(message), group["value"])
             if chunk is None:
-                others.append(alike)
+                others.append(group)
             else:
-                chunks.append((at, alike["offset"].to_numpy(), chunk))
+                chunks.append((at, group["offset"].to_numpy(), chunk))
         return chunks, pa.concat_tables([messages.slice(0, 0), *others])
 
     def _decode(
@@ -159,13 +163,13 @@ class Ingest:
         return StampedRow(codec.decode(value), codec.schema)
 
 
-def _tuples(messages: pa.Table) -> list[tuple[str, int, int, bytes | None]]:
-    """Topic, partition, offset and value; None for a tombstone: the record of that key was taken back."""
+def _message_tuples(messages: pa.Table) -> list[tuple[str, int, int, bytes | None]]:
+    """Return topic, partition, offset and value; the value is None for a tombstone, which deletes a key's record."""
     return list(zip(*(messages[name].to_pylist() for name in messages.column_names), strict=True))
 
 
-def _alike(messages: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
-    """The messages of one partition with one header, in their order."""
+def _group_by_header(messages: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
+    """Yield the messages of each partition and header, in their order."""
     header = pc.fill_null(pc.binary_slice(messages["value"], 0, avro.HEADER_BYTES), b"")
     marked = messages.append_column("header", header)
     groups = marked.select(["topic", "partition", "header"]).group_by(["topic", "partition", "header"]).aggregate([])

@@ -1,6 +1,7 @@
-"""Options of librdkafka -> those of Kafka's Java client, which Spark reads with. Pure but for the files that are named.
+"""Options of librdkafka -> options of Kafka's Java client, which Spark uses. Pure, except that it reads PEM files.
 
-Operators write one set of options for both programs; the two clients name users, passwords and certificates otherwise.
+Operators write one set of options for both programs, but the two clients have different names for users, passwords and
+certificates.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TRANSLATED = frozenset(
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's reader is given for the same broker and the same user; SettingsError for what it cannot have."""
+    """Return the options of Spark's reader for the same broker and user; SettingsError if one has no equivalent."""
     given = {_RENAMED.get(name, name): value for name, value in options.items()}
     out = {name: value for name, value in given.items() if name not in _TRANSLATED}
     if "security.protocol" in given:
@@ -44,43 +45,43 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
     if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
         raise SettingsError(
             "kafka_options: Spark cannot read from a broker whose certificate is not verified",
-            hint="give its authority as ssl.ca.location instead of enable.ssl.certificate.verification=false",
+            hint="set ssl.ca.location to its certificate authority, remove enable.ssl.certificate.verification=false",
         )
-    return out | _login(given) | _trusted(given) | _own_certificate(given)
+    return out | _login_options(given) | _trust_options(given) | _certificate_options(given)
 
 
-def _login(given: Mapping[str, str]) -> dict[str, str]:
+def _login_options(given: Mapping[str, str]) -> dict[str, str]:
     if "sasl.username" not in given or "sasl.jaas.config" in given:
         return {}
     mechanism = given.get("sasl.mechanism", "").upper()
     if mechanism not in _LOGIN:
         raise SettingsError(
             f"kafka_options: sasl.mechanism {mechanism or 'is missing'}",
-            hint=f"one of {', '.join(_LOGIN)}, or sasl.jaas.config for another",
+            hint=f"set it to one of {', '.join(_LOGIN)}, or set sasl.jaas.config for another mechanism",
         )
-    user, password = (_quoted(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
+    user, password = (_quote(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
     return {"sasl.jaas.config": f"{_LOGIN[mechanism]} required username={user} password={password};"}
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _trusted(given: Mapping[str, str]) -> dict[str, str]:
-    if (text := _text(given, "ssl.ca")) is None:
+def _trust_options(given: Mapping[str, str]) -> dict[str, str]:
+    if (text := _read_pem(given, "ssl.ca")) is None:
         return {}
     return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text}
 
 
-def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
-    certificate, key = _text(given, "ssl.certificate"), _text(given, "ssl.key")
+def _certificate_options(given: Mapping[str, str]) -> dict[str, str]:
+    certificate, key = _read_pem(given, "ssl.certificate"), _read_pem(given, "ssl.key")
     if certificate is None or key is None:
         return {}
     return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
 
 
-def _text(given: Mapping[str, str], name: str) -> str | None:
-    """The PEM text, given itself or as a file."""
+def _read_pem(given: Mapping[str, str], name: str) -> str | None:
+    """Return the PEM text, given directly or as a file."""
     if f"{name}.pem" in given:
         return given[f"{name}.pem"]
     if f"{name}.location" not in given:

@@ -1,4 +1,4 @@
-"""Reads `<prefix>.schemas`: fingerprint in a message's header -> the codec that decodes it."""
+"""Reads topic `<prefix>.schemas`: the fingerprint in a message's header -> the codec that decodes the message."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shared_schema.table_schema import TableSchema
 from shared_schema.topics import schemas_topic
 
 WAIT_S = 10.0
-"""A schema is committed before or with the first message that needs it, so it cannot be far."""
+"""A schema is committed before or with the first message that needs it, so it arrives soon."""
 
 
 class SchemaReader:
-    """Every schema version seen so far; asks the topic again when a message names an unknown one."""
+    """Holds every schema version seen so far; reads the topic further when a message names an unknown one."""
 
     def __init__(self, prefix: str, client: dict[str, str | int | float | bool]) -> None:
         self._topic = schemas_topic(prefix)
@@ -39,15 +39,15 @@ class SchemaReader:
         self._consumer.assign([TopicPartition(self._topic, 0, 0)])
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the Kafka consumer."""
         self._consumer.close()
 
     def codec(self, message: bytes) -> avro.ChangeCodec:
-        """The codec of the schema version a message names in its header."""
+        """Return the codec of the schema version that a message names in its header."""
         return self._version(avro.header_fingerprint(message))
 
     def copied(self, capture: Capture) -> TableSchema:
-        """The schema a relation was copied with."""
+        """Return the schema with which a relation was copied."""
         return self._version(bytes.fromhex(capture.schema_id)).schema
 
     def _version(self, fingerprint: bytes) -> avro.ChangeCodec:
@@ -56,12 +56,12 @@ class SchemaReader:
 
     def _read_until(self, found: Callable[[], bool], problem: str) -> None:
         deadline = time.monotonic() + WAIT_S
-        # The query's thread and the tick's thread both come here.
+        # Called from the query's thread and from the tick's thread.
         with self._lock:
             while not found():
                 message = self._consumer.poll(0.1)
                 if message is not None and (error := message.error()) is not None:
-                    # The client reconnects by itself; only its giving up is an error.
+                    # The client reconnects by itself; only when it gives up is it an error.
                     if error.fatal() or time.monotonic() > deadline:
                         raise Infrastructure(f"{self._topic} cannot be read: {error.str()}")
                 elif message is not None and (value := message.value()) is not None:
@@ -73,7 +73,7 @@ class SchemaReader:
         schema = avro.parse_table_schema(json.loads(text))
         codec = avro.codec(schema)
         if codec.text.encode() != text:
-            raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its one text form")
-        # By what messages name, which a registry may have given, and by what captures name.
+            raise ContractError(f"the schema of {schema.table} on {self._topic} is not in its canonical text form")
+        # By the ID in messages, which a schema registry may have assigned, and by the ID in captures.
         self._codecs[bytes.fromhex(key.decode() if isinstance(key, bytes) else key or "")] = codec
         self._codecs[codec.id] = codec

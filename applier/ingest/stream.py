@@ -1,7 +1,7 @@
-"""The one streaming query: Kafka -> messages on the driver -> inbox.
+"""The one streaming query: Kafka -> batches of messages on the driver.
 
-Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint, so the folder
-lies on the fastest local disk and is new each time.
+Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint. So the folder
+is on the fastest local disk and is new each time.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from shared_schema.topics import progress_topic, schemas_topic, subscribe_patter
 
 log = logging.getLogger(__name__)
 
-LOOK_MS = 50
-"""Between two looks at Kafka: what we are willing to add to the latency, against what idling may cost. Spark's own
-trigger goes by the wall clock: set back by an hour, it would look again in an hour."""
+POLL_MS = 50
+"""Pause between two polls of Kafka: a compromise between latency and the cost of idling. Spark's own trigger uses the
+wall clock: if that is set back by an hour, Spark would poll again after an hour."""
 
 
 ClientOptions = dict[str, str | int | float | bool]
 
 
 def client_options(settings: ApplierSettings) -> ClientOptions:
-    """librdkafka options every client of this process shares."""
+    """Return the librdkafka options that all clients of this process share."""
     return {"bootstrap.servers": settings.kafka_bootstrap, **settings.kafka_options}
 
 
 @contextmanager
 def reaching_kafka() -> Iterator[None]:
-    """A broker that does not answer is an Infrastructure error."""
+    """Turn the error of a broker that does not respond into an Infrastructure error."""
     try:
         yield
     except KafkaException as error:
@@ -53,7 +53,7 @@ def reaching_kafka() -> Iterator[None]:
 
 
 def are_topics_ready(settings: ApplierSettings) -> bool:
-    """Whether the consumer has created its topics."""
+    """Whether pg-trickle-cdc has created its topics."""
     with reaching_kafka():
         topics = AdminClient(client_options(settings)).list_topics(timeout=10).topics
     return progress_topic(settings.topic_prefix) in topics and schemas_topic(settings.topic_prefix) in topics
@@ -75,21 +75,21 @@ def start(
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("kafka.isolation.level", "read_committed")
-        # A batch ends at a transaction's invisible marker; without this each one waits half a second for it.
+        # A batch ends at the invisible marker of a transaction; without this option it waits half a second for that.
         .option("kafka.fetch.max.wait.ms", "5")
     )
     for name, value in java_options(settings.kafka_options).items():
         reader = reader.option(f"kafka.{name}", value)
 
-    spark.conf.set("spark.sql.streaming.pollingDelay", LOOK_MS)
+    spark.conf.set("spark.sql.streaming.pollingDelay", POLL_MS)
     next_at = 0.0
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         nonlocal next_at
         receive(batch.select("topic", "partition", "offset", "value").toArrow())
-        # The delay above is for looks that found nothing.
+        # `pollingDelay` above applies only to polls that found nothing.
         time.sleep(max(0.0, next_at - time.monotonic()))
-        next_at = time.monotonic() + LOOK_MS / 1000
+        next_at = time.monotonic() + POLL_MS / 1000
 
     return (
         reader.load()

@@ -1,8 +1,8 @@
-"""At most how many rows of a result a change touches, from what its relations hold and what changed of them. Pure.
+"""The sizes of relations and their deltas -> an upper bound for the rows of a result that change. Pure.
 
-    |Δ(L ⋈ R)| ≤ |ΔL| · partners in R + |ΔR| · partners in L
+    |Δ(L ⋈ R)| ≤ |ΔL| · matches in R + |ΔR| · matches in L
 
-A row has one partner on a side whose rows the join's pairs tell apart, and else perhaps all of them.
+A row has at most one match on a side whose rows the join's pairs identify; otherwise it may match all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from applier.plan.nodes import (
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """Rows that changed, and rows there are; infinite where nothing is known."""
+    """The number of rows that changed, and of rows that exist; infinite where it is not known."""
 
     changed: float
     held: float
@@ -47,7 +47,7 @@ UNKNOWN = Cardinality(math.inf, math.inf)
 
 
 def bound_cardinality(node: Node, relation: Callable[[Scan], Cardinality]) -> Cardinality:
-    """Of the node, from those of the relations it reads."""
+    """Return the bounds of the node, from those of the relations that it reads."""
     match node:
         case Scan():
             return relation(node)
@@ -63,36 +63,36 @@ def bound_cardinality(node: Node, relation: Callable[[Scan], Cardinality]) -> Ca
             found = bound_cardinality(node.input, relation)
             return Cardinality(2 * found.changed, found.held + 1)
         case TopK(ties=False):
-            # For each row that comes or leaves another leaves or comes.
+            # For each row that comes another may leave, and for each row that leaves another may come.
             found = bound_cardinality(node.input, relation)
             return Cardinality(2 * found.changed, found.held)
         case Join() | OuterJoin() | SemiJoin():
-            return _joined(node, bound_cardinality(node.left, relation), bound_cardinality(node.right, relation))
+            return _bound_join(node, bound_cardinality(node.left, relation), bound_cardinality(node.right, relation))
         case TopK() | Window() | Repeat() | Unnest() | Recursion() | WorkTable():
             return UNKNOWN
         case _:
             assert_never(node)
 
 
-def _joined(node: Join | OuterJoin | SemiJoin, left: Cardinality, right: Cardinality) -> Cardinality:
-    in_left = _partners(node.left, left, tuple(ours for ours, _ in node.equi))
-    in_right = _partners(node.right, right, tuple(theirs for _, theirs in node.equi))
-    changed = _times(left.changed, in_right) + _times(right.changed, in_left)
-    held = min(_times(left.held, in_right), _times(right.held, in_left))
+def _bound_join(node: Join | OuterJoin | SemiJoin, left: Cardinality, right: Cardinality) -> Cardinality:
+    in_left = _max_matches(node.left, left, tuple(left_expr for left_expr, _ in node.equi))
+    in_right = _max_matches(node.right, right, tuple(right_expr for _, right_expr in node.equi))
+    changed = _multiply(left.changed, in_right) + _multiply(right.changed, in_left)
+    held = min(_multiply(left.held, in_right), _multiply(right.held, in_left))
     match node:
         case Join():
             return Cardinality(changed, held)
         case OuterJoin():
-            # Each match is also one row less, or more, that stands alone.
+            # Each match that comes or goes may also remove or add one row without a match.
             return Cardinality(2 * changed + left.changed + right.changed, held + left.held + right.held)
         case SemiJoin():
             return Cardinality(left.changed + changed, left.held)
 
 
-def _partners(side: Node, extent: Cardinality, pairs: tuple[Expr, ...]) -> float:
-    """Without a key a row may be there any number of times, and each of them is met."""
-    return 1 if row_key(side) is not None and identifies_rows(side, pairs) else extent.held
+def _max_matches(side: Node, cardinality: Cardinality, pairs: tuple[Expr, ...]) -> float:
+    """Return how many rows of a side a row may match: without a key all of them, because rows may repeat."""
+    return 1 if row_key(side) is not None and identifies_rows(side, pairs) else cardinality.held
 
 
-def _times(rows: float, partners: float) -> float:
-    return rows * partners if rows and partners else 0
+def _multiply(rows: float, matches: float) -> float:
+    return rows * matches if rows and matches else 0

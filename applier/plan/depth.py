@@ -1,4 +1,4 @@
-"""How deep a query is, against the depths at which people want to be told. Pure; nothing is computed differently."""
+"""A plan and thresholds -> the thresholds that the plan exceeds, as warnings. Pure; nothing is computed differently."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from applier.plan.nodes import Join, Node, StreamPlan, scans, walk
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """By the names of their settings."""
+    """The thresholds, by the names of their settings."""
 
     deep_join_l0_scan_threshold: int = 4
-    """Inputs joined as one product: each that changes costs a term that reads all the others."""
+    """Inputs that are joined as one product: each one that changes costs a term that reads all the others."""
     part3_max_scan_count: int = 5
-    """Relations read by the whole query."""
+    """Relations that the whole query reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExceededThreshold:
-    """A threshold that a query is beyond."""
+    """A threshold that a query exceeds."""
 
     threshold: str
     limit: int
@@ -28,25 +28,25 @@ class ExceededThreshold:
 
 
 def exceeded_thresholds(plan: StreamPlan, thresholds: Thresholds) -> list[ExceededThreshold]:
-    """Those that the plan is beyond."""
-    product = max((_inputs_of(node) for node in walk(plan.root) if isinstance(node, Join)), default=0)
+    """Return the thresholds that the plan exceeds."""
+    joined_inputs = max((_count_inputs(node) for node in walk(plan.root) if isinstance(node, Join)), default=0)
     read = sum(1 for _ in scans(plan.root))
     found = [
         ExceededThreshold(
             "deep_join_l0_scan_threshold",
             thresholds.deep_join_l0_scan_threshold,
-            product,
-            "join what changes rarely in a stream table of its own, and that with the rest",
+            joined_inputs,
+            "join the inputs that change rarely in a stream table of their own, and join that with the rest",
         ),
         ExceededThreshold(
             "part3_max_scan_count",
             thresholds.part3_max_scan_count,
             read,
-            "make a part of the query a stream table of its own, and read that",
+            "move a part of the query into a stream table of its own, and read that",
         ),
     ]
-    return [one for one in found if one.value > one.limit]
+    return [exceeded for exceeded in found if exceeded.value > exceeded.limit]
 
 
-def _inputs_of(node: Node) -> int:
-    return _inputs_of(node.left) + _inputs_of(node.right) if isinstance(node, Join) else 1
+def _count_inputs(node: Node) -> int:
+    return _count_inputs(node.left) + _count_inputs(node.right) if isinstance(node, Join) else 1

@@ -1,7 +1,7 @@
 """Expressions of a plan: resolved by PostgreSQL, evaluated by Spark, over the ordinals of a node's input.
 
-A closed union. What is not in it cannot be in a plan, so nothing is ever evaluated by guess. Nothing of Spark is
-imported here; its types are names, written as in Spark SQL.
+A closed union: no other expression can be in a plan, so nothing is evaluated by guessing. Spark is not imported here;
+its types are names, written as in Spark SQL.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shared_schema.pg_types import PgType
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """The type PostgreSQL gives a value, and the Spark type (DDL text) that carries it exactly inside the engine."""
+    """The PostgreSQL type of a value, and the Spark type (DDL text) that represents it exactly inside the engine."""
 
     pg: PgType
     spark: str
 
     @classmethod
     def of_column(cls, pg: PgType) -> ValueType:
-        """The physical type a captured column rests in."""
+        """Return the type of a captured column, in its physical type."""
         return cls(pg, pg.spark_ddl)
 
 
@@ -71,7 +71,7 @@ class Logic(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BoolOp:
-    """AND, OR, NOT over truth values."""
+    """AND, OR or NOT over truth values."""
 
     logic: Logic
     args: tuple[Expr, ...]
@@ -106,7 +106,7 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """The same value in a physical type that holds at least as much, so that two sides meet in one type."""
+    """The same value in a wider physical type, so that both sides of an operation have one type."""
 
     arg: Expr
     type: ValueType
@@ -116,7 +116,7 @@ Expr = Col | Const | Call | BoolOp | IsNull | Case | Coalesce | Widen
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct arguments."""
+    """Return the direct arguments."""
     match expr:
         case Col() | Const():
             return ()
@@ -131,7 +131,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def columns_read(expr: Expr) -> Iterator[int]:
-    """Every input ordinal the expression looks at, with repetitions."""
+    """Yield every input ordinal that the expression reads, with repetitions."""
     if isinstance(expr, Col):
         yield expr.ordinal
     for child in children(expr):
@@ -172,12 +172,11 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a user's aggregate does with the rows, one by one: `step` makes a new state of the old one and a row.
+    """How a user-defined aggregate processes rows one by one: `step` computes a new state from the old one and a row.
 
-    Column 0 is the state, columns 1 … are the arguments. `initial` is the state before the first row, as the text of
-    its type; with `seeded` it is the first argument of the first row. With `strict` rows with a NULL do not count, and
-    a state that is NULL stays it. `any_order`: the order of the rows makes no difference. `final` is over the last
-    state.
+    Column 0 is the state, columns 1 … are the arguments. `initial` is the state before the first row, as text of its
+    type; with `seeded` it is the first argument of the first row. With `strict` rows with a NULL do not count, and a
+    state that is NULL stays NULL. `any_order`: the order of the rows makes no difference. `final` reads the last state.
     """
 
     state: ValueType
@@ -188,17 +187,17 @@ class Fold:
     step: Expr
     final: Expr
     null_of_none: bool
-    """Whether it is NULL where no row counts."""
+    """Whether the result is NULL where no row counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
     """One aggregate of an Aggregate node by its exact pg_proc signature, e.g. `sum(int4)`.
 
-    Only rows for which `filter` is true take part, with `distinct` equal arguments once; `order` is the order they come
-    in, for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP. `distinct_by` is what
-    tells arguments apart where equal ones may look different; of those the one that sorts first takes part. `fold` is
-    what an aggregate of a user does.
+    Only rows for which `filter` is true count, with `distinct` equal arguments once; `order` is the order of the rows,
+    for aggregates to which it matters; `direct` are the arguments in front of WITHIN GROUP. `distinct_by` are the
+    expressions that compare arguments where equal ones may look different; of those the one that sorts first counts.
+    `fold` describes a user-defined aggregate.
     """
 
     signature: str
@@ -214,17 +213,17 @@ class AggregateCall:
 
 
 def shift(expr: Expr, by: int) -> Expr:
-    """The same expression over an input whose columns moved up by that many places."""
+    """Return the same expression over an input whose columns moved up by that many places."""
     return renumber(expr, lambda ordinal: ordinal + by)
 
 
 def renumber(expr: Expr, place: Callable[[int], int]) -> Expr:
-    """The same expression over an input whose columns are elsewhere."""
+    """Return the same expression over an input whose columns have other places."""
     return _with_columns(expr, lambda column: replace(column, ordinal=place(column.ordinal)))
 
 
-def substituted(expr: Expr, columns: Sequence[Expr]) -> Expr:
-    """The same expression over what its columns are computed from."""
+def substitute(expr: Expr, columns: Sequence[Expr]) -> Expr:
+    """Return the same expression with its columns replaced by the expressions that compute them."""
     return _with_columns(expr, lambda column: columns[column.ordinal])
 
 

@@ -1,8 +1,8 @@
-"""Which columns of which tables the values of each output column are made of. Pure.
+"""A plan -> for each output column, the table columns from which its values are computed. Pure.
 
     lineage(Scan)_i = {table.column_i}      lineage(f(a, b)) = lineage(a) ∪ lineage(b)
 
-Values only: what a filter or a join looks at to choose rows is no part of the values of other columns.
+Values only: the columns by which a filter or a join selects rows are not part of the lineage of other columns.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTHING: Origin = frozenset()
 
 
 def column_of(node: Node, ordinal: int) -> tuple[Scan, int] | None:
-    """The relation's own column that filters and projections pass on at this place; None where it is another value."""
+    """Return the relation's column that filters and projections pass through unchanged at this place, or None."""
     match node:
         case Scan():
             return node, ordinal
@@ -52,49 +52,49 @@ def column_of(node: Node, ordinal: int) -> tuple[Scan, int] | None:
 
 
 def lineage(node: Node) -> tuple[Origin, ...]:
-    """Per output column the table columns its values are made of; of a recursion those of its base."""
+    """Return per output column the table columns from which it is computed; a recursion: those of base and step."""
     match node:
         case Scan():
             return tuple(frozenset({(node.table, column)}) for column in node.columns)
         case Values() | WorkTable():
             return tuple(NOTHING for _ in fields(node))
         case Recursion():
-            return _united([lineage(node.base), lineage(node.step)])
+            return _unite([lineage(node.base), lineage(node.step)])
         case Filter() | TopK() | Repeat():
             return lineage(node.input)
         case Project():
             below = lineage(node.input)
-            return tuple(_of([e], below) for e in node.exprs)
+            return tuple(_origins_of([e], below) for e in node.exprs)
         case Unnest():
             below = lineage(node.input)
-            made = tuple(_of(each.args, below) for each in node.sets)
-            return below + made + ((NOTHING,) if node.ordinality else ())
+            members = tuple(_origins_of(each.args, below) for each in node.sets)
+            return below + members + ((NOTHING,) if node.ordinality else ())
         case Join() | OuterJoin():
             return lineage(node.left) + lineage(node.right)
         case SemiJoin():
             return lineage(node.left)
         case Aggregate():
             below = lineage(node.input)
-            keys = tuple(_of([key], below) for key in node.keys)
-            return keys + tuple(_of(_of_call(call), below) for call in node.calls)
+            keys = tuple(_origins_of([key], below) for key in node.keys)
+            return keys + tuple(_origins_of(_call_exprs(call), below) for call in node.calls)
         case Window():
             below = lineage(node.input)
-            return below + tuple(_of(_of_window(call), below) for call in node.calls)
+            return below + tuple(_origins_of(_window_exprs(call), below) for call in node.calls)
         case UnionAll():
-            return _united([lineage(branch) for branch in node.branches])
+            return _unite([lineage(branch) for branch in node.branches])
         case _:
             assert_never(node)
 
 
-def _united(branches: list[tuple[Origin, ...]]) -> tuple[Origin, ...]:
+def _unite(branches: list[tuple[Origin, ...]]) -> tuple[Origin, ...]:
     return tuple(NOTHING.union(*column) for column in zip(*branches, strict=True))
 
 
-def _of(exprs: Iterable[Expr], below: tuple[Origin, ...]) -> Origin:
+def _origins_of(exprs: Iterable[Expr], below: tuple[Origin, ...]) -> Origin:
     return NOTHING.union(*(below[ordinal] for expr in exprs for ordinal in columns_read(expr)))
 
 
-def _of_call(call: AggregateCall) -> Iterator[Expr]:
+def _call_exprs(call: AggregateCall) -> Iterator[Expr]:
     yield from call.args
     yield from call.direct
     yield from call.distinct_by
@@ -103,9 +103,9 @@ def _of_call(call: AggregateCall) -> Iterator[Expr]:
         yield call.filter
 
 
-def _of_window(call: WindowCall) -> Iterator[Expr]:
+def _window_exprs(call: WindowCall) -> Iterator[Expr]:
     yield from call.args
     yield from call.partition
     yield from (key.expr for key in call.order)
     if call.aggregate is not None:
-        yield from _of_call(call.aggregate)
+        yield from _call_exprs(call.aggregate)

@@ -1,9 +1,9 @@
-"""Relational nodes: the closed union a stream table's query is made of. Pure; each knows its columns and its row key.
+"""Relational nodes: the closed union of which plans consist, with the output columns and the row key of each. Pure.
 
-Columns are positional: a node's output is c0..cn-1, whatever the user calls them. The names a user sees belong to the
-StreamPlan, the outermost thing.
+Columns are positional: a node's output is c0..cn-1, whatever the user calls them. The names that users see belong to
+the StreamPlan, which is outermost.
 
-The *row key* of a node is a set of output ordinals whose values are unique in its result: `()` says that there is at
+The *row key* of a node is a set of output ordinals whose values are unique in its result: `()` means that there is at
 most one row, None that rows may repeat.
 """
 
@@ -30,7 +30,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A captured relation. `columns` are the relation's column names that are read, in output order."""
+    """A captured relation. `columns` are the names of the columns that are read, in output order."""
 
     table: TableId
     relid: int
@@ -41,7 +41,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Rows for which the predicate is true (not null, not false)."""
+    """The rows for which the predicate is true (not null, not false)."""
 
     input: Node
     predicate: Expr
@@ -71,7 +71,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """Join, and every left row without a partner with NULLs on the right; `full`: also the right ones, mirrored."""
+    """Join, and the left rows without a match, with NULLs on the right; `full`: also the right rows without a match."""
 
     left: Node
     right: Node
@@ -82,7 +82,7 @@ class OuterJoin:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The left rows that have a partner on the right, or with `anti` those that have none; each as often as it is."""
+    """The left rows that have a match on the right, or with `anti` those that have none; each as often as it occurs."""
 
     left: Node
     right: Node
@@ -102,16 +102,16 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
-    """The rows of every branch, as often as each has them. All branches have the same column types."""
+    """The rows of all branches, with duplicates. All branches have the same column types."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Of the rows that share the values of `keys` those at places offset+1 to offset+limit of the order; None: all.
+    """The rows at places offset+1 to offset+limit of the order, among those with equal `keys`; limit None: all.
 
-    With `ties` also those that the order does not tell from the last of them. A row is taken as often as it is there.
+    With `ties` also the rows that are equal to the last of them in the order. Duplicates count as separate rows.
     """
 
     input: Node
@@ -123,7 +123,7 @@ class TopK:
 
     @property
     def decided(self) -> bool:
-        """Whether rows at the same place of the order are always the same, so that the result is just one."""
+        """Whether rows that are equal in the order are always the same row, so that there is only one right result."""
         return (self.ties and not self.offset) or identifies_rows(
             self.input, (*self.keys, *(k.expr for k in self.order))
         )
@@ -131,7 +131,7 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Every row as many times more as `times` says, which is never negative or NULL."""
+    """Every row with its weight multiplied by `times`, which is never negative or NULL."""
 
     input: Node
     times: Expr
@@ -141,7 +141,7 @@ class Repeat:
 class Window:
     """The input's columns, then one column per call.
 
-    `keys` are in the partition of every call: what happens to rows with other values of them is of no concern.
+    `keys` are in the PARTITION BY of every call: rows with other values of the keys do not affect a row.
     """
 
     input: Node
@@ -151,23 +151,23 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Rows written in the query: expressions without columns. One row of no column is an empty FROM."""
+    """Rows that are written in the query: expressions without columns. One row without columns is an empty FROM."""
 
     rows: tuple[tuple[Expr, ...], ...]
     fields: tuple[Field, ...]
 
 
 class SetReturningFunction(Enum):
-    """What makes a set out of one row."""
+    """A function that returns a set of values for one row."""
 
     SERIES = "generate_series"
-    """Integers from the first argument to the second, by the third or 1; none when an argument is NULL."""
+    """Integers from the first argument to the second, in steps of the third or 1; none when an argument is NULL."""
     MOMENTS = "generate_series of timestamps"
-    """Timestamps from the first argument to the second, by the third, which is a literal of so many microseconds."""
+    """Timestamps from the first argument to the second, in steps of the third, a literal number of microseconds."""
     CALENDAR = "generate_series by months"
-    """The same by a literal interval that is longer in some months than in others."""
+    """The same in steps of a literal interval whose length depends on the month."""
     LISTED = "unnest of a list"
-    """The arguments one by one."""
+    """The arguments, one by one."""
     ELEMENTS = "unnest"
     """The elements of an array."""
     MEMBERS = "jsonb_array_elements"
@@ -175,12 +175,12 @@ class SetReturningFunction(Enum):
 
 
 _RISING = frozenset({SetReturningFunction.SERIES, SetReturningFunction.MOMENTS, SetReturningFunction.CALENDAR})
-"""Those whose members are all different."""
+"""Functions whose members are all distinct."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """A set made of one row: by which function, of what, and the type of its members."""
+    """A call of a set-returning function: its arguments and the type of its members."""
 
     function: SetReturningFunction
     args: tuple[Expr, ...]
@@ -189,10 +189,10 @@ class TableFunction:
 
 @dataclass(frozen=True, slots=True)
 class Unnest:
-    """Every input row once per member of its own set; then the member, with `ordinality` also its number from 1.
+    """Every input row once per member of its set, followed by the member; with `ordinality` also its number from 1.
 
-    Several sets are gone through side by side, NULL where one is shorter. With `outer` a row whose sets are empty
-    stays, with NULLs.
+    Several sets are read in parallel, with NULL where one is shorter. With `outer` a row whose sets are empty stays,
+    with NULLs.
     """
 
     input: Node
@@ -203,9 +203,9 @@ class Unnest:
 
 @dataclass(frozen=True, slots=True)
 class WorkTable:
-    """Inside a step: the rows of the round before, of the Recursion of that number.
+    """Inside a step: the rows of the previous round of the Recursion with that number.
 
-    While it is computed `text` are those rows, or `changed` the ones that come to them.
+    During the computation `text` holds those rows, or `changed` their delta.
     """
 
     number: int
@@ -216,9 +216,9 @@ class WorkTable:
 
 @dataclass(frozen=True, slots=True)
 class Recursion:
-    """The rows of `base`, those `step` makes of them, those it makes of these, and so on until there are no more.
+    """The rows of `base`, the rows that `step` derives from them, and so on until there are no more.
 
-    With `distinct` every row counts once, and only rows not seen before go on.
+    With `distinct` every row counts once, and only rows that were not seen before go into the next round.
     """
 
     number: int
@@ -248,14 +248,14 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """A stream table's whole query: what it computes and how its columns are called."""
+    """The whole query of a stream table: its plan and the names of its columns."""
 
     root: Node
     names: tuple[str, ...]
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
-    """The direct inputs, left to right."""
+    """Return the direct inputs, left to right."""
     match node:
         case Scan() | Values() | WorkTable():
             return ()
@@ -272,19 +272,19 @@ def inputs(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, parents first."""
+    """Yield the node and everything below it, parents first."""
     yield node
     for child in inputs(node):
         yield from walk(child)
 
 
 def scans(node: Node) -> Iterator[Scan]:
-    """Every Scan at or below the node."""
+    """Return every Scan at or below the node."""
     return (n for n in walk(node) if isinstance(n, Scan))
 
 
 def is_derived(node: Node) -> bool:
-    """Whether its rows depend on more than single rows of one relation."""
+    """Whether a row of the node depends on more than a single row of one relation."""
     match node:
         case Scan():
             return False
@@ -295,7 +295,7 @@ def is_derived(node: Node) -> bool:
 
 
 def fields(node: Node) -> tuple[Field, ...]:
-    """The output columns."""
+    """Return the output columns."""
     match node:
         case Scan() | Values() | WorkTable():
             return node.fields
@@ -303,7 +303,7 @@ def fields(node: Node) -> tuple[Field, ...]:
             pairs = zip(fields(node.base), fields(node.step), strict=True)
             return tuple(Field(a.type, a.nullable or b.nullable) for a, b in pairs)
         case Unnest():
-            return fields(node.input) + _unfolded(node)
+            return fields(node.input) + _unnested_fields(node)
         case Filter() | TopK() | Repeat():
             return fields(node.input)
         case Project():
@@ -335,7 +335,7 @@ def _field(expr: Expr) -> Field:
 
 
 def row_key(node: Node) -> tuple[int, ...] | None:
-    """Output ordinals that identify a row; None when rows may repeat."""
+    """Return the output ordinals that identify a row; None when rows may repeat."""
     match node:
         case Scan():
             return node.key
@@ -346,13 +346,13 @@ def row_key(node: Node) -> tuple[int, ...] | None:
         case Recursion():
             return tuple(range(len(fields(node)))) if node.distinct else None
         case Unnest():
-            return _unfolded_key(node)
+            return _unnest_key(node)
         case Filter() | Window():
             return row_key(node.input)
         case Project():
-            return _projected_key(row_key(node.input), node.exprs)
+            return _project_key(row_key(node.input), node.exprs)
         case Join():
-            return _joined_key(node)
+            return _join_key(node)
         case SemiJoin():
             return row_key(node.left)
         case OuterJoin():
@@ -362,26 +362,29 @@ def row_key(node: Node) -> tuple[int, ...] | None:
         case UnionAll() | Repeat():
             return None
         case TopK():
-            return _top_key(node)
+            return _top_k_key(node)
         case _:
             assert_never(node)
 
 
-def _joined_key(node: Join) -> tuple[int, ...] | None:
-    """Of either key what the pairs bind is known from the other row: a side whose key they bind needs none."""
+def _join_key(node: Join) -> tuple[int, ...] | None:
+    """Return the key of a join. Columns that the pairs bind are known from the other row.
+
+    So a side whose whole key is bound adds nothing to the key.
+    """
     left, right = row_key(node.left), row_key(node.right)
     if left is None or right is None:
         return None
-    width, bound = len(fields(node.left)), _bound(theirs for _, theirs in node.equi)
-    if not set(right) <= bound and set(left) <= _bound(ours for ours, _ in node.equi):
+    width, bound = len(fields(node.left)), _bound_columns(right_expr for _, right_expr in node.equi)
+    if not set(right) <= bound and set(left) <= _bound_columns(left_expr for left_expr, _ in node.equi):
         return tuple(width + i for i in right)
     return left + tuple(width + i for i in right if i not in bound)
 
 
 def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
-    """Both keys: a row without a partner has NULL for the other's, and no second row with it.
+    """Return both keys: a row that has no match has NULL in the key of the other side, and occurs only once.
 
-    In a full join a left row without a partner and a right one can only be told apart where a key has no NULL itself.
+    In a full join an unmatched left row and an unmatched right row are distinct only where a key column is never NULL.
     """
     left, right = row_key(node.left), row_key(node.right)
     if left is None or right is None:
@@ -389,23 +392,23 @@ def _outer_key(node: OuterJoin) -> tuple[int, ...] | None:
     columns = fields(node.left), fields(node.right)
     if node.full and all(columns[0][i].nullable for i in left) and all(columns[1][i].nullable for i in right):
         return None
-    bound = set() if node.full else _bound(theirs for _, theirs in node.equi)
+    bound = set() if node.full else _bound_columns(right_expr for _, right_expr in node.equi)
     return left + tuple(len(columns[0]) + i for i in right if i not in bound)
 
 
-def _unfolded(node: Unnest) -> tuple[Field, ...]:
-    members = tuple(Field(s.type, node.outer or len(node.sets) > 1 or _holds_null(s)) for s in node.sets)
+def _unnested_fields(node: Unnest) -> tuple[Field, ...]:
+    members = tuple(Field(s.type, node.outer or len(node.sets) > 1 or _has_null_members(s)) for s in node.sets)
     number = Field(INT8, node.outer)
     return (*members, number) if node.ordinality else members
 
 
-def _holds_null(made: TableFunction) -> bool:
-    listed = made.function is SetReturningFunction.LISTED and any(nullable(arg) for arg in made.args)
-    return listed or made.function is SetReturningFunction.ELEMENTS
+def _has_null_members(function: TableFunction) -> bool:
+    listed = function.function is SetReturningFunction.LISTED and any(nullable(arg) for arg in function.args)
+    return listed or function.function is SetReturningFunction.ELEMENTS
 
 
-def _unfolded_key(node: Unnest) -> tuple[int, ...] | None:
-    """The input's key and the number of the member, or the member itself where none repeats."""
+def _unnest_key(node: Unnest) -> tuple[int, ...] | None:
+    """Return the input's key and the number of the member, or the member itself where no member repeats."""
     key, width = row_key(node.input), len(fields(node.input))
     if key is not None and node.ordinality:
         return (*key, width + len(node.sets))
@@ -413,58 +416,58 @@ def _unfolded_key(node: Unnest) -> tuple[int, ...] | None:
     return (*key, width) if key is not None and rising else None
 
 
-def _top_key(node: TopK) -> tuple[int, ...] | None:
-    """One row for each combination of the keys, or else whatever tells the input's rows apart."""
+def _top_k_key(node: TopK) -> tuple[int, ...] | None:
+    """Return the keys where there is one row for each combination of them, otherwise the row key of the input."""
     if node.limit == 1 and not node.ties and all(isinstance(key, Col) for key in node.keys):
         return tuple(sorted(fixed_columns(node.keys))) if len(fixed_columns(node.keys)) == len(set(node.keys)) else None
     return row_key(node.input)
 
 
 def identifies_rows(node: Node, exprs: tuple[Expr, ...]) -> bool:
-    """Whether two rows of the node for which all these expressions are equal are always the same row."""
-    fixed, key = _known_with(node, frozenset(fixed_columns(exprs))), row_key(node)
+    """Whether rows of the node for which all these expressions are equal are always the same row."""
+    fixed, key = _determined_columns(node, frozenset(fixed_columns(exprs))), row_key(node)
     return (key is not None and set(key) <= fixed) or len(fixed) == len(fields(node))
 
 
-def _known_with(node: Node, fixed: frozenset[int]) -> frozenset[int]:
-    """The columns whose values are known where those of some are: what an inner join makes equal to them too."""
+def _determined_columns(node: Node, fixed: frozenset[int]) -> frozenset[int]:
+    """Return the columns that the fixed columns determine: these, and those that an inner join makes equal to them."""
     match node:
         case Filter() | Repeat():
-            return _known_with(node.input, fixed)
+            return _determined_columns(node.input, fixed)
         case Join():
             width = len(fields(node.left))
-            left = _known_with(node.left, frozenset(i for i in fixed if i < width))
-            right = _known_with(node.right, frozenset(i - width for i in fixed if i >= width))
+            left = _determined_columns(node.left, frozenset(i for i in fixed if i < width))
+            right = _determined_columns(node.right, frozenset(i - width for i in fixed if i >= width))
             equal = _equal_columns(node.equi)
-            left |= {ours for ours, theirs in equal if theirs in right}
-            right |= {theirs for ours, theirs in equal if ours in left}
+            left |= {left_column for left_column, right_column in equal if right_column in right}
+            right |= {right_column for left_column, right_column in equal if left_column in left}
             return fixed | left | {width + i for i in right}
         case _:
             return fixed
 
 
 def _equal_columns(equi: tuple[tuple[Expr, Expr], ...]) -> list[tuple[int, int]]:
-    """The columns that the pairs make equal, or both NULL."""
+    """Return the pairs of columns that the conditions make equal, or both NULL."""
     found = []
     for pair in equi:
-        match tuple(map(_unwidened, pair)):
-            # Zero and negative zero are equal and not the same.
-            case (Col() as mine, Col() as other) if mine.type.spark not in ("float", "double"):
-                found.append((mine.ordinal, other.ordinal))
-            case (Coalesce(args=(Col() as mine, Const())), Coalesce(args=(Col() as other, Const()))):
-                if any(isinstance(a, IsNull) and a.arg == mine for a, _ in equi):
-                    found.append((mine.ordinal, other.ordinal))
+        match tuple(map(_without_widen, pair)):
+            # Zero and negative zero compare equal but are not the same value.
+            case (Col() as left_column, Col() as other) if left_column.type.spark not in ("float", "double"):
+                found.append((left_column.ordinal, other.ordinal))
+            case (Coalesce(args=(Col() as left_column, Const())), Coalesce(args=(Col() as other, Const()))):
+                if any(isinstance(a, IsNull) and a.arg == left_column for a, _ in equi):
+                    found.append((left_column.ordinal, other.ordinal))
             case _:
                 continue
     return found
 
 
-def _bound(sides: Iterable[Expr]) -> set[int]:
-    """The columns that one side of the pairs fixes; a wider physical type fixes them too.
+def _bound_columns(sides: Iterable[Expr]) -> set[int]:
+    """Return the columns that one side of the pairs fixes; a wider physical type fixes them too.
 
-    A value in place of NULL fixes a column together with whether it is NULL.
+    Coalesce with a constant fixes a column together with a test for NULL.
     """
-    plain = [_unwidened(side) for side in sides]
+    plain = [_without_widen(side) for side in sides]
     found = {side.ordinal for side in plain if isinstance(side, Col)}
     tested = {side.arg for side in plain if isinstance(side, IsNull)}
     for side in plain:
@@ -476,11 +479,11 @@ def _bound(sides: Iterable[Expr]) -> set[int]:
     return found
 
 
-def _unwidened(expr: Expr) -> Expr:
-    return _unwidened(expr.arg) if isinstance(expr, Widen) else expr
+def _without_widen(expr: Expr) -> Expr:
+    return _without_widen(expr.arg) if isinstance(expr, Widen) else expr
 
 
-def _projected_key(key: tuple[int, ...] | None, exprs: tuple[Expr, ...]) -> tuple[int, ...] | None:
+def _project_key(key: tuple[int, ...] | None, exprs: tuple[Expr, ...]) -> tuple[int, ...] | None:
     if key is None:
         return None
     place = {e.ordinal: i for i, e in reversed(list(enumerate(exprs))) if isinstance(e, Col)}

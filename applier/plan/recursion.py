@@ -1,4 +1,4 @@
-"""Which recursions can be followed from what they derived before."""
+"""Decides whether a recursion can be maintained from the rows that it derived before (delete and rederive)."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ from applier.plan.nodes import Filter, Join, Node, Project, Recursion, Repeat, U
 def is_delete_rederivable(node: Recursion) -> bool:
     """Whether every row of the step comes from exactly one row of the last round: step(A + B) = step(A) + step(B).
 
-    Each branch must read those rows, and on the way from them there may only be what keeps the derivations of a row
-    apart: a join with other relations, then what is done to each row alone. Then a lost derivation shows as a negative
-    weight, though another one comes instead.
+    Each branch must read those rows. Above them only operators are allowed that keep the derivations of a row apart: a
+    join with other relations, then operators that treat each row alone. Then a lost derivation shows as a negative
+    weight, even if another one replaces it.
     """
-    return not _reads(node.base, node.number) and _one_by_one(node.step, node.number)
+    return not _reads_work_table(node.base, node.number) and _keeps_derivations(node.step, node.number)
 
 
-def _one_by_one(node: Node, number: int) -> bool:
+def _keeps_derivations(node: Node, number: int) -> bool:
     match node:
         case Filter() | Project() | Repeat() | Unnest():
-            return _one_by_one(node.input, number)
+            return _keeps_derivations(node.input, number)
         case UnionAll():
-            return all(_one_by_one(branch, number) for branch in node.branches)
+            return all(_keeps_derivations(branch, number) for branch in node.branches)
         case _:
-            return _joined(node, number)
+            return _is_joined_work_table(node, number)
 
 
-def _joined(node: Node, number: int) -> bool:
+def _is_joined_work_table(node: Node, number: int) -> bool:
     match node:
         case Join():
             sides = [(node.left, node.right), (node.right, node.left)]
-            return any(_joined(one, number) and not _reads(other, number) for one, other in sides)
+            return any(
+                _is_joined_work_table(one, number) and not _reads_work_table(other, number) for one, other in sides
+            )
         case _:
-            return _themselves(node, number)
+            return _is_work_table(node, number)
 
 
-def _themselves(node: Node, number: int) -> bool:
+def _is_work_table(node: Node, number: int) -> bool:
     match node:
         case Filter() | Project():
-            return _themselves(node.input, number)
+            return _is_work_table(node.input, number)
         case WorkTable():
             return node.number == number
         case _:
             return False
 
 
-def _reads(node: Node, number: int) -> bool:
+def _reads_work_table(node: Node, number: int) -> bool:
     return any(isinstance(below, WorkTable) and below.number == number for below in walk(node))

@@ -1,4 +1,4 @@
-"""Orders of rows: what ORDER BY says, and whether it says enough. Pure."""
+"""Sort keys of ORDER BY, and the columns that they determine. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from applier.plan.expr import Col, Expr, SortKey
 
 __all__ = ["SortKey", "fixed_columns"]
 
-_SHOWS_ITS_VALUE = ("boolean", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz", "string")
-"""Carriers in which values that compare equal are the same; -0 and 0 are equal and not the same."""
+_IDENTICAL_IF_EQUAL = (
+    "boolean",
+    "smallint",
+    "int",
+    "bigint",
+    "decimal",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "string",
+)
+"""Spark types in which values that compare equal are identical; not floats: -0 and 0 compare equal and differ."""
 
 
 def fixed_columns(exprs: Iterable[Expr]) -> frozenset[int]:
-    """The columns that have one value among rows for which all these expressions are equal."""
-    plain = [e for e in exprs if isinstance(e, Col) and e.type.spark.partition("(")[0] in _SHOWS_ITS_VALUE]
-    return frozenset(e.ordinal for e in plain)
+    """Return the columns that have one value among all rows for which these expressions are equal."""
+    columns = [e for e in exprs if isinstance(e, Col) and e.type.spark.partition("(")[0] in _IDENTICAL_IF_EQUAL]
+    return frozenset(e.ordinal for e in columns)

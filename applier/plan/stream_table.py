@@ -1,4 +1,4 @@
-"""A stream table as the engine sees it: what it is called, what it computes, how its rows are told apart."""
+"""A stream table as the engine sees it: its name, its plan, its columns and the key that identifies its rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shared_schema.table_schema import Column, TableId
 
 @dataclass(frozen=True)
 class PostgresQuery:
-    """A query that has no plan, so PostgreSQL runs it: its text, the captured tables it reads, why it has none."""
+    """A query without a plan, so PostgreSQL runs it: its text, the captured tables that it reads, the reason."""
 
     query: str
     sources: frozenset[TableId]
     is_deterministic: bool
-    """Whether its result can only change with those tables."""
+    """Whether its result can change only when those tables change."""
     refusal: str
 
 
@@ -29,7 +29,7 @@ class StreamTable:
     columns: tuple[Column, ...]
     plan: StreamPlan | PostgresQuery
     by_count: bool = False
-    """Whether rows are told apart by counting them even where there is a key."""
+    """Whether rows are identified by all their values and a count, even where there is a key."""
     scans: tuple[Scan, ...] = field(init=False)
     sources: frozenset[TableId] = field(init=False)
     key: tuple[int, ...] | None = field(init=False)
@@ -49,7 +49,7 @@ class StreamTable:
 
     @property
     def root(self) -> Node:
-        """Of the plan; nobody may ask who did not make sure that there is one."""
+        """The root of the plan; only for a stream table that has one."""
         if not isinstance(self.plan, StreamPlan):
             raise AssertionError(f"{self} has no plan: PostgreSQL runs its query")
         return self.plan.root

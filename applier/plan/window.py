@@ -1,4 +1,4 @@
-"""Window functions of a plan: what is computed over which rows around a row. Pure."""
+"""Window functions of a plan, with their partitions, orders and frames. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from applier.plan.expr import AggregateCall, Const, Expr, SortKey, ValueType
 
 
 class WindowFunction(Enum):
-    """What Spark computes over a window exactly as PostgreSQL does."""
+    """The window functions that Spark computes exactly as PostgreSQL does."""
 
     ROW_NUMBER = "row_number"
     RANK = "rank"
@@ -30,11 +30,11 @@ class WindowFunction(Enum):
 OF_PEERS = frozenset(
     {WindowFunction.RANK, WindowFunction.DENSE_RANK, WindowFunction.PERCENT_RANK, WindowFunction.CUME_DIST}
 )
-"""The same for all rows that are equal in the order."""
+"""Functions with the same value for all rows that are equal in the order."""
 OF_PLACES = frozenset({WindowFunction.ROW_NUMBER, WindowFunction.NTILE, WindowFunction.LAG, WindowFunction.LEAD})
-"""Decided by a row's exact place; the frame does not matter to them, nor to those of peers."""
+"""Functions that depend on the exact place of a row. The frame does not matter to them, nor to those of peers."""
 OF_FRAME_ROWS = frozenset({WindowFunction.FIRST_VALUE, WindowFunction.LAST_VALUE, WindowFunction.NTH_VALUE})
-"""The value of one row of the frame."""
+"""Functions that return a value of one row of the frame."""
 _NEVER_NULL = OF_PEERS | {WindowFunction.ROW_NUMBER, WindowFunction.NTILE}
 
 
@@ -47,7 +47,7 @@ class FrameMode(Enum):
 
 
 class BoundKind(Enum):
-    """Where a frame begins or ends, from the first to the last."""
+    """Where a frame begins or ends, in the order from the first row to the last."""
 
     FIRST = "UNBOUNDED PRECEDING"
     PRECEDING = "PRECEDING"
@@ -57,7 +57,7 @@ class BoundKind(Enum):
 
 
 class Exclude(Enum):
-    """Which rows around a row are left out of its frame."""
+    """Which rows are left out of the frame of a row."""
 
     NOTHING = "nothing"
     CURRENT = "the current row"
@@ -75,7 +75,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows around a row, from `start` to `end`, without those that `exclude` leaves out."""
+    """The rows from `start` to `end`, relative to the current row, without those that `exclude` leaves out."""
 
     mode: FrameMode
     start: Bound
@@ -89,12 +89,12 @@ class Frame:
 
     @property
     def unbounded(self) -> bool:
-        """Whether it reaches from the first row of the partition to the last."""
+        """Whether the frame reaches from the first row of the partition to the last."""
         return self.start.kind is BoundKind.FIRST and self.end.kind is BoundKind.LAST
 
     @property
     def empty(self) -> bool:
-        """Whether it ends before it begins, so that no row can be in it."""
+        """Whether the frame ends before it begins, so that no row can be in it."""
         start, end = self.start, self.end
         if start.offset is None or end.offset is None or start.kind is not end.kind or self.by_calendar:
             return False
@@ -103,15 +103,15 @@ class Frame:
 
     @property
     def by_calendar(self) -> bool:
-        """Whether its offsets are intervals that are longer in some months than in others."""
+        """Whether the offsets are intervals whose length depends on the month."""
         return any(b.offset is not None and b.offset.type.pg.name == "interval" for b in (self.start, self.end))
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """One window function over the rows that share the values of `partition`, in this order.
+    """One window function over the rows with equal values of `partition`, in this order.
 
-    `frame` is None where none matters. An aggregate has its arguments in `aggregate`, and no others.
+    `frame` is None where it does not matter. The arguments of an aggregate are in `aggregate`, and only there.
     """
 
     function: WindowFunction
@@ -123,17 +123,17 @@ class WindowCall:
     aggregate: AggregateCall | None = None
 
     def over(self, change: Callable[[Expr], Expr]) -> WindowCall:
-        """The same call with every expression changed."""
+        """Return the same call with every expression replaced by `change` of it."""
         return replace(
             self,
             args=tuple(change(arg) for arg in self.args),
             partition=tuple(change(key) for key in self.partition),
             order=tuple(replace(key, expr=change(key.expr)) for key in self.order),
-            aggregate=None if self.aggregate is None else _changed(self.aggregate, change),
+            aggregate=None if self.aggregate is None else _map_aggregate(self.aggregate, change),
         )
 
     def inputs(self) -> Iterator[Expr]:
-        """Everything the call looks at."""
+        """Yield every expression that the call reads."""
         yield from (*self.args, *self.partition, *(key.expr for key in self.order))
         if self.aggregate is not None:
             yield from self.aggregate.args
@@ -142,7 +142,7 @@ class WindowCall:
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name under which users know the function."""
         return self.function.value if self.aggregate is None else self.aggregate.signature.partition("(")[0]
 
     @property
@@ -151,6 +151,6 @@ class WindowCall:
         return self.function not in _NEVER_NULL if self.aggregate is None else self.aggregate.nullable
 
 
-def _changed(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCall:
-    kept = None if call.filter is None else change(call.filter)
-    return replace(call, args=tuple(change(arg) for arg in call.args), filter=kept)
+def _map_aggregate(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCall:
+    new_filter = None if call.filter is None else change(call.filter)
+    return replace(call, args=tuple(change(arg) for arg in call.args), filter=new_filter)

@@ -1,7 +1,8 @@
-"""Change rows -> Arrow, in the physical types a trace holds. Pure.
+"""Change rows -> Arrow rows in the columns and physical types of a trace. Pure.
 
-A value that a row does not bring (its column is gone or has another type, no physical type holds it) is reported as
-lost; the NULL in its place is never read. What an incomplete image leaves out is told apart: see `completion`.
+A value that a row does not contain (its column is gone or has another type, or no physical type holds the value) is
+reported as a loss; the NULL in its place is never read. Values that a partial image leaves out are handled separately:
+see `partial_images`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from shared_schema.table_schema import TableId, TableSchema
 LSN = "__lsn"
 SEQ = "__seq"
 STAMPED = (WEIGHT, LSN, SEQ)
-"""What follows the columns in a trace's rows."""
+"""The columns of a trace's rows that follow those of the relation."""
 
 
 def arrow_type(pg: PgType) -> pa.DataType:
-    """The Arrow twin of a type's physical type."""
+    """Return the Arrow type of a physical type."""
     match pg.physical_type:
         case PhysicalType.BOOLEAN:
             return pa.bool_()
@@ -59,7 +60,7 @@ def arrow_type(pg: PgType) -> pa.DataType:
 
 
 def trace_schema(columns: Sequence[TraceColumn]) -> pa.Schema:
-    """c0.. in their physical types, then weight and stamp."""
+    """Return the Arrow schema of a trace: c0… in their physical types, then weight and stamp."""
     fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(columns)]
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64()), pa.field(LSN, pa.int64()), pa.field(SEQ, pa.int64())])
 
@@ -68,7 +69,7 @@ _SPECIAL_IN_TEXT = (PhysicalType.DECIMAL, PhysicalType.DATE, PhysicalType.TIMEST
 
 
 Losses = list[tuple[int, SourceChanged]]
-"""Ordinals of columns whose value a row did not bring, and why."""
+"""Ordinals of columns whose value a row does not contain, and the reason."""
 
 NO_LOSSES: Losses = []
 
@@ -81,11 +82,11 @@ class AlignedRow:
     values: list[Value]
     losses: Losses
     known: tuple[int, ...] | None
-    """The columns an incomplete image brings; None for a complete one."""
+    """The columns that a partial image contains; None for a complete image."""
 
 
 class RowAligner:
-    """Fits change rows of one schema version into a trace's columns."""
+    """Aligns change rows of one schema version with the columns of a trace."""
 
     def __init__(self, table: TableId, columns: Sequence[TraceColumn], written: TableSchema) -> None:
         self._table = table
@@ -100,22 +101,22 @@ class RowAligner:
         ]
 
     def align(self, row: ChangeRow) -> AlignedRow:
-        """The row's values in the trace's column order, NULL for what it does not bring."""
+        """Return the row's values in the trace's column order, NULL for values that it does not contain."""
         if row.values is None:
-            raise AssertionError("a TRUNCATE has no row to fit")
+            raise AssertionError("a TRUNCATE has no row to align")
         written = row.values
         values = [None if place is None else written[place] for place in self._places]
         losses = list(self._missing) if self._missing else NO_LOSSES
-        for i in self._textual:
+        for i in self._text_columns:
             if isinstance(values[i], str):
-                values[i], losses = self._from_text(i, str(values[i]), losses)
+                values[i], losses = self._convert_text(i, str(values[i]), losses)
         known = None
         if row.unknown:
             known = tuple(i for i, p in enumerate(self._places) if p is not None and p not in row.unknown)
         return AlignedRow(row, values, losses, known)
 
-    def fit_many(self, rows: pa.Table) -> tuple[pa.Table, Losses]:
-        """Whole images in Arrow, in the trace's column order."""
+    def align_many(self, rows: pa.Table) -> tuple[pa.Table, Losses]:
+        """Return rows with complete images in the trace's column order."""
         schema = trace_schema(self._columns)
         arrays = []
         for i, place in enumerate(self._places):
@@ -129,31 +130,31 @@ class RowAligner:
         return pa.Table.from_arrays(arrays, schema=schema), list(self._missing)
 
     @cached_property
-    def _textual(self) -> list[int]:
-        """Columns in which text stands for something else."""
+    def _text_columns(self) -> list[int]:
+        """Columns whose values may come as text that is not the value itself."""
         return [
             i
             for i, c in enumerate(self._columns)
             if c.type.physical_type in _SPECIAL_IN_TEXT or c.type.name == "bpchar"
         ]
 
-    def _from_text(self, i: int, text: str, losses: Losses) -> tuple[Value, Losses]:
+    def _convert_text(self, i: int, text: str, losses: Losses) -> tuple[Value, Losses]:
         column = self._columns[i]
         if column.type.name == "bpchar":
-            # char(n) compares without its padding, so it rests without it; PostgreSQL pads it again.
+            # char(n) compares without its padding, so it is stored without it; PostgreSQL pads it again.
             return text.rstrip(" "), losses
         reason = SourceChanged(
-            f"column {column.name} of {self._table} holds {text}, which has no exact place in Spark",
+            f"column {column.name} of {self._table} holds {text}, which Spark cannot represent exactly",
             hint="replace such values, or leave the column out of stream tables",
         )
         return None, [*losses, (i, reason)]
 
 
 def to_arrow(columns: Sequence[TraceColumn], rows: Sequence[AlignedRow]) -> pa.Table:
-    """Fitted rows -> one Arrow table of trace_schema."""
+    """Return aligned rows as one Arrow table of `trace_schema`."""
     schema = trace_schema(columns)
-    arrays = [pa.array([one.values[i] for one in rows], type=schema.field(i).type) for i in range(len(columns))]
-    arrays.append(pa.array([one.row.op.weight for one in rows], type=pa.int64()))
-    arrays.append(pa.array([one.row.stamp.lsn.value for one in rows], type=pa.int64()))
-    arrays.append(pa.array([one.row.stamp.seq for one in rows], type=pa.int64()))
+    arrays = [pa.array([aligned.values[i] for aligned in rows], type=schema.field(i).type) for i in range(len(columns))]
+    arrays.append(pa.array([aligned.row.op.weight for aligned in rows], type=pa.int64()))
+    arrays.append(pa.array([aligned.row.stamp.lsn.value for aligned in rows], type=pa.int64()))
+    arrays.append(pa.array([aligned.row.stamp.seq for aligned in rows], type=pa.int64()))
     return pa.Table.from_arrays(arrays, schema=schema)

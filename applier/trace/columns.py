@@ -1,9 +1,9 @@
-"""What a trace knows of each column, and for which frontiers. Pure.
+"""The columns of a trace, and at which frontiers the values of each are known. Pure.
 
-A trace's columns only ever become more. A column is its name and its type: one that changes its type is another
-column. A row that was written with another schema fills the columns it shares; the others get NULL and are *lost* from
-that row's commit on, until the relation is captured again. Sums over the columns that are known stay exact, so a stream
-table that does not read a lost column never notices.
+Columns are only ever added to a trace. A column is its name and its type: a column that changes its type becomes
+another column. A row that was written with another schema fills the columns that both have. The others get NULL and are
+*lost* from that row's commit on, until the relation is captured again. Sums over known columns stay exact, so a stream
+table that does not read a lost column is not affected.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from shared_schema.table_schema import Column
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The column's values are right at every frontier with since < frontier <= until."""
+    """The values of the column are right at every frontier with since < frontier <= until."""
 
     since: Lsn
     until: Lsn | None = None
     reason: SourceChanged | None = None
-    """Why it ended."""
+    """Why the span ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TraceColumn:
     spans: tuple[Span, ...]
 
     def is_written_as(self, column: Column) -> bool:
-        """Whether rows with that column carry this one's values."""
+        """Whether rows with that column contain the values of this one."""
         return self.name == column.name and (self.type.oid, self.type.typmod) == (column.type.oid, column.type.typmod)
 
     def is_read_as(self, name: str, kind: ValueType) -> bool:
@@ -46,35 +46,36 @@ class TraceColumn:
         return self.name == name and self.type.spark_ddl == kind.spark
 
     @property
-    def open(self) -> bool:
-        """Whether it is known up to now."""
+    def is_open(self) -> bool:
+        """Whether the column is known up to now."""
         return bool(self.spans) and self.spans[-1].until is None
 
     @property
     def reason(self) -> SourceChanged | None:
-        """Why it is not known up to now."""
+        """Why the column is not known up to now."""
         return self.spans[-1].reason if self.spans else None
 
-    def known_at(self, frontier: Lsn) -> bool:
-        """Whether its values are right there."""
+    def is_known_at(self, frontier: Lsn) -> bool:
+        """Whether the values of the column are right at this frontier."""
         return any(s.since < frontier and (s.until is None or frontier <= s.until) for s in self.spans)
 
-    def coming_at(self, frontier: Lsn) -> bool:
-        """Whether it will be known, but the frontier has not yet passed the capture."""
-        return self.open and frontier <= self.spans[-1].since
+    def is_coming_at(self, frontier: Lsn) -> bool:
+        """Whether the column will be known once the frontier passes its capture."""
+        return self.is_open and frontier <= self.spans[-1].since
 
-    def captured(self, at: Lsn) -> TraceColumn:
-        """A capture brought its values."""
-        return self if self.open else replace(self, spans=(*self.spans, Span(at)))
+    def with_capture(self, at: Lsn) -> TraceColumn:
+        """Return the column after a capture that contains its values."""
+        return self if self.is_open else replace(self, spans=(*self.spans, Span(at)))
 
-    def lost(self, at: Lsn, reason: SourceChanged) -> TraceColumn:
-        """A row of the commit at `at` did not bring its value. One from before the last capture says nothing."""
-        if not self.open or at < self.spans[-1].since:
+    def with_loss(self, at: Lsn, reason: SourceChanged) -> TraceColumn:
+        """Return the column after a row of the commit at `at` that lacks its value; earlier than the last capture such
+        a row changes nothing."""
+        if not self.is_open or at < self.spans[-1].since:
             return self
         return replace(self, spans=(*self.spans[:-1], replace(self.spans[-1], until=at, reason=reason)))
 
     def to_json(self) -> dict[str, Any]:
-        """For the checkpoint's manifest."""
+        """Return the column as JSON for the manifest of a checkpoint."""
         kind = self.type
         spans = [
             [str(s.since), str(s.until) if s.until else None, [s.reason.problem, s.reason.hint] if s.reason else None]
@@ -84,7 +85,7 @@ class TraceColumn:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> TraceColumn:
-        """The inverse of to_json."""
+        """Read a column from the JSON of `to_json`."""
         spans = tuple(
             Span(
                 Lsn.parse(since),
@@ -97,21 +98,21 @@ class TraceColumn:
 
 
 def captured_columns(known: Sequence[TraceColumn], present: Sequence[Column], at: Lsn) -> tuple[TraceColumn, ...]:
-    """The trace's columns after a capture at `at` of a relation with the `present` ones: the old, then the new."""
+    """Return the columns of a trace, old ones first, after a capture at `at` with the `present` columns."""
 
     def after(column: TraceColumn) -> TraceColumn:
         if any(column.is_written_as(c) for c in present):
-            return column.captured(at)
-        return column.lost(at, without_column(column, present))
+            return column.with_capture(at)
+        return column.with_loss(at, without_column(column, present))
 
     new = [c for c in present if not any(k.is_written_as(c) for k in known)]
     return (*map(after, known), *(TraceColumn(c.name, c.type, (Span(at),)) for c in new))
 
 
 def without_column(column: TraceColumn, present: Sequence[Column]) -> SourceChanged:
-    """Why rows with the `present` columns do not bring this one."""
+    """Return the reason why rows with the `present` columns do not contain this column."""
     now = next((f"is now {c.type.display}" for c in present if c.name == column.name), "is gone")
     return SourceChanged(
-        f"column {column.name} {now}, it was {column.type.display} when it was captured",
-        hint="drop and create the stream table once the change is final",
+        f"column {column.name} {now}; when it was captured it was {column.type.display}",
+        hint="drop the stream table and create it again once the change is final",
     )

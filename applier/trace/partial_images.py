@@ -1,8 +1,8 @@
-"""Images that leave columns out, completed by the row they belong to. Pure.
+"""Partial images -> complete images, filled in from the rows to which they belong. Pure.
 
-Without REPLICA IDENTITY FULL an old image is the key alone, and a new one lacks the large values that stay as they are.
-Under the key of an old image the trace holds one row, and that is the row which leaves; a new image stands directly
-behind the old one of its UPDATE. What still is not known then is lost.
+Without REPLICA IDENTITY FULL an old image contains only the key, and a new image lacks large values that did not change
+(TOAST). The trace holds one row with the key of an old image, and that is the row that leaves. A new image directly
+follows the old image of its UPDATE. A value that is still not known after that is lost.
 """
 
 from __future__ import annotations
@@ -19,50 +19,54 @@ from shared_schema.change_row import Op
 from shared_schema.table_schema import TableId
 
 Places = tuple[int, ...]
-Held = Callable[[Places, list[Row]], Iterable[Row]]
-"""Key columns and keys -> the rows that a relation has under them."""
+FindRows = Callable[[Places, list[Row]], Iterable[Row]]
+"""A function from key columns and keys to the rows of the relation with those keys."""
 
 
-def complete_images(table: TableId, columns: Sequence[TraceColumn], rows: Sequence[AlignedRow], held: Held) -> None:
-    """Fill in what incomplete images leave out; `rows` follow, in stamp order, on what is held."""
-    asked: dict[Places, dict[Row, Row | None]] = {}
-    for one in rows:
-        if one.known is not None and one.row.op is Op.DELETE:
-            asked.setdefault(one.known, {})[_key(one.values, one.known)] = None
-    for places, by_key in asked.items():
-        found = list(held(places, list(by_key)))
-        once = Counter(_key(row, places) for row in found)
-        by_key.update({key: row for row in found if once[key := _key(row, places)] == 1})
-    before: AlignedRow | None = None
-    for one in rows:
-        if one.known is not None:
-            _fill(table, columns, one, _origin(one, before, asked))
-        for places, by_key in asked.items():
-            if (key := _key(one.values, places)) in by_key:
-                by_key[key] = tuple(one.values) if one.row.op is Op.INSERT else None
-        before = one
+def complete_images(
+    table: TableId, columns: Sequence[TraceColumn], rows: Sequence[AlignedRow], find_rows: FindRows
+) -> None:
+    """Fill in the values that partial images leave out; `rows` are in stamp order and follow the rows that are held."""
+    rows_by_key: dict[Places, dict[Row, Row | None]] = {}
+    for aligned in rows:
+        if aligned.known is not None and aligned.row.op is Op.DELETE:
+            rows_by_key.setdefault(aligned.known, {})[_key(aligned.values, aligned.known)] = None
+    for places, by_key in rows_by_key.items():
+        found = list(find_rows(places, list(by_key)))
+        counts = Counter(_key(row, places) for row in found)
+        by_key.update({key: row for row in found if counts[key := _key(row, places)] == 1})
+    previous: AlignedRow | None = None
+    for aligned in rows:
+        if aligned.known is not None:
+            _fill(table, columns, aligned, _find_origin(aligned, previous, rows_by_key))
+        for places, by_key in rows_by_key.items():
+            if (key := _key(aligned.values, places)) in by_key:
+                by_key[key] = tuple(aligned.values) if aligned.row.op is Op.INSERT else None
+        previous = aligned
 
 
-def _origin(one: AlignedRow, before: AlignedRow | None, asked: dict[Places, dict[Row, Row | None]]) -> Row | None:
-    """The row that an incomplete image belongs to, if it is known."""
-    if one.row.op is Op.DELETE:
-        return asked[one.known or ()][_key(one.values, one.known or ())]
-    if before is None or before.losses or before.row.op is not Op.DELETE:
+def _find_origin(
+    aligned: AlignedRow, previous: AlignedRow | None, rows_by_key: dict[Places, dict[Row, Row | None]]
+) -> Row | None:
+    """Return the row to which a partial image belongs, if it is known."""
+    if aligned.row.op is Op.DELETE:
+        return rows_by_key[aligned.known or ()][_key(aligned.values, aligned.known or ())]
+    if previous is None or previous.losses or previous.row.op is not Op.DELETE:
         return None
-    old, new = before.row.stamp, one.row.stamp
-    return tuple(before.values) if (old.lsn, old.seq + 1) == (new.lsn, new.seq) else None
+    old, new = previous.row.stamp, aligned.row.stamp
+    return tuple(previous.values) if (old.lsn, old.seq + 1) == (new.lsn, new.seq) else None
 
 
-def _fill(table: TableId, columns: Sequence[TraceColumn], one: AlignedRow, origin: Row | None) -> None:
-    for i in sorted(set(range(len(columns))) - set(one.known or ()) - {i for i, _ in one.losses}):
-        one.values[i] = None if origin is None else origin[i]
+def _fill(table: TableId, columns: Sequence[TraceColumn], aligned: AlignedRow, origin: Row | None) -> None:
+    for i in sorted(set(range(len(columns))) - set(aligned.known or ()) - {i for i, _ in aligned.losses}):
+        aligned.values[i] = None if origin is None else origin[i]
         if origin is None:
             reason = SourceChanged(
-                f"a change of {table} does not carry the old value of column {columns[i].name}, and the row it changes"
-                " is not known",
+                f"a change of {table} does not contain the old value of column {columns[i].name}, and the row that it"
+                " changes is not known",
                 hint=f"ALTER TABLE {table.quoted} REPLICA IDENTITY FULL",
             )
-            one.losses = [*one.losses, (i, reason)]
+            aligned.losses = [*aligned.losses, (i, reason)]
 
 
 def _key(values: Sequence[Any], places: Places) -> Row:

@@ -1,4 +1,4 @@
-"""Rows of a trace's base in Spark's memory, and what is kept ready of them."""
+"""One part of a trace's base in Spark's memory, and its views."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from applier.zset import WEIGHT, column_names
 
 
 class Segment:
-    """A part of a base that never changes. It may have fewer columns than the trace: those are NULL, and not known."""
+    """A part of a base that never changes. Columns that it lacks and the trace has are NULL, and not known."""
 
     def __init__(self, frame: DataFrame, rows: int) -> None:
         self.frame = frame
@@ -20,7 +20,7 @@ class Segment:
         self._views: dict[int, str] = {}
 
     def view(self, types: Sequence[str]) -> str:
-        """Its rows under a name, with as many columns as there are Spark types."""
+        """Return the name of a view of the rows, with as many columns as there are Spark types."""
         if (width := len(types)) not in self._views:
             present = self.frame.columns
             columns = [
@@ -31,7 +31,7 @@ class Segment:
         return self._views[width]
 
     def release(self) -> None:
-        """Give the memory back, once nobody reads it any more."""
+        """Release the memory, once nothing reads the segment any more."""
         self.released = True
         for view in self._views.values():
             drop_view(self.frame.sparkSession, view)

@@ -1,4 +1,4 @@
-"""Change rows of one relation that arrive, one by one or many at a time in Arrow: each once, in stamp order. Pure."""
+"""Change rows of one relation in any order, single or in Arrow chunks -> the same rows once, in stamp order. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared_schema.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class StampedRow:
-    """A change row and the schema version it was written with."""
+    """A change row and the schema version with which it was written."""
 
     row: ChangeRow
     schema: TableSchema
@@ -26,7 +26,7 @@ class StampedRow:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Change rows with whole images, written with one schema version: its columns c0…, then weight and stamp."""
+    """Change rows with complete images, written with one schema version: its columns c0…, then weight and stamp."""
 
     rows: pa.Table
     schema: TableSchema
@@ -42,18 +42,18 @@ _Place = tuple[int, int]
 
 
 class Pending:
-    """The rows of one relation that no window has taken yet."""
+    """The rows of one relation that are not in its trace yet."""
 
     def __init__(self) -> None:
         self._rows: dict[Stamp, StampedRow] = {}
         self._chunks: dict[TableSchema, list[pa.Table]] = {}
 
-    def add(self, arrival: StampedRow) -> None:
-        """A row; a repeated one counts once."""
-        self._rows.setdefault(arrival.row.stamp, arrival)
+    def add(self, stamped: StampedRow) -> None:
+        """Add a row; a repeated one counts once."""
+        self._rows.setdefault(stamped.row.stamp, stamped)
 
     def add_chunk(self, chunk: Chunk, since: Lsn) -> None:
-        """Many rows in any order; those from before `since` are in the trace already."""
+        """Add many rows in any order; those before `since` are in the trace already, and are dropped."""
         rows = chunk.rows.filter(pc.greater_equal(chunk.rows[LSN], since.value))
         if rows.num_rows:
             self._chunks.setdefault(chunk.schema, []).append(rows)
@@ -65,36 +65,36 @@ class Pending:
         for schema, tables in list(self._chunks.items()):
             if min(pc.min(table[LSN]).as_py() for table in tables) >= frontier.value:
                 continue
-            whole = _ordered(tables)
-            taken = int(np.searchsorted(_numbers(whole, LSN), frontier.value))
-            runs.append(Chunk(whole.slice(0, taken), schema))
-            self._chunks[schema] = [whole.slice(taken)]
-            if taken == whole.num_rows:
+            whole = _sort_by_stamp(tables)
+            count = int(np.searchsorted(_to_numpy(whole, LSN), frontier.value))
+            runs.append(Chunk(whole.slice(0, count), schema))
+            self._chunks[schema] = [whole.slice(count)]
+            if count == whole.num_rows:
                 del self._chunks[schema]
         return interleave(runs)
 
 
 def interleave(runs: Sequence[Run]) -> list[Run]:
-    """The same rows, each once, in runs of which every one ends before the next begins."""
+    """Return the same rows, each once, in runs of which every one ends before the next begins."""
     out: list[Run] = []
     left = [run for run in runs if len(run)]
     while left:
-        left.sort(key=_first)
+        left.sort(key=_first_stamp)
         head, others = left[0], left[1:]
         if not others:
             return [*out, head]
-        limit = _first(others[0])
-        if _first(head) == limit:
-            others[0] = _part(others[0], 1, len(others[0]))
+        limit = _first_stamp(others[0])
+        if _first_stamp(head) == limit:
+            others[0] = _slice_run(others[0], 1, len(others[0]))
             left = [head, *(run for run in others if len(run))]
             continue
         end = _count_before(head, limit)
-        out.append(_part(head, 0, end))
-        left = [*([_part(head, end, len(head))] if end < len(head) else []), *others]
+        out.append(_slice_run(head, 0, end))
+        left = [*([_slice_run(head, end, len(head))] if end < len(head) else []), *others]
     return out
 
 
-def _first(run: Run) -> _Place:
+def _first_stamp(run: Run) -> _Place:
     match run:
         case Chunk():
             return run.rows[LSN][0].as_py(), run.rows[SEQ][0].as_py()
@@ -107,7 +107,7 @@ def _first(run: Run) -> _Place:
 def _count_before(run: Run, place: _Place) -> int:
     match run:
         case Chunk():
-            lsns, seqs = _numbers(run.rows, LSN), _numbers(run.rows, SEQ)
+            lsns, seqs = _to_numpy(run.rows, LSN), _to_numpy(run.rows, SEQ)
             first, last = (int(np.searchsorted(lsns, place[0], side=side)) for side in ("left", "right"))
             return first + int(np.searchsorted(seqs[first:last], place[1]))
         case list():
@@ -116,7 +116,7 @@ def _count_before(run: Run, place: _Place) -> int:
             assert_never(run)
 
 
-def _part(run: Run, begin: int, end: int) -> Run:
+def _slice_run(run: Run, begin: int, end: int) -> Run:
     match run:
         case Chunk():
             return replace(run, rows=run.rows.slice(begin, end - begin))
@@ -126,22 +126,22 @@ def _part(run: Run, begin: int, end: int) -> Run:
             assert_never(run)
 
 
-def _ordered(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table in stamp order, each stamp once."""
+def _sort_by_stamp(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return one table in stamp order, each stamp once."""
     rows = pa.concat_tables(tables)
-    if not np.all(_later(rows)):
+    if not np.all(_is_later(rows)):
         rows = rows.sort_by([(LSN, "ascending"), (SEQ, "ascending")])
-        rows = rows.filter(pa.array(_later(rows)))
+        rows = rows.filter(pa.array(_is_later(rows)))
     return rows
 
 
-def _later(rows: pa.Table) -> np.ndarray:
-    """For each row whether its stamp is later than that of the one before it."""
-    lsns, seqs = _numbers(rows, LSN), _numbers(rows, SEQ)
-    later = (lsns[1:] > lsns[:-1]) | ((lsns[1:] == lsns[:-1]) & (seqs[1:] > seqs[:-1]))
-    return np.concatenate([np.ones(min(1, len(lsns)), bool), later])
+def _is_later(rows: pa.Table) -> np.ndarray:
+    """Return for each row whether its stamp is later than that of the previous row."""
+    lsns, seqs = _to_numpy(rows, LSN), _to_numpy(rows, SEQ)
+    is_later = (lsns[1:] > lsns[:-1]) | ((lsns[1:] == lsns[:-1]) & (seqs[1:] > seqs[:-1]))
+    return np.concatenate([np.ones(min(1, len(lsns)), bool), is_later])
 
 
-def _numbers(rows: pa.Table, column: str) -> np.ndarray:
+def _to_numpy(rows: pa.Table, column: str) -> np.ndarray:
     numbers: np.ndarray = rows[column].to_numpy()
     return numbers

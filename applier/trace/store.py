@@ -1,7 +1,7 @@
-"""The durable half of the traces: one Delta table per relation, one manifest that says which versions belong together.
+"""Stores the bases of the traces: one Delta table per relation, and one manifest that names their versions.
 
-Order of a checkpoint: append each relation's rows, then the manifest. A crash in between leaves versions that no
-manifest names; loading restores the tables to the named versions, so they never count.
+Order of a checkpoint: append the rows of each relation, then write the manifest. A crash in between leaves versions
+that no manifest names; loading restores the tables to the named versions, so the others never count.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from shared_schema.topics import table_topic
 log = logging.getLogger(__name__)
 
 RETENTION_HOURS = 24
-"""Files of older versions: the last manifest and whoever still computes with its frames may need them."""
+"""How long files of older versions stay: the last manifest and running refreshes may still need them."""
 
 MAX_SEGMENTS = 4
-"""Each one is a task of every query that reads the relation."""
+"""Each segment is a task of every query that reads the relation."""
 
 ROWS_PER_PART = 250_000
-"""Below this a second task costs more than it saves."""
+"""For fewer rows a second task costs more than it saves."""
 
 ROWS_PER_FILE = 1_000_000
 
 COMPACT_AT = 0.25
-"""Rewrite a base once this share of its rows are withdrawals: until then they cost less than the rewrite."""
+"""A base is rewritten once this fraction of its rows has negative weights; before that a rewrite costs more."""
 
 
 class TraceStore:
-    """Reads and writes the traces' Delta tables below one folder."""
+    """Reads and writes the Delta tables of the traces below one folder."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
@@ -57,7 +57,7 @@ class TraceStore:
         return f"{self._root}/{table_topic('t', trace.table)}"
 
     def load(self, manifest: Manifest) -> list[Trace]:
-        """The traces as of a manifest."""
+        """Load the traces of a manifest."""
         with refuse_unknown_form():
             return [self._load_one(manifest.frontier, entry) for entry in manifest.traces]
 
@@ -79,10 +79,10 @@ class TraceStore:
 
     def _read(self, trace: Trace, version: int, rows: int) -> Segment:
         stored = self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace))
-        return held_in_memory(stored, rows)
+        return persist_segment(stored, rows)
 
     def append(self, trace: Trace, frontier: Lsn) -> Base:
-        """Write the trace's rows before `frontier` behind its base; return the new base, not yet in use."""
+        """Append the trace's rows before `frontier` to its base; return the new base, which is not yet in use."""
         base = trace.base
         rows = trace.overlay(LsnRange(base.frontier, frontier))
         if not rows.num_rows:
@@ -91,7 +91,7 @@ class TraceStore:
         total = base.rows + rows.num_rows
         withdrawn = base.withdrawn + pc.sum(pc.less(rows[WEIGHT], 0)).as_py()
         if base.segments and withdrawn > COMPACT_AT * total:
-            return self._compacted(trace, replace(base, frontier=frontier), added)
+            return self._compact(trace, replace(base, frontier=frontier), added)
         # By delta-rs: the rows are on the driver, and a Spark job would cost ten times as much.
         write_deltalake(
             self._path(trace),
@@ -104,17 +104,21 @@ class TraceStore:
             optimize_and_vacuum(stored, RETENTION_HOURS)
         version = stored.version()
         return Base(
-            frontier, _merged((*base.segments, held_in_memory(added, rows.num_rows))), version, total, withdrawn
+            frontier,
+            _merge_segments((*base.segments, persist_segment(added, rows.num_rows))),
+            version,
+            total,
+            withdrawn,
         )
 
-    def _compacted(self, trace: Trace, base: Base, added: DataFrame) -> Base:
-        """The sum of the base and what is added, each row once, in the order of the key, as the Delta table's next
-        version: a file holds a range of keys, which its statistics tell."""
-        whole = _united([*(segment.frame for segment in base.segments), added])
+    def _compact(self, trace: Trace, base: Base, added: DataFrame) -> Base:
+        """Write the sum of the base and the added rows, each row once, in key order, as the next version of the Delta
+        table. So each file holds a range of keys, which its statistics show."""
+        whole = _union_frames([*(segment.frame for segment in base.segments), added])
         names = [name for name in whole.columns if name != WEIGHT]
-        netted = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-        keys = [column_name(i) for i, column in enumerate(trace.columns) if column.open and column.name in trace.key]
-        sorted_ = netted.coalesce(1).sortWithinPartitions(*keys) if keys else netted.coalesce(1)
+        net_rows = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+        keys = [column_name(i) for i, column in enumerate(trace.columns) if column.is_open and column.name in trace.key]
+        sorted_ = net_rows.coalesce(1).sortWithinPartitions(*keys) if keys else net_rows.coalesce(1)
         writer = sorted_.write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).save(self._path(trace))
         stored = DeltaTable(self._path(trace))
@@ -124,7 +128,7 @@ class TraceStore:
 
     @staticmethod
     def entry(trace: Trace, base: Base) -> dict[str, Any]:
-        """The trace's line in a manifest."""
+        """Return the entry of the trace in a manifest."""
         return {
             "table": [trace.table.schema, trace.table.name],
             "columns": [column.to_json() for column in trace.columns],
@@ -138,20 +142,20 @@ class TraceStore:
         }
 
 
-def held_in_memory(frame: DataFrame, rows: int) -> Segment:
-    """The frame, of about so many rows, in Spark's memory, in as many parts as there are cores once it is worth it."""
+def persist_segment(frame: DataFrame, rows: int) -> Segment:
+    """Persist a frame of about so many rows in Spark's memory; a large one in as many parts as there are cores."""
     parts = min(frame.sparkSession.sparkContext.defaultParallelism, 1 + rows // ROWS_PER_PART)
-    cut = frame.coalesce(1) if parts == 1 else frame.repartition(parts)
-    held = cut.persist(StorageLevel.MEMORY_AND_DISK)
+    parted = frame.coalesce(1) if parts == 1 else frame.repartition(parts)
+    held = parted.persist(StorageLevel.MEMORY_AND_DISK)
     return Segment(held, held.count())
 
 
-def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """At most MAX_SEGMENTS; the first, which is the largest by far, is left alone."""
+def _merge_segments(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Return at most MAX_SEGMENTS segments; the first, which is by far the largest, stays as it is."""
     if len(segments) <= MAX_SEGMENTS:
         return segments
-    return segments[0], held_in_memory(_united([segment.frame for segment in segments[1:]]), 0)
+    return segments[0], persist_segment(_union_frames([segment.frame for segment in segments[1:]]), 0)
 
 
-def _united(frames: Sequence[DataFrame]) -> DataFrame:
+def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)

@@ -1,4 +1,4 @@
-"""A trace: the sum of all change rows of one relation, as of any frontier between its base and now.
+"""A trace: the sum of all change rows of one relation, at any frontier between its base and now.
 
 Two parts: a *base*, the relation's Z-set at the checkpoint frontier (a Delta table, held in Spark's memory), and an
 *overlay* of later change rows in Arrow on the driver. snapshot(at) = base + overlay rows before `at`.
@@ -29,11 +29,11 @@ from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.table_schema import Column, TableId, TableSchema
 
 HELD_ROWS = 2_000
-"""From so many rows on a chunk is data to Spark, not part of every plan, where its rows are filtered one by one while a
-query is optimized: with 60 000 of them a query took 0.25 CPU seconds instead of 0.35."""
+"""A chunk of at least so many rows is given to Spark as data, not as a literal part of every plan: there the optimizer
+filters its rows one by one. With 60 000 rows a query took 0.25 CPU seconds instead of 0.35."""
 
 MERGED_ROWS = 500_000
-"""Chunks of the overlay are united up to this size."""
+"""Chunks of the overlay are merged up to this size."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Base:
     version: int | None
     rows: int
     withdrawn: int
-    """How many of the rows have a negative weight."""
+    """The number of rows with a negative weight."""
 
 
 EMPTY_BASE = Base(ORIGIN, (), None, 0, 0)
@@ -53,45 +53,46 @@ EMPTY_BASE = Base(ORIGIN, (), None, 0, 0)
 
 @dataclass(frozen=True)
 class Parts:
-    """A trace through one window, taken at one moment: what is durable, what came before, what is new."""
+    """A trace over one LSN range, read at one moment: its base, the rows before the range, the rows inside it."""
 
     base: Base
     views: tuple[str, ...]
-    """Of the base's segments, with all columns of the trace."""
+    """Views of the base's segments, with all columns of the trace."""
     before: tuple[pa.Table, ...]
     changes: tuple[pa.Table, ...]
     delta: pa.Table
-    """The changes in one table."""
+    """`changes` in one table."""
 
     @property
     def rows_before(self) -> int:
-        """What came after the base and before the window."""
+        """The number of rows after the base and before the LSN range."""
         return sum(chunk.num_rows for chunk in self.before)
 
 
 class Trace:
-    """One relation. Rows are appended by the tick, read by the tick and by the checkpoint's thread."""
+    """The trace of one relation. The tick appends rows; the tick and the checkpoint's thread read them."""
 
     def __init__(self, spark: SparkSession, table: TableId, columns: tuple[TraceColumn, ...] = ()) -> None:
         self.table = table
         self.columns = columns
         self.captured_at = ORIGIN
-        """The newest capture's snapshot."""
+        """The snapshot LSN of the newest capture."""
         self.relid = 0
         self.membership = ""
-        """Of that capture: which relation of this name it was, and which request it answers."""
+        """The relation's OID (`relid`) and the membership in that capture: which relation of this name was copied, and
+        for which request."""
         self.key: tuple[str, ...] = ()
-        """The names of the primary key's columns, by which the base is laid out."""
+        """The names of the primary key's columns; the base is stored in this order."""
         self.gap_until = ORIGIN
-        """Between the base and here nothing is known: rows were deleted before they were read."""
+        """Between the base and this position nothing is known: rows were deleted before they were read."""
         self._spark = spark
         self._base = EMPTY_BASE
         self._retired: Base | None = None
         self._overlay: list[pa.Table] = []
         self._lock = threading.Lock()
-        self._fitters: dict[TableSchema, RowAligner] = {}
+        self._aligners: dict[TableSchema, RowAligner] = {}
         self._frames: dict[int, tuple[pa.Table, DataFrame]] = {}
-        """By the identity of a chunk, which lives as long as its entry."""
+        """Frames by the identity of their chunk; the entry keeps the chunk alive."""
 
     def capture(
         self,
@@ -102,68 +103,69 @@ class Trace:
         *,
         key: tuple[str, ...] = (),
     ) -> None:
-        """The relation was copied as of `at`, with these columns: a T row and its rows follow in the stream."""
+        """Note that the relation was copied at `at`, with these columns; a T row and the rows follow in the stream."""
         if at <= self.captured_at:
             return
         with self._lock:
             self.columns = captured_columns(self.columns, present, at)
             self.captured_at, self.relid, self.membership, self.key = at, relid, membership, key
-            self._fitters.clear()
-            self._overlay = [self._widened(chunk) for chunk in self._overlay]
+            self._aligners.clear()
+            self._overlay = [self._add_missing_columns(chunk) for chunk in self._overlay]
             self._forget_frames()
 
     @property
     def known_since(self) -> Lsn:
-        """The first capture: at no earlier frontier is anything known of the relation."""
+        """The first capture: nothing is known of the relation at earlier frontiers."""
         return min((span.since for column in self.columns for span in column.spans), default=self.captured_at)
 
     def places(self, scan: Scan) -> list[int | None]:
-        """The ordinals of the columns a scan reads, the newest of several of a name; None for one not held."""
-        return [self._place(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
+        """Return the ordinals of the columns that a scan reads, the newest of a name; None for a missing column."""
+        return [self._find_place(name, field.type) for name, field in zip(scan.columns, scan.fields, strict=True)]
 
-    def _place(self, name: str, kind: ValueType) -> int | None:
+    def _find_place(self, name: str, kind: ValueType) -> int | None:
         found = [i for i, column in enumerate(self.columns) if column.is_read_as(name, kind)]
         return found[-1] if found else None
 
     @property
     def base(self) -> Base:
-        """The durable part."""
+        """The durable part of the trace."""
         return self._base
 
     @property
     def overlay_rows(self) -> int:
-        """How many rows are only in memory."""
+        """The number of rows that are only in memory."""
         with self._lock:
             return sum(chunk.num_rows for chunk in self._overlay)
 
     def overlay(self, lsn_range: LsnRange) -> pa.Table:
-        """The change rows of a window; it may not begin before the base."""
+        """Return the change rows of an LSN range, which must not begin before the base."""
         with self._lock:
             chunks = list(self._overlay)
-        return self._united(self._within(chunks, lsn_range))
+        return self._concat_chunks(self._slice_range(chunks, lsn_range))
 
     def parts(self, lsn_range: LsnRange) -> Parts:
-        """Base and overlay together: a checkpoint that moves rows between them is never seen half done."""
+        """Return base and overlay at one moment, so that a checkpoint that moves rows between them is never seen half
+        done."""
         with self._lock:
             base, chunks = self._base, list(self._overlay)
         old = max(lsn_range.lower, base.frontier)
         if lsn_range.lower and lsn_range.lower < base.frontier:
-            raise AssertionError(f"window {lsn_range} of {self.table} begins before its base at {base.frontier}")
+            raise AssertionError(f"LSN range {lsn_range} of {self.table} begins before its base at {base.frontier}")
         before, delta = LsnRange(base.frontier, old), LsnRange(old, max(old, lsn_range.upper))
         types = [column.type.spark_ddl for column in self.columns]
         views = tuple(segment.view(types) for segment in base.segments)
-        changes = self._within(chunks, delta)
-        return Parts(base, views, self._within(chunks, before), changes, self._united(changes))
+        changes = self._slice_range(chunks, delta)
+        return Parts(base, views, self._slice_range(chunks, before), changes, self._concat_chunks(changes))
 
-    def _united(self, chunks: Sequence[pa.Table]) -> pa.Table:
+    def _concat_chunks(self, chunks: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables([trace_schema(self.columns).empty_table(), *chunks])
 
-    def _within(self, chunks: list[pa.Table], lsn_range: LsnRange) -> tuple[pa.Table, ...]:
-        """The rows of a window; a chunk that is all inside stays what it is."""
+    def _slice_range(self, chunks: list[pa.Table], lsn_range: LsnRange) -> tuple[pa.Table, ...]:
+        """Return the rows inside an LSN range; a chunk that is completely inside is not copied."""
         inside = []
         for chunk in chunks:
             lsn = chunk[LSN]
-            # In stamp order, so its ends tell most of the time.
+            # Rows are in stamp order, so the first and the last are usually enough.
             first, last = lsn[0].as_py(), lsn[-1].as_py()
             if last < lsn_range.lower.value or first >= lsn_range.upper.value:
                 continue
@@ -175,35 +177,35 @@ class Trace:
                 inside.append(chunk)
         return tuple(inside)
 
-    def append(self, arrivals: Sequence[StampedRow]) -> None:
-        """Add complete rows in stamp order; a column whose value one of them does not bring is lost from there on."""
+    def append(self, rows: Sequence[StampedRow]) -> None:
+        """Add rows in stamp order; a column whose value one of them does not contain is lost from that row on."""
         batch: list[AlignedRow] = []
-        for arrival in arrivals:
-            if arrival.row.op is Op.TRUNCATE:
+        for stamped in rows:
+            if stamped.row.op is Op.TRUNCATE:
                 self._add(batch)
                 batch = []
-                self._truncate(arrival.row)
+                self._truncate(stamped.row)
             else:
-                batch.append(self._fitter(arrival.schema).align(arrival.row))
+                batch.append(self._aligner(stamped.schema).align(stamped.row))
         self._add(batch)
 
     def append_chunk(self, chunk: Chunk) -> None:
-        """The same for many rows with whole images."""
-        rows, losses = self._fitter(chunk.schema).fit_many(chunk.rows)
+        """Add many rows with complete images."""
+        rows, losses = self._aligner(chunk.schema).align_many(chunk.rows)
         if losses:
             self._lose(Lsn(rows[LSN][0].as_py()), losses)
         self._add_chunk(rows)
 
-    def _fitter(self, written: TableSchema) -> RowAligner:
-        if written not in self._fitters:
-            self._fitters[written] = RowAligner(self.table, self.columns, written)
-        return self._fitters[written]
+    def _aligner(self, written: TableSchema) -> RowAligner:
+        if written not in self._aligners:
+            self._aligners[written] = RowAligner(self.table, self.columns, written)
+        return self._aligners[written]
 
     def _add(self, batch: list[AlignedRow]) -> None:
         if not batch:
             return
         if any(one.known is not None for one in batch):
-            complete_images(self.table, self.columns, batch, partial(self._held, batch[0].row.stamp.lsn))
+            complete_images(self.table, self.columns, batch, partial(self._lookup_held, batch[0].row.stamp.lsn))
         for one in batch:
             if one.losses:
                 self._lose(one.row.stamp.lsn, one.losses)
@@ -212,10 +214,10 @@ class Trace:
     def _lose(self, at: Lsn, losses: Losses) -> None:
         columns = list(self.columns)
         for i, reason in losses:
-            columns[i] = columns[i].lost(at, reason)
+            columns[i] = columns[i].with_loss(at, reason)
         self.columns = tuple(columns)
 
-    def _held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
+    def _lookup_held(self, at: Lsn, places: Places, keys: list[Row]) -> list[Row]:
         parts = self.parts(LsnRange(ORIGIN, Lsn(at.value + 1)))
         return lookup_rows(self._spark, self.columns, (parts.views, parts.delta), places, keys)
 
@@ -223,8 +225,8 @@ class Trace:
         if not chunk.num_rows:
             return
         with self._lock:
-            # A thousand chunks of a few rows each are slow to look through; each row is copied a dozen times at most.
-            # The newest chunk is left alone: it is what a window is about.
+            # A thousand small chunks are slow to search, so they are merged; each row is copied at most a dozen times.
+            # The newest chunk stays as it is: the next refresh reads exactly that one.
             while len(self._overlay) > 1 and self._overlay[-2].num_rows <= min(self._overlay[-1].num_rows, MERGED_ROWS):
                 pair = pa.concat_tables(self._overlay[-2:]).combine_chunks()
                 self._overlay[-2:] = [pair]
@@ -236,13 +238,13 @@ class Trace:
         self._frames = {name: known for name, known in self._frames.items() if name in present}
 
     def frame_of(self, chunk: pa.Table) -> DataFrame:
-        """The same as `frame`, sent to Spark once for as long as the chunk is part of the overlay."""
+        """Return the same as `frame`, uploaded to Spark once for as long as the chunk is part of the overlay."""
         with self._lock:
             if (known := self._frames.get(id(chunk))) is not None:
                 return known[1]
         frame = self.frame(chunk)
         if chunk.num_rows >= HELD_ROWS and str(self._spark.sparkContext.master).startswith("local"):
-            # Only where no executor can take it with it.
+            # Only in local mode: elsewhere a lost executor would lose the checkpointed rows.
             frame = frame.localCheckpoint(eager=False)
         with self._lock:
             if any(chunk is other for other in self._overlay):
@@ -250,7 +252,7 @@ class Trace:
         return frame
 
     def _truncate(self, row: ChangeRow) -> None:
-        """TRUNCATE is the delta −R: everything there at its stamp leaves."""
+        """Append a TRUNCATE as the delta −R: every row that exists at its stamp leaves."""
         parts = self.parts(LsnRange(ORIGIN, Lsn(row.stamp.lsn.value + 1)))
         names = column_names(len(self.columns))
         everything = self.frame(parts.delta)
@@ -263,15 +265,15 @@ class Trace:
         self._add_chunk(chunk.cast(trace_schema(self.columns)))
 
     def frame(self, rows: pa.Table) -> DataFrame:
-        """Overlay rows as a Z-set in Spark, without their stamps, in exactly the physical types' types."""
-        # As many columns as the rows have: they may be from before a capture that added some.
+        """Return overlay rows as a Z-set in Spark, without their stamps, in exactly the physical types."""
+        # Only as many columns as the rows have: they may be older than a capture that added columns.
         columns = self.columns[: rows.num_columns - len(STAMPED)]
         return self._spark.createDataFrame(
             rows.select([*column_names(len(columns)), WEIGHT]), ddl([column.type.spark_ddl for column in columns])
         )
 
     def rebase(self, base: Base) -> None:
-        """Take a newer base and forget the overlay rows it now holds.
+        """Replace the base by a newer one and drop the overlay rows that it now contains.
 
         The base before the last is released: a tick that began before this call may still read the last one.
         """
@@ -285,7 +287,7 @@ class Trace:
             for segment in {*retired.segments} - {*base.segments, *previous.segments}:
                 segment.release()
 
-    def _widened(self, chunk: pa.Table) -> pa.Table:
+    def _add_missing_columns(self, chunk: pa.Table) -> pa.Table:
         schema = trace_schema(self.columns)
         arrays = [
             chunk[field.name] if field.name in chunk.column_names else pa.nulls(chunk.num_rows, field.type)

@@ -37,7 +37,7 @@ from applier.spark.session import count_jobs, spark_session
 from applier.sql.plan_query import plan_query
 from applier.state.store import StateStore
 from applier.trace.align import LSN, SEQ, arrow_type, trace_schema
-from applier.trace.store import held_in_memory
+from applier.trace.store import persist_segment
 from applier.trace.trace import Base, Trace
 from applier.zset import WEIGHT, column_name
 from deploy.local.postgres import Postgres
@@ -100,7 +100,7 @@ class Laboratory:
         pyarrow.parquet.write_table(rows, path)
         trace = Trace(self.spark, TableId("public", name))
         trace.capture(columns, Lsn(1), relid)
-        segment = held_in_memory(self.spark.read.parquet(str(path)), rows.num_rows)
+        segment = persist_segment(self.spark.read.parquet(str(path)), rows.num_rows)
         trace.rebase(Base(self.now, (segment,), None, rows.num_rows, 0))
         self.traces = Traces(self.spark, [*self.traces, trace], memory_budget_mb=BUDGET_MB)
 

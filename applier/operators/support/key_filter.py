@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from applier.functions.emit import spark_sql
 from applier.operators.support.inputs import INDEXED_TYPES, QueryKeys
-from applier.plan.expr import Col, Expr, renumber, substituted
+from applier.plan.expr import Col, Expr, renumber, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class KeyFilter:
 
     def push_through(self, exprs: Sequence[Expr]) -> KeyFilter:
         """Return the same filter over the input from which these expressions are computed."""
-        return replace(self, keys=tuple(substituted(key, exprs) for key in self.keys))
+        return replace(self, keys=tuple(substitute(key, exprs) for key in self.keys))
 
     def restrict_to(self, places: Sequence[int], offset: int) -> KeyFilter:
         """Return a filter by some of the keys only, over an input whose columns begin at `offset`.

@@ -68,7 +68,7 @@ def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: p
     # A base is given up one checkpoint later: somebody may still read it.
     trace.rebase(trace.base)
     traces.arrangements.tidy()
-    kept = traces.arrangements._kept
+    kept = traces.arrangements._arrangements
     assert len(kept) == 1
     assert all(not one.segment.released and one.rows == len(after) for one in kept.values())
 
@@ -88,13 +88,13 @@ def test_there_is_no_more_of_it_than_room(
     assert first is not None and first.rows == 50 and 0 < first.size < 1 << 20
     kept.budget = first.size
     assert kept.of(segment, f"SELECT c1, __w FROM {view}") is None
-    assert "for want of memory" in caplog.text
+    assert "not enough memory" in caplog.text
     # Nor is it made again for whoever asks for it by value.
     assert kept.index(segment, f"SELECT c1, __w FROM {view}") is None
-    assert caplog.text.count("for want of memory") == 1
+    assert caplog.text.count("not enough memory") == 1
     assert kept.of(segment, f"SELECT c0, __w FROM {view}") is first
     # Nobody read the first for long: it makes room.
     monkeypatch.setattr(arrangements, "UNUSED_S", -1.0)
     assert kept.of(segment, f"SELECT c2, __w FROM {view}") is not None
     assert kept.of(segment, f"SELECT c1, __w FROM {view}") is not None
-    assert len(kept._kept) == 1
+    assert len(kept._arrangements) == 1

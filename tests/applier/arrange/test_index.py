@@ -125,7 +125,7 @@ def test_the_change_is_the_difference_of_both_ends(
         if number == 4:
             for trace in tables.values():
                 trace.rebase(store.append(trace, Lsn(at + 2)))
-    assert traces.arrangements._indexes, "rows were found by value"
+    assert traces.arrangements._indexes, "rows were looked up by an index"
 
 
 def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def rows_of(spark: SparkSession, rows: list[ChangeRow], many: bool) -> pa.Table 
         trace.append_chunk(chunk)
     else:
         trace.append([StampedRow(row, SCHEMA) for row in rows])
-    assert [column.name for column in trace.columns if not column.open] == ["late"]
+    assert [column.name for column in trace.columns if not column.is_open] == ["late"]
     return trace.overlay(LsnRange(Lsn(0), Lsn(10**6)))
 
 

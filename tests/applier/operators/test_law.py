@@ -65,7 +65,7 @@ class BagInputs:
 
     def __post_init__(self) -> None:
         # So few that some of what is read again stays in Spark, and some does not.
-        self._computed = MaterializedRows(self.spark, most_rows=3)
+        self._computed = MaterializedRows(self.spark, max_driver_rows=3)
 
     def delta(self, scan: Scan) -> str | None:
         old, new = self.before[scan.table.name], self.after[scan.table.name]

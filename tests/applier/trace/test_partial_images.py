@@ -103,7 +103,7 @@ def test_any_history_under_the_default_identity(spark: SparkSession, tmp_path: P
         if window % 3 == 2:
             expected = sorted(((row, 1) for row in log.rows.values()), key=repr)
             assert relation(spark, trace, Lsn(log.commit + 1)) == expected
-    assert all(column.open for column in trace.columns)
+    assert all(column.is_open for column in trace.columns)
 
 
 def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
@@ -115,5 +115,5 @@ def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
             StampedRow(ChangeRow(Op.INSERT, Stamp(Lsn(5), 1), 1, 0, (7, 1, None, "a"), unknown=KEPT_LARGE), KEYED),
         ]
     )
-    assert [column.name for column in trace.columns if not column.open] == ["v", "large"]
+    assert [column.name for column in trace.columns if not column.is_open] == ["v", "large"]
     assert "the row it changes is not known" in str(trace.columns[2].reason)

@@ -131,9 +131,9 @@ def test_an_incomplete_old_row_loses_its_column_and_says_so(spark: SparkSession)
     partial = ChangeRow(Op.DELETE, Stamp(Lsn(5), 0), 1, 0, (1, None, None), unknown=frozenset({1}))
     trace.append([StampedRow(partial, SCHEMA)])
     lost = trace.columns[1]
-    assert lost.known_at(Lsn(5)) and not lost.known_at(Lsn(6))
+    assert lost.is_known_at(Lsn(5)) and not lost.is_known_at(Lsn(6))
     assert lost.reason is not None and "REPLICA IDENTITY FULL" in lost.reason.hint
-    assert trace.columns[0].known_at(Lsn(6))
+    assert trace.columns[0].is_known_at(Lsn(6))
 
 
 BIG = PgType(20, -1, "int8", "bigint")
@@ -205,4 +205,4 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
 def test_a_relation_captured_after_a_refresh_says_so_even_if_no_column_is_read(spark: SparkSession) -> None:
     traces = Traces(spark, [captured(spark)])
     assert not traces.knows(scan_of(), Lsn(1)) and traces.knows(scan_of(), Lsn(2))
-    assert "captured anew" in traces.reason(scan_of()).problem
+    assert "captured again" in traces.reason(scan_of()).problem
