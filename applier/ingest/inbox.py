@@ -22,7 +22,7 @@ from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
 
-LOAD_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
+COPY_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Inbox:
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
-                raise StreamLost(f"a copy on {topics} was deleted before all of it was read", hint=LOAD_AGAIN)
+                raise StreamLost(f"a copy on {topics} was deleted before all of it was read", hint=COPY_AGAIN)
             self.frontier = max(self.frontier, frontier)
         return self.frontier
 

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from applier.errors import Infrastructure, StreamLost
-from applier.ingest.inbox import LOAD_AGAIN, Skipped
+from applier.ingest.inbox import COPY_AGAIN, Skipped
 from applier.ingest.stream import client_options, reaching_kafka
 from applier.settings import ApplierSettings
 from shared_schema import progress
@@ -88,7 +88,7 @@ def _find_capture(content: _ProgressContent, table: TableId, topic: str, frontie
         raise StreamLost(
             f"change rows of {table} were deleted from topic {topic} before they were read: the applier was down for "
             "longer than the topic's retention",
-            hint=LOAD_AGAIN,
+            hint=COPY_AGAIN,
         )
     return capture
 

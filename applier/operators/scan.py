@@ -2,7 +2,7 @@
 
     Δ(R) = the change rows of R in the LSN range, projected to the columns read; nothing where they cancel out
 
-Intuitively: the source has already told us what changed, so there is nothing to compute.
+Intuitively: the change rows already say what changed, so there is nothing to compute.
 
     R: (1, a) (2, b)   read: second column     result (a) (b)
     ΔR: −(1, a) +(1, c)  →  delta −(a) +(c)

@@ -2,7 +2,9 @@
 
 A row counts as often as it is in A, however many matches it has.
 
-    Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K),   K = the keys of ΔB;   the same for ▷: see `support.join_match`
+    Δ(A ⋉ B) = ΔA ⋉ B' + (A_K ⋉ B'_K − A_K ⋉ B_K),   K = the keys of ΔB
+
+The same for ▷: see `support.join_match`.
 
 Intuitively: a change can only matter to the keys that it affects, so both sides are looked up by those keys, before
 and after.

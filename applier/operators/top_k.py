@@ -1,12 +1,11 @@
 """ORDER BY … LIMIT, for each partition -> the rows at the first places of the order.
 
-    Δ(τ(A)) = τ(A'_K) − τ(A_K),   K = the partitions of ΔA: the first rows of each, before and after; see
-    `support.partitions`
+    Δ(τ(A)) = τ(A'_K) − τ(A_K),   K = the partitions of ΔA
 
-A row at place p (from 1) of its partition is selected when offset < p ≤ offset + limit. With ties it is also selected
-when its rank, the first place of the rows that are equal to it in the order, is not beyond offset + limit. Reads the
-input's trace at the lower end of the LSN range, restricted to K. Without partitions a buffer holds the first rows, see
-`state.top_k_buffer`.
+These are the first rows of each affected partition, before and after: see `support.partitions`. A row at place p (from
+1) of its partition is selected when offset < p ≤ offset + limit. With ties it is also selected when its rank, the first
+place of the rows that are equal to it in the order, is not beyond offset + limit. Reads the input's trace at the lower
+end of the LSN range, restricted to K. Without partitions a buffer holds the first rows, see `state.top_k_buffer`.
 
 Intuitively: when a row among the first ones leaves, the next row moves up into its place.
 

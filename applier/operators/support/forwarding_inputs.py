@@ -1,4 +1,4 @@
-"""Inputs that forward every call to other inputs; a subclass overrides the calls that it answers itself."""
+"""Inputs that forward every call to other inputs; a subclass overrides the calls that it handles itself."""
 
 from __future__ import annotations
 

@@ -116,4 +116,4 @@ def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
         ]
     )
     assert [column.name for column in trace.columns if not column.is_open] == ["v", "large"]
-    assert "the row it changes is not known" in str(trace.columns[2].reason)
+    assert "the row that it changes is not known" in str(trace.columns[2].reason)
