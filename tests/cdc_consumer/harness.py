@@ -158,6 +158,13 @@ def until(condition: Any, what: str, limit_s: float = LIMIT_S) -> None:
         time.sleep(0.05)
 
 
+def scalar(connection: Connection, query: str) -> object:
+    """The first column of the first row."""
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def table_now(connection: Connection, table: str) -> Counter[Image]:
     """What PostgreSQL prints for every row of the table."""
     bases = {

@@ -13,17 +13,13 @@ from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import Channel, KafkaSink
 from cdc_consumer.sinks.topics import Topics
-from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, Progress
-from shared_schema.settings import load_settings
+from tests.cdc_consumer.sinks import records
 from tests.fixtures.kafka import KafkaBroker
 
 
 @pytest.fixture
-def publisher(kafka: KafkaBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -> KafkaSink:
-    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
-    monkeypatch.setenv("PG_TRICKLE_KAFKA_BOOTSTRAP", kafka.bootstrap)
-    settings = load_settings(ConsumerSettings, topic_prefix=topic_prefix)
+def publisher(settings: ConsumerSettings) -> KafkaSink:
     topics = Topics(settings)
     topics.ensure_control()
     return KafkaSink(settings, topics, lambda: None, Metrics())
@@ -37,7 +33,7 @@ def channel(kafka: KafkaBroker, prefix: str, partitions: int) -> Channel:
 
 
 def progress(offsets: Offsets) -> Progress:
-    return Progress("slot", "1", 1, Lsn(1), Lsn(2), offsets)
+    return records.progress("slot", offsets=offsets)
 
 
 def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:

@@ -1,0 +1,66 @@
+"""Transactions of one id: offsets of what was delivered, nothing of what was undone, and only one writer."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_consumer.errors import Fenced, OversizeMessage
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.producer import TransactionalProducer
+from cdc_consumer.sinks.topics import Topics
+from tests.cdc_consumer.sinks.records import TABLE
+
+
+def make(settings: ConsumerSettings) -> TransactionalProducer:
+    return TransactionalProducer(settings, Topics(settings), lambda: None, Metrics())
+
+
+def test_delivered_offsets(settings: ConsumerSettings) -> None:
+    topic = Topics(settings.model_copy(update={"topic_partitions": 2})).ensure_table(TABLE)
+    producer = make(settings)
+    producer.begin()
+    producer.begin()
+    for partition in (0, 1, 1):
+        producer.produce(topic, b"row", None, partition)
+    producer.drain()
+    assert producer.offsets == {topic: {0: 1, 1: 2}}
+    producer.commit("committing")
+    assert not producer.open
+
+
+def test_an_undone_transaction_leaves_no_offsets(settings: ConsumerSettings) -> None:
+    topic = Topics(settings).ensure_table(TABLE)
+    producer = make(settings)
+    producer.begin()
+    producer.produce(topic, b"row", None, 0)
+    producer.drain()
+    producer.abort()
+    assert not producer.open and producer.offsets == {}
+    producer.begin()
+    producer.produce(topic, b"row", None, 0)
+    producer.drain()
+    producer.commit("committing")
+    # After the row that was undone, and the marker that says so.
+    assert producer.offsets == {topic: {0: 3}}
+
+
+def test_a_new_writer_fences_the_old_one(settings: ConsumerSettings) -> None:
+    topic = Topics(settings).ensure_table(TABLE)
+    old = make(settings)
+    old.begin()
+    old.produce(topic, b"row", None, 0)
+    old.drain()
+    make(settings)
+    with pytest.raises(Fenced) as raised:
+        old.commit("committing")
+    assert raised.value.retryable
+
+
+def test_a_row_that_is_too_long_is_named_with_its_size(settings: ConsumerSettings) -> None:
+    topic = Topics(settings).ensure_table(TABLE)
+    producer = make(settings)
+    producer.begin()
+    with pytest.raises(OversizeMessage, match=f"2000000 bytes does not fit into topic {topic}"):
+        producer.produce(topic, bytes(2_000_000), None, 0)
+    producer.abort()
