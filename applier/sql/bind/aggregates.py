@@ -1,4 +1,7 @@
-"""One aggregate: looked up in the allow-list, its arguments, FILTER, DISTINCT and ORDER BY checked."""
+"""An aggregate of the analysed tree -> an AggregateCall of the plan, or a refusal.
+
+Looks the aggregate up in the allow-list and checks its arguments, FILTER, DISTINCT and ORDER BY.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +19,47 @@ from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, Sort
 from applier.plan.nodes import Node, identifies_rows
 from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.bind.group_key import default_equality
-from applier.sql.bind.joins import total_width
+from applier.sql.bind.joins import is_total
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
 from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.numeric_scales import split_by_scale
-from applier.sql.typing.user_aggregates import argument_texts, fold_of
+from applier.sql.typing.user_aggregates import fold_arguments, plan_fold
 
 _OTHER_HINTS = {
-    "xmlagg": "it keeps declarations and what follows them, which the log does not have; use string_agg of their texts",
+    "xmlagg": "it depends on XML declarations, which the log does not contain; use string_agg of the values as text",
 }
-_DISTINCT_HINT = "group in a subquery first"
-_ORDER_HINT = "order by columns that tell all rows apart (add the primary key), or by the argument itself"
+_DISTINCT_HINT = "remove the duplicates in a subquery first"
+_ORDER_HINT = "order by columns that identify each row (add the primary key), or by the argument itself"
 
 
 def plan_aggregate(
     call: tree.Aggref, below: ExpressionCompiler, catalog: SystemCatalog, node: Node | None, within: Sequence[Expr] = ()
 ) -> AggregateCall:
-    """The call over the node below, which `below` compiles for; None over a window, whose order is not its own.
+    """Plan an aggregate over `node`; `below` compiles expressions over that node.
 
-    All rows of a group have the same values of `within`.
+    `node` is None for a window function, which takes its order from the window. All rows of a group have the same
+    values of `within`.
     """
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
     if entry is None and call.function < FIRST_USER_OID:
-        hint = _OTHER_HINTS.get(info.name, "it is not yet proven equal in Spark; count, sum, avg, min and max are")
+        hint = _OTHER_HINTS.get(
+            info.name, "it is not yet proven to be equal in Spark; count, sum, avg, min and max are"
+        )
         raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
-    args = tuple(_guarded(below.compile(arg), condition) for arg in call.args)
+    args = tuple(_guard_by_filter(below.compile(arg), condition) for arg in call.args)
     fold: Fold | None = None
     if entry is None:
         try:
-            args = argument_texts(args)
+            args = fold_arguments(args)
         except UnsuitableArguments as error:
             construct = f"the user-defined aggregate {info.signature} on {error.problem}"
             raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
-        fold = fold_of(call, args, catalog, window=node is None)
+        fold = plan_fold(call, args, catalog, window=node is None)
         entry = entry_of_fold(info.signature, fold)
     if entry.ordered_labels:
         args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
@@ -67,7 +73,7 @@ def plan_aggregate(
             Reason.TYPE, construct, hint=error.hint or "cast or store the values in another type", token=call.at
         ) from error
     _check_collation(entry, call.input_collation, call, catalog)
-    # However often a value comes makes no difference to a function of the set.
+    # A function of the set of values does not depend on how often a value occurs.
     distinct = bool(call.distinct) and not isinstance(form, OfSet)
     distinct_by = _distinct_by(entry, call, args, catalog) if distinct else ()
     if distinct_by and entry.signature == "count(any)":
@@ -76,7 +82,7 @@ def plan_aggregate(
     if isinstance(form, OfList):
         order = tuple(
             sort_key(
-                _guarded(below.compile(key.expression), condition),
+                _guard_by_filter(below.compile(key.expression), condition),
                 key.expression,
                 query_tree.SortItem(0, key.operator, key.nulls_first),
                 catalog,
@@ -85,7 +91,11 @@ def plan_aggregate(
         )
         any_of_equals = entry.any_of_equals or bool(distinct_by)
         ordered_by_itself = form.default_order and not order
-        if node is not None and not ordered_by_itself and not _decided(order, args, (node, within), any_of_equals):
+        if (
+            node is not None
+            and not ordered_by_itself
+            and not _is_deterministic(order, args, (node, within), any_of_equals)
+        ):
             construct = f"{info.name} over rows in no fixed order"
             raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
     planned = AggregateCall(
@@ -103,9 +113,9 @@ def plan_aggregate(
     return split_by_scale(planned)
 
 
-def _guarded(arg: Expr, condition: Expr | None) -> Expr:
-    """An argument that may raise is not evaluated where FILTER leaves the row out."""
-    if condition is None or total_width(arg):
+def _guard_by_filter(arg: Expr, condition: Expr | None) -> Expr:
+    """Wrap an argument that may raise an error, so that it is evaluated only for rows that FILTER accepts."""
+    if condition is None or is_total(arg):
         return arg
     return Case(((condition, arg),), Const(None, arg.type), arg.type)
 
@@ -115,10 +125,10 @@ def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.Aggref
         return
     collation = catalog.collation(collation_id)
     if not collation.byte_order:
-        raise _text_order(collation.name, call)
+        raise _refuse_text_order(collation.name, call)
 
 
-def _text_order(collation: str, call: tree.Aggref) -> Refused:
+def _refuse_text_order(collation: str, call: tree.Aggref) -> Refused:
     hint = 'declare the column COLLATE "C"'
     return Refused(Reason.COLLATION, f"text order under the collation {collation}", hint=hint, token=call.at)
 
@@ -126,15 +136,15 @@ def _text_order(collation: str, call: tree.Aggref) -> Refused:
 def _distinct_by(
     entry: AggregateEntry, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog
 ) -> tuple[Expr, ...]:
-    """What tells the arguments apart, one per argument; nothing where the arguments themselves do."""
+    """Return the expressions that DISTINCT compares, one per argument; empty when they are the arguments themselves."""
     if not entry.takes_distinct:
         construct = f"DISTINCT in the aggregate {entry.signature}"
         raise Refused(Reason.CONSTRUCT, construct, hint=_DISTINCT_HINT, token=call.at)
     found = []
-    # What DISTINCT says nothing of is the same for all rows: the separator of a list.
+    # Arguments after those of DISTINCT are the same for all rows, such as the separator of a list.
     for operator, arg, written in zip(call.distinct, args, call.args, strict=False):
         equality = ENTRIES.get(catalog.function(catalog.operator(operator).function).signature)
-        found.append(_told_apart_by(arg, equality, call))
+        found.append(_distinct_key(arg, equality, call))
         if equality is not None and equality.collation is not CollationNeed.NONE:
             collation = collation_of(written, arg, catalog)
             if collation is not None and not collation.deterministic:
@@ -143,40 +153,40 @@ def _distinct_by(
     return () if all(by == arg for by, arg in zip(found, args, strict=False)) else tuple(found)
 
 
-def _told_apart_by(arg: Expr, equality: Entry | None, call: tree.Aggref) -> Expr:
-    """The argument itself, or a key that equal values share."""
+def _distinct_key(arg: Expr, equality: Entry | None, call: tree.Aggref) -> Expr:
+    """Return the argument itself, or a key that is the same for all equal values."""
     try:
         if isinstance(arg, Call) and arg.signature == ROW_OF:
             return _row_key(arg)
         if equality is None:
             raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
         equality.physical_type((arg, arg))
-        # Of what is held as text, equal values may have different texts; rows are netted by the others' values.
+        # Equal values of a type stored as text may have different texts. Rows of other types are netted by value.
         plain = arg.type.spark != "string" or equality.hashes((arg,))
-        return arg if plain else _key(arg)
+        return arg if plain else _comparison_key(arg)
     except UnsuitableArguments as error:
         construct = f"DISTINCT in an aggregate on {error.problem}"
         raise Refused(Reason.GROUPING, construct, hint=_DISTINCT_HINT, token=call.at) from error
 
 
 def _row_key(row: Call) -> Expr:
-    """The row with what tells each of its fields apart; the row itself where its text does."""
+    """Replace each field by its comparison key; return the row itself when its text is enough to compare rows."""
     _, values = fields_of(row)
-    keys = tuple(value if default_equality(value) is not None else _key(value) for value in values)
+    keys = tuple(value if default_equality(value) is not None else _comparison_key(value) for value in values)
     return row if keys == values else replace(row, args=(row.args[0], *keys))
 
 
-def _key(value: Expr) -> Expr:
+def _comparison_key(value: Expr) -> Expr:
     key = comparison_key(value)
     if key is None:
         raise UnsuitableArguments(f"values of type {value.type.pg.display}")
     return key
 
 
-def _decided(
+def _is_deterministic(
     order: Sequence[SortKey], args: Sequence[Expr], rows: tuple[Node, Sequence[Expr]], any_of_equals: bool
 ) -> bool:
-    """Rows that the order does not tell apart must have the same arguments, or there is no one right answer."""
+    """Whether the order determines the result: rows that are equal in it must also have the same arguments."""
     keys = {key.expr for key in order}
     if any_of_equals:
         keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}

@@ -1,4 +1,4 @@
-"""Members of FROM: relations, subqueries, VALUES, functions and members of WITH."""
+"""FROM items (relations, subqueries, VALUES, functions and WITH queries) -> plan nodes and their columns."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from applier.plan.expr import Col, ValueType
 from applier.plan.nodes import Field, Project, Scan, Unnest, fields
 from applier.sql.analyze.sources import Sources, check_source, inside_view
 from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
-from applier.sql.bind.joins import JoinMember, JoinScope, no_rows
+from applier.sql.bind.joins import JoinItem, JoinScope, empty_from
 from applier.sql.bind.recursion import RecursionBinder
 from applier.sql.bind.table_functions import TableFunctions
-from applier.sql.bind.values import always_true, bind_per_row, bind_standalone, bind_values
+from applier.sql.bind.values import bind_values, cross_join_values, is_true_literal, wrap_in_subquery
 from applier.sql.decorrelate.domain import BuildQuery, Levels
-from applier.sql.decorrelate.lateral import LateralJoins, LateralMember
+from applier.sql.decorrelate.lateral import LateralItem, LateralJoins
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.pg_tree.flatten import Flattener
 from applier.sql.refusal import Place, Reason, Refused
 from applier.sql.typing.compile import ExpressionCompiler
 
-MOST_MEMBERS = 200
-"""A member of WITH is planned anew wherever it is named; names of names of names grow without bounds."""
+MAX_FROM_ITEMS = 200
+"""A WITH query is bound at every reference, so WITH queries that read WITH queries can grow exponentially."""
 
 
 class FromItems:
-    """Plans the members of FROM; `query` builds a query."""
+    """Binds FROM items; `query` binds a query."""
 
     def __init__(
         self,
@@ -41,126 +41,126 @@ class FromItems:
         self._query = query
         self._laterals = laterals
         self._recursions = recursions
-        self._counted = 0
+        self._item_count = 0
 
-    def leaning(
+    def join_lateral(
         self,
-        frame: JoinScope,
+        scope: JoinScope,
         number: int,
         reads: Sequence[int],
         levels: Levels,
         *,
         on: Sequence[tree.Expression] | None,
     ) -> JoinScope:
-        """A member of FROM that looks at those before it, beside them."""
-        self.count()
+        """Join a LATERAL item to the scope of the items before it; `on` is None in an inner join."""
+        self.count_item()
         entry = levels[-1].entries[number - 1]
-        conditions = () if on is None else [c for c in on if not always_true(c)]
+        conditions = () if on is None else [c for c in on if not is_true_literal(c)]
         match entry:
             case query_tree.SubqueryEntry(query=query):
-                beside = LateralMember(number, query, reads, on is not None, tuple(conditions))
-                return self._laterals.put(frame, beside, levels)
+                item = LateralItem(number, query, reads, on is not None, tuple(conditions))
+                return self._laterals.join(scope, item, levels)
             case query_tree.FunctionEntry() if not conditions:
-                return self._unfolded(frame, number, levels[-1], outer=on is not None)
+                return self._unnest(scope, number, levels[-1], outer=on is not None)
             case query_tree.ValuesEntry() if on is None:
-                return self._written_beside(frame, number, entry, reads, levels)
+                return self._join_values(scope, number, entry, reads, levels)
             case query_tree.FunctionEntry() | query_tree.ValuesEntry():
-                # As a subquery it may have a condition.
+                # A subquery can be joined with a condition.
                 width = max(reads, default=1)
-                beside = LateralMember(number, bind_standalone(entry, width), reads, True, tuple(conditions))
-                return self._laterals.put(frame, beside, levels)
+                item = LateralItem(number, wrap_in_subquery(entry, width), reads, True, tuple(conditions))
+                return self._laterals.join(scope, item, levels)
             case _:
                 raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
 
-    def _written_beside(
-        self, frame: JoinScope, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
+    def _join_values(
+        self, scope: JoinScope, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
     ) -> JoinScope:
-        flat, compiler = Flattener(levels[-1].entries), ExpressionCompiler(self._catalog, frame.scope)
-        rows = [[compiler.compile(flat(row[r - 1])) for r in reads] for row in entry.rows]
-        width = len(fields(frame.node))
-        node = bind_per_row(frame.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
-        places = frame.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
-        return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
+        flatten, compiler = Flattener(levels[-1].entries), ExpressionCompiler(self._catalog, scope.resolve)
+        rows = [[compiler.compile(flatten(row[r - 1])) for r in reads] for row in entry.rows]
+        width = len(fields(scope.node))
+        node = cross_join_values(scope.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
+        ordinals = scope.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
+        return replace(scope, node=node, ordinals=ordinals, entries=scope.entries | {number})
 
-    def _unfolded(self, frame: JoinScope, number: int, query: query_tree.Query, *, outer: bool) -> JoinScope:
+    def _unnest(self, scope: JoinScope, number: int, query: query_tree.Query, *, outer: bool) -> JoinScope:
         entry = query.entries[number - 1]
         if not isinstance(entry, query_tree.FunctionEntry):
             raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-        flat = Flattener(query.entries)
-        calls = replace(entry, calls=tuple(map(flat, entry.calls)))
-        sets = TableFunctions(self._catalog, ExpressionCompiler(self._catalog, frame.scope)).of_entry(calls)
-        node = Unnest(frame.node, sets, entry.ordinality, outer)
-        width, count = len(fields(frame.node)), len(sets) + entry.ordinality
-        places = frame.ordinals | {(number, i + 1): width + i for i in range(count)}
-        return replace(frame, node=node, ordinals=places, entries=frame.entries | {number})
+        flatten = Flattener(query.entries)
+        calls = replace(entry, calls=tuple(map(flatten, entry.calls)))
+        functions = TableFunctions(self._catalog, ExpressionCompiler(self._catalog, scope.resolve)).bind_entry(calls)
+        node = Unnest(scope.node, functions, entry.ordinality, outer)
+        width, count = len(fields(scope.node)), len(functions) + entry.ordinality
+        ordinals = scope.ordinals | {(number, i + 1): width + i for i in range(count)}
+        return replace(scope, node=node, ordinals=ordinals, entries=scope.entries | {number})
 
-    def upright(self, number: int, reads: Sequence[int], levels: Levels) -> JoinMember:
-        """A member of FROM that stands by itself, with the columns that are read."""
-        self.count()
+    def bind_item(self, number: int, reads: Sequence[int], levels: Levels) -> JoinItem:
+        """Bind an item that reads no other item, with the columns that are read."""
+        self.count_item()
         match levels[-1].entries[number - 1]:
             case query_tree.TableEntry() as entry:
-                return self._relation(number, entry, reads)
+                return self._bind_relation(number, entry, reads)
             case query_tree.SubqueryEntry(query=query):
-                return self._subquery(number, query, reads, levels)
+                return self._bind_subquery(number, query, reads, levels)
             case query_tree.ValuesEntry() as entry:
-                return JoinMember(number, bind_values(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
+                return JoinItem(number, bind_values(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
             case query_tree.DomainEntry(node=node):
-                return JoinMember(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
+                return JoinItem(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
             case query_tree.FunctionEntry():
-                frame = self._unfolded(no_rows(), number, levels[-1], outer=False)
-                return JoinMember(number, frame.node, {n: at for (_, n), at in frame.ordinals.items()})
+                scope = self._unnest(empty_from(), number, levels[-1], outer=False)
+                return JoinItem(number, scope.node, {n: at for (_, n), at in scope.ordinals.items()})
             case query_tree.CteEntry(name=name, levels_up=up):
                 holders = levels[: len(levels) - up]
                 if not holders or name not in holders[-1].ctes:
-                    raise unknown("a name of no WITH")
+                    raise unknown("a reference to a WITH query that does not exist")
                 if name in holders[-1].recursive:
-                    return self._recursions.member(number, name, reads, holders)
-                return self._subquery(number, holders[-1].ctes[name], reads, holders)
+                    return self._recursions.bind_reference(number, name, reads, holders)
+                return self._bind_subquery(number, holders[-1].ctes[name], reads, holders)
             case _:
-                raise unknown("a member of FROM that is neither a relation nor a subquery")
+                raise unknown("a FROM item that is neither a relation nor a subquery")
 
-    def count(self) -> None:
-        """Note one more member."""
-        self._counted += 1
-        if self._counted > MOST_MEMBERS:
-            hint = "store a part of it as a stream table of its own"
-            construct = f"a query with more than {MOST_MEMBERS} members of FROM"
+    def count_item(self) -> None:
+        """Count one more FROM item; refuse the query when there are too many."""
+        self._item_count += 1
+        if self._item_count > MAX_FROM_ITEMS:
+            hint = "create a stream table for a part of it"
+            construct = f"a query with more than {MAX_FROM_ITEMS} FROM items"
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, place=Place.start())
 
-    def _relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> JoinMember:
+    def _bind_relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> JoinItem:
         relation = self._sources.relations.get(entry.relation)
         if relation is None:
-            raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped meanwhile")
+            raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped in the meantime")
         check_source(relation, entry.with_children)
         if relation.kind != "v":
             return _scan(number, relation, reads)
         with inside_view(relation):
-            return self._subquery(number, self._sources.views[relation.oid], reads, ())
+            return self._bind_subquery(number, self._sources.views[relation.oid], reads, ())
 
-    def _subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> JoinMember:
+    def _bind_subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> JoinItem:
         built = self._query(query, [r - 1 for r in reads], outer)
         if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
-            places = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
-            return JoinMember(number, built.node, places)
-        return JoinMember(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+            ordinals = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
+            return JoinItem(number, built.node, ordinals)
+        return JoinItem(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
 
 
-def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinMember:
+def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinItem:
     columns = [relation.column(n) for n in reads]
     found = [c for c in columns if c is not None]
     if len(found) != len(columns):
-        raise Refused(Reason.COLUMN, f"a dropped column of {relation.table}", hint="define the view again")
+        raise Refused(Reason.COLUMN, f"a dropped column of {relation.table}", hint="create the view again")
     for column in found:
         if column.generated:
-            hint = "it does not travel; write its expression in the query"
+            hint = "generated columns are not captured; write its expression in the query"
             raise Refused(Reason.COLUMN, f"the generated column {relation.table}.{column.name}", hint=hint)
-    place = {c.number: i for i, c in enumerate(found)}
-    has_key = bool(relation.key) and all(n in place for n in relation.key)
+    ordinals = {c.number: i for i, c in enumerate(found)}
+    has_key = bool(relation.key) and all(n in ordinals for n in relation.key)
     scan = Scan(
         table=relation.table,
         relid=relation.oid,
         columns=tuple(c.name for c in found),
         fields=tuple(Field(ValueType.of_column(c.type), not c.not_null) for c in found),
-        key=tuple(place[n] for n in relation.key) if has_key else None,
+        key=tuple(ordinals[n] for n in relation.key) if has_key else None,
     )
-    return JoinMember(number, scan, place)
+    return JoinItem(number, scan, ordinals)

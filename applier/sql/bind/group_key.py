@@ -1,8 +1,8 @@
-"""What rows are grouped by.
+"""A compiled GROUP BY, DISTINCT or PARTITION BY expression -> the key by which Spark groups.
 
-Where Spark would tell equal values apart (1 and 1.0, '30 days' and '1 mon', -0 and 0) rows are grouped by a key that
-equal values share. PostgreSQL shows the value of whichever row it meets first; here it is the one that sorts first as
-a text, so that the same rows always show the same.
+Spark treats some values as different that PostgreSQL treats as equal (1 and 1.0, '30 days' and '1 mon', -0 and 0). Such
+rows are grouped by a comparison key that is the same for all equal values. PostgreSQL shows the value of the row that
+it reads first. Here the value that sorts first as text is shown, so that the same rows always give the same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
 
-_HINT = "group by a cast of the value to text, numeric or a date, or store such a column"
+_HINT = "cast the value to text, numeric or date, or store it in such a column"
 _EQUALITY = {
     "int2": "int2eq(int2,int2)",
     "int4": "int4eq(int4,int4)",
@@ -44,34 +44,34 @@ _EQUALITY = {
     "inet": "network_eq(inet,inet)",
     "macaddr": "macaddr_eq(macaddr,macaddr)",
 }
-"""The default equality of the types that may be grouped."""
+"""The default equality function of each type that can be grouped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A value rows are grouped by, and what Spark groups by: the value itself, or a key that equal values share."""
+    """A grouping value, and the expression by which Spark groups: the value itself or its comparison key."""
 
     value: Expr
     by: Expr
 
 
 def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog) -> GroupKey:
-    """The key of GROUP BY, DISTINCT or PARTITION BY, with the equality PostgreSQL chose for it."""
+    """Build the key of GROUP BY, DISTINCT or PARTITION BY, with the equality that PostgreSQL chose."""
     if item.equality == query_tree.SAME:
         return GroupKey(value, value)
     equality = catalog.function(catalog.operator(item.equality).function).signature
-    return _key(value, written, equality, catalog)
+    return _build_key(value, written, equality, catalog)
 
 
-def primary_key_of(value: Expr, written: tree.Expression, catalog: SystemCatalog) -> GroupKey:
-    """A column that PostgreSQL does not group by because a primary key decides it."""
-    return _key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
+def dependent_key(value: Expr, written: tree.Expression, catalog: SystemCatalog) -> GroupKey:
+    """Build the key of a column that depends on a grouped primary key, so that PostgreSQL does not group by it."""
+    return _build_key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
 
 
 def check_key(
     value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog, clause: str
 ) -> None:
-    """Refuse a key whose equality Spark does not share for the values as they are."""
+    """Refuse a key that Spark cannot compare by the values themselves."""
     key = group_key(value, written, item, catalog)
     if key.by != key.value:
         construct = f"{clause} on values of type {value.type.pg.display}"
@@ -79,34 +79,36 @@ def check_key(
 
 
 def default_equality(value: Expr) -> str | None:
-    """The signature of the type's own equality, if equal values have one physical type."""
+    """Return the signature of the type's default equality; None when Spark cannot hash the value itself."""
     entry = ENTRIES.get(_EQUALITY.get(value.type.pg.name, ""))
     return entry.signature if entry is not None and entry.hashes((value,)) else None
 
 
-def grouped_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[AggregateCall]) -> Node:
-    """Aggregate by the keys; the output is their values, then one column per call."""
-    shown = [None if key.by == key.value else shown_of(key.value) for key in keys]
-    more = tuple(dict.fromkeys(call for call in shown if call is not None))
-    node = Aggregate(below, tuple(key.by for key in keys), (*calls, *more))
-    if not more:
+def aggregate_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[AggregateCall]) -> Node:
+    """Aggregate the node by the keys; the output has their values, then one column per call."""
+    value_calls = [None if key.by == key.value else shown_of(key.value) for key in keys]
+    extra_calls = tuple(dict.fromkeys(call for call in value_calls if call is not None))
+    node = Aggregate(below, tuple(key.by for key in keys), (*calls, *extra_calls))
+    if not extra_calls:
         return node
     output, first = bound_columns(node), len(keys) + len(calls)
-    values = (output[i] if call is None else output[first + more.index(call)] for i, call in enumerate(shown))
+    values = (
+        output[i] if call is None else output[first + extra_calls.index(call)] for i, call in enumerate(value_calls)
+    )
     return Project(node, (*values, *output[len(keys) : first]))
 
 
-def _key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCatalog) -> GroupKey:
+def _build_key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCatalog) -> GroupKey:
     entry = ENTRIES.get(equality)
     try:
         if entry is None:
             raise UnsuitableArguments(f"values of type {value.type.pg.display}")
         entry.physical_type((value, value))
     except UnsuitableArguments as error:
-        raise _unproven(error.problem, written) from error
+        raise _refuse_key(error.problem, written) from error
     by = value if entry.hashes((value,)) else comparison_key(value) if entry.hash_equal or entry.key_equal else None
     if by is None:
-        raise _unproven(f"values of type {value.type.pg.display}", written)
+        raise _refuse_key(f"values of type {value.type.pg.display}", written)
     if entry.collation is not CollationNeed.NONE:
         collation = collation_of(written, value, catalog)
         if collation is not None and not collation.deterministic:
@@ -117,5 +119,5 @@ def _key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCa
     return GroupKey(value, by)
 
 
-def _unproven(problem: str, written: tree.Expression) -> Refused:
+def _refuse_key(problem: str, written: tree.Expression) -> Refused:
     return Refused(Reason.GROUPING, f"GROUP BY or DISTINCT on {problem}", hint=_HINT, token=walk.place_of(written))

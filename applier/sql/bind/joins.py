@@ -1,15 +1,16 @@
 """FROM and WHERE -> a left-deep tree of joins. Pure.
 
-Inner joins first: their ON and WHERE are one list of conditions. A condition that cannot raise goes as low as it can:
-below the joins when it reads one member of FROM, as a key pair when it is an equality that both engines hash alike,
-else as the residual of the first join where all its columns exist. A condition that may raise stays above all joins,
-where it sees no row that PostgreSQL would not show it.
+Inner joins come first. Their ON conditions and WHERE are one list of conditions. A condition that cannot raise an error
+is pushed down as far as possible. It goes below the joins when it reads one FROM item. It becomes a key pair when it is
+an equality that PostgreSQL and Spark hash in the same way. Otherwise it becomes the residual of the first join that has
+all its columns. A condition that may raise an error stays above all joins, so that it is not evaluated for a row that
+PostgreSQL would not evaluate it for.
 
-The next member is the first, in the order of the text, that an equality connects to those already joined; only when
-there is none a cross product is taken.
+The next item to join is the first one, in the order of the text, that an equality connects to the items already joined.
+Only when there is none, a cross product is used.
 
-An outer join is one member of the list around it, with lists of its own for either side. What WHERE says about it is
-applied above it, for its NULLs are only there then.
+An outer join is one item of its list, and has a list of its own for each side. Conditions of WHERE on it are applied
+above it, because its NULLs exist only there.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Compile = Callable[[tree.Expression, "JoinScope"], Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class JoinMember:
-    """A member of FROM: its node and where each of its attributes is among the node's columns."""
+class JoinItem:
+    """A FROM item: its node, and for each attribute number the ordinal among the node's columns."""
 
     entry: int
     node: Node
@@ -40,63 +41,63 @@ class JoinMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinScope:
-    """A node over some members of FROM, and where each attribute (entry, number) is among its columns."""
+    """A node over some FROM items, and for each attribute (entry, number) the ordinal among the node's columns."""
 
     node: Node
     ordinals: dict[tuple[int, int], int]
     entries: frozenset[int]
-    answers: dict[int, Expr] = field(default_factory=dict)
-    """What the subqueries of expressions stand for, by their numbers."""
-    made: dict[tree.SetReturningExpr, Expr] = field(default_factory=dict)
-    """What the functions that make rows stand for, where they were gone through."""
+    subquery_results: dict[int, Expr] = field(default_factory=dict)
+    """The expressions that replace the subqueries of expressions, by subquery number."""
+    set_results: dict[tree.SetReturningExpr, Expr] = field(default_factory=dict)
+    """The expressions that replace set-returning functions that are already unnested."""
 
     @classmethod
-    def of(cls, member: JoinMember) -> JoinScope:
-        """The frame of one member alone."""
+    def of(cls, member: JoinItem) -> JoinScope:
+        """Build the scope of one FROM item."""
         places = {(member.entry, number): at for number, at in member.ordinals.items()}
         return cls(member.node, places, frozenset({member.entry}))
 
-    def filtered(self, conditions: Sequence[Expr]) -> JoinScope:
-        """Only the rows for which all conditions hold."""
+    def filter(self, conditions: Sequence[Expr]) -> JoinScope:
+        """Keep only the rows that satisfy all conditions."""
         return replace(self, node=Filter(self.node, conjunction(conditions))) if conditions else self
 
-    def beside(self, other: JoinScope) -> dict[tuple[int, int], int]:
-        """Where everything is once the other's columns follow."""
+    def append_ordinals(self, other: JoinScope) -> dict[tuple[int, int], int]:
+        """Return the ordinals after a join that appends the columns of the other scope."""
         width = len(fields(self.node))
         return self.ordinals | {key: width + at for key, at in other.ordinals.items()}
 
     def column(self, var: tree.Var) -> Col | None:
-        """The column a variable stands for."""
+        """Return the column of a variable; None when the scope does not have it."""
         ordinal = self.ordinals.get((var.entry, var.number))
         if ordinal is None:
             return None
         found = fields(self.node)[ordinal]
         return Col(ordinal, found.type, found.nullable)
 
-    def scope(self, expression: tree.Expression) -> Expr | None:
-        """What an expression stands for: a column, the answer of a subquery, a member of a set."""
+    def resolve(self, expression: tree.Expression) -> Expr | None:
+        """Resolve a column, a subquery or a set-returning function; None for any other expression."""
         match expression:
             case tree.Var():
                 return self.column(expression)
             case tree.SubLink():
-                return self.answers.get(expression.number)
+                return self.subquery_results.get(expression.number)
             case tree.SetReturningExpr():
-                return self.made.get(expression)
+                return self.set_results.get(expression)
             case _:
                 return None
 
 
-Unjoined = query_tree.RangeTblRef | query_tree.OuterJoinExpr
+InnerJoinOperand = query_tree.RangeTblRef | query_tree.OuterJoinExpr
 
 
-def place_members(items: Sequence[query_tree.FromItem]) -> tuple[list[Unjoined], list[tree.Expression]]:
-    """What inner joins connect, and the conditions of those joins, split at AND; both in the order of the text."""
-    found: list[Unjoined] = []
+def flatten_inner_joins(items: Sequence[query_tree.FromItem]) -> tuple[list[InnerJoinOperand], list[tree.Expression]]:
+    """Return the operands of all inner joins, and their conditions split at AND; both in the order of the text."""
+    found: list[InnerJoinOperand] = []
     on: list[tree.Expression] = []
     for item in items:
         match item:
             case query_tree.InnerJoinExpr():
-                inner, below = place_members((item.left, item.right))
+                inner, below = flatten_inner_joins((item.left, item.right))
                 found += inner
                 on += [*below, *conjuncts(item.condition)]
             case query_tree.RangeTblRef() | query_tree.OuterJoinExpr():
@@ -104,17 +105,17 @@ def place_members(items: Sequence[query_tree.FromItem]) -> tuple[list[Unjoined],
     return found, on
 
 
-def conditions(items: Sequence[query_tree.FromItem]) -> list[tree.Expression]:
-    """Every condition of ON, inner and outer, split at AND."""
+def on_conditions(items: Sequence[query_tree.FromItem]) -> list[tree.Expression]:
+    """Return the ON conditions of all inner and outer joins, split at AND."""
     found: list[tree.Expression] = []
     for item in items:
         if not isinstance(item, query_tree.RangeTblRef):
-            found += [*conditions((item.left, item.right)), *conjuncts(item.condition)]
+            found += [*on_conditions((item.left, item.right)), *conjuncts(item.condition)]
     return found
 
 
 def conjuncts(expression: tree.Expression | None) -> list[tree.Expression]:
-    """The parts that AND connects; none of nothing."""
+    """Split an expression at AND; None has no parts."""
     if expression is None:
         return []
     if isinstance(expression, tree.BoolExpr) and expression.connective is tree.BoolOperator.AND:
@@ -122,72 +123,73 @@ def conjuncts(expression: tree.Expression | None) -> list[tree.Expression]:
     return [expression]
 
 
-def total_width(expr: Expr) -> bool:
-    """Whether the expression has a value, or NULL, for every row."""
-    return not (isinstance(expr, Call) and ENTRIES[expr.signature].raises) and all(
-        total_width(c) for c in children(expr)
-    )
+def is_total(expr: Expr) -> bool:
+    """Whether the expression never raises an error: it has a value, or NULL, for every row."""
+    return not (isinstance(expr, Call) and ENTRIES[expr.signature].raises) and all(is_total(c) for c in children(expr))
 
 
-def is_placeable(expr: Expr) -> bool:
-    """Whether it may be evaluated wherever its columns are.
+def can_push_down(expr: Expr) -> bool:
+    """Whether the expression may be evaluated wherever its columns exist.
 
-    That a sum or product has no place in its type is an error PostgreSQL meets in such places too; it depends on its
-    plan which. That an argument is wrong (a division by zero) may be just what another condition rules out.
+    A sum or product that is out of range is an error that PostgreSQL may raise in such places too, depending on its
+    plan. An invalid argument (a division by zero) may be exactly what another condition excludes.
     """
     entry = ENTRIES[expr.signature] if isinstance(expr, Call) else None
     raises = entry is not None and entry.raises and not entry.only_out_of_range
-    return not raises and all(is_placeable(c) for c in children(expr))
+    return not raises and all(can_push_down(c) for c in children(expr))
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Conditions not yet placed, each with the members of FROM it reads."""
+    """The conditions that are not yet placed, each with the FROM items it reads."""
 
     compile: Compile
-    left: list[tuple[tree.Expression, frozenset[int]]] = field(default_factory=list)
+    conditions: list[tuple[tree.Expression, frozenset[int]]] = field(default_factory=list)
 
-    def take(self, frame: JoinScope, entries: frozenset[int]) -> list[Expr]:
-        """Compile and remove what reads only these members and cannot raise."""
-        taken: list[Expr] = []
-        kept: list[tuple[tree.Expression, frozenset[int]]] = []
-        for condition, reads in self.left:
-            compiled = self.compile(condition, frame) if reads and reads <= entries else None
-            if compiled is not None and is_placeable(compiled):
-                taken.append(compiled)
+    def take(self, scope: JoinScope, entries: frozenset[int]) -> list[Expr]:
+        """Compile, remove and return the conditions that read only these items and can be pushed down."""
+        compiled_conditions: list[Expr] = []
+        remaining: list[tuple[tree.Expression, frozenset[int]]] = []
+        for condition, reads in self.conditions:
+            compiled = self.compile(condition, scope) if reads and reads <= entries else None
+            if compiled is not None and can_push_down(compiled):
+                compiled_conditions.append(compiled)
             else:
-                kept.append((condition, reads))
-        self.left = kept
-        return taken
+                remaining.append((condition, reads))
+        self.conditions = remaining
+        return compiled_conditions
 
 
-Leaning = Callable[[JoinScope], JoinScope]
-"""A member of FROM that looks at those before it: the frame with it beside."""
+LateralJoin = Callable[[JoinScope], JoinScope]
+"""Joins a LATERAL item to the scope of the items before it."""
 
 
 def bind_join(
-    parts: Sequence[JoinScope], where: Sequence[tree.Expression], compile_in: Compile, leaning: Sequence[Leaning] = ()
+    parts: Sequence[JoinScope],
+    where: Sequence[tree.Expression],
+    compile_in: Compile,
+    laterals: Sequence[LateralJoin] = (),
 ) -> JoinScope:
-    """Join all members and apply all conditions; those that lean on others come last, in the order of the text."""
+    """Join all items and apply all conditions; LATERAL items come last, in the order of the text."""
     pending = _Pending(compile_in, [(c, frozenset(v.entry for v in walk.variables(c))) for c in where])
-    if len(parts) > 1 or leaning:
-        parts = [part.filtered(pending.take(part, part.entries)) for part in parts]
-    current, *rest = parts or [no_rows()]
+    if len(parts) > 1 or laterals:
+        parts = [part.filter(pending.take(part, part.entries)) for part in parts]
+    current, *rest = parts or [empty_from()]
     while rest:
-        part = next((p for p in rest if _connected(current.entries, p.entries, pending)), rest[0])
+        part = next((p for p in rest if _is_connected(current.entries, p.entries, pending)), rest[0])
         rest.remove(part)
-        product = _product(current, part)
+        product = _cross_product(current, part)
         equi, residual = split_condition(pending.take(product, product.entries), len(fields(current.node)))
         current = replace(product, node=Join(current.node, part.node, equi, residual))
-    for lean in leaning:
-        current = lean(current)
-        current = current.filtered(pending.take(current, current.entries))
-    return current.filtered([compile_in(condition, current) for condition, _ in pending.left])
+    for join_lateral in laterals:
+        current = join_lateral(current)
+        current = current.filter(pending.take(current, current.entries))
+    return current.filter([compile_in(condition, current) for condition, _ in pending.conditions])
 
 
-def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -> bool:
-    """Whether an equality between the joined members and these is waiting; only the shape is looked at."""
-    for condition, reads in pending.left:
+def _is_connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -> bool:
+    """Whether a pending condition has the form of an equality between the joined items and these."""
+    for condition, reads in pending.conditions:
         if isinstance(condition, tree.FuncExpr) and len(condition.args) == 2 and reads <= joined | own:
             first, second = (frozenset(v.entry for v in walk.variables(arg)) for arg in condition.args)
             for ours, theirs in ((first, second), (second, first)):
@@ -196,15 +198,17 @@ def _connected(joined: frozenset[int], own: frozenset[int], pending: _Pending) -
     return False
 
 
-def _product(left: JoinScope, right: JoinScope) -> JoinScope:
-    """Everything beside everything; conditions are compiled over it, for which of them are keys shows only then."""
+def _cross_product(left: JoinScope, right: JoinScope) -> JoinScope:
+    """Build the cross product. Conditions are compiled over it, because only then it is known which are key pairs."""
     width = len(fields(left.node))
-    answers = left.answers | {number: shift(answer, width) for number, answer in right.answers.items()}
-    return JoinScope(Join(left.node, right.node, (), None), left.beside(right), left.entries | right.entries, answers)
+    results = left.subquery_results | {n: shift(result, width) for n, result in right.subquery_results.items()}
+    return JoinScope(
+        Join(left.node, right.node, (), None), left.append_ordinals(right), left.entries | right.entries, results
+    )
 
 
 def split_condition(conditions: Sequence[Expr], width: int) -> tuple[tuple[tuple[Expr, Expr], ...], Expr | None]:
-    """The key pairs among the conditions of a join, and the rest of them."""
+    """Split the conditions of a join into key pairs and the conjunction of the others."""
     equi: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
     for condition in conditions:
@@ -223,27 +227,27 @@ def bind_outer_join(
     on: Sequence[tree.Expression],
     compile_in: Compile,
 ) -> JoinScope:
-    """LEFT, RIGHT or FULL JOIN; a right join is a left one whose columns are found elsewhere."""
+    """Bind LEFT, RIGHT or FULL JOIN; a right join becomes a left join with other ordinals."""
     if kind is query_tree.OuterJoinType.RIGHT:
         left, right = right, left
     full = kind is query_tree.OuterJoinType.FULL
-    product = _product(left, right)
+    product = _cross_product(left, right)
     own: list[tree.Expression] = []
     both: list[Expr] = []
     for condition in on:
         entries = {v.entry for v in walk.variables(condition)}
-        # A row that its own side rules out is nobody's partner: it need not come that far. PostgreSQL tests it there
-        # too, so it may raise there.
+        # A row that a condition on its own side excludes matches no row, so it is filtered before the join. PostgreSQL
+        # evaluates the condition there too, so it may raise an error there.
         if not full and entries and entries <= right.entries:
             own.append(condition)
             continue
         compiled = compile_in(condition, product)
-        if not is_placeable(compiled):
-            hint = "compute the expression in a subquery of FROM"
+        if not can_push_down(compiled):
+            hint = "compute the expression in a subquery in FROM"
             construct = "an outer join on a condition that may raise an error"
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=walk.place_of(condition))
         both.append(compiled)
-    right = right.filtered([compile_in(condition, right) for condition in own])
+    right = right.filter([compile_in(condition, right) for condition in own])
     equi, residual = split_condition(both, len(fields(left.node)))
     return replace(product, node=OuterJoin(left.node, right.node, equi, residual, full))
 
@@ -251,7 +255,7 @@ def bind_outer_join(
 def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
     if not isinstance(condition, Call):
         return None
-    sides = _hashed_sides(condition)
+    sides = _hashable_sides(condition)
     if sides is None:
         return None
     reads = [set(columns_read(side)) for side in sides]
@@ -261,10 +265,10 @@ def _key_pair(condition: Expr, width: int) -> tuple[Expr, Expr] | None:
     return None
 
 
-def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
-    """Two sides in one physical type that Spark hashes, equal where the condition is true; None where there are none.
+def _hashable_sides(condition: Call) -> tuple[Expr, ...] | None:
+    """Return two sides of one hashable physical type that are equal where the condition is true; None if impossible.
 
-    Where equal values may look different these are their keys.
+    Where equal values may have different representations, the sides are their comparison keys.
     """
     entry = ENTRIES[condition.signature]
     if not entry.hash_equal and not entry.key_equal:
@@ -280,12 +284,12 @@ def _hashed_sides(condition: Call) -> tuple[Expr, ...] | None:
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr:
-    """All of them, in this order."""
+    """Combine the conditions with AND, in this order."""
     if len(parts) == 1:
         return parts[0]
     return BoolOp(Logic.AND, tuple(parts), parts[0].type)
 
 
-def no_rows() -> JoinScope:
-    """An empty FROM: one row without columns."""
+def empty_from() -> JoinScope:
+    """Return the scope of an empty FROM: one row without columns."""
     return JoinScope(Values(((),), ()), {}, frozenset())

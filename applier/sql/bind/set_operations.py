@@ -1,9 +1,9 @@
-"""Set operations: the columns of all branches brought to one type and one physical type, and the branches combined.
+"""The bound branches of UNION, INTERSECT or EXCEPT -> one node, with each column in one type and one physical type.
 
-INTERSECT and EXCEPT count each row in either branch; what is shown follows from the two counts, NULL like any value.
+INTERSECT and EXCEPT count each row per branch, with NULL as a value like others. The result follows from both counts.
 
-PostgreSQL names the type each column meets in and leaves the cast itself to the planner, so it is not in the tree. Only
-casts that keep the value are made here; what would change it must be written in the query.
+PostgreSQL names the common type of each column and leaves the cast to its planner, so the cast is not in the tree. Only
+casts that preserve the value are added here. A cast that would change the value must be written in the query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType,
 from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import bound_columns
-from applier.sql.bind.group_key import check_key, group_key, grouped_by
+from applier.sql.bind.group_key import aggregate_by, check_key, group_key
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.unify import unify
@@ -29,20 +29,20 @@ _SAME_TEXT = frozenset({"text", "varchar"})
 _HINT = "cast the columns of all branches to one type"
 
 
-def common_type(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tuple[Expr, ...]]:
-    """Each branch's columns as the columns of the whole, in these types."""
-    columns = [_column([branch[i] for branch in branches], pg) for i, pg in enumerate(types)]
+def unify_columns(branches: Sequence[Sequence[Expr]], types: Sequence[PgType]) -> list[tuple[Expr, ...]]:
+    """Convert the columns of every branch to these types and to common physical types."""
+    columns = [_unify_column([branch[i] for branch in branches], pg) for i, pg in enumerate(types)]
     return [tuple(column[n] for column in columns) for n in range(len(branches))]
 
 
-def _column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
+def _unify_column(exprs: Sequence[Expr], pg: PgType) -> list[Expr]:
     try:
-        met = unify([_cast(expr, pg) for expr in exprs])
+        unified = unify([_cast(expr, pg) for expr in exprs])
     except UnsuitableArguments as error:
         raise Refused(
             Reason.TYPE, f"UNION, INTERSECT or EXCEPT of {error.problem}", hint=error.hint or _HINT
         ) from error
-    return [replace(expr, type=ValueType(pg, expr.type.spark)) for expr in met]
+    return [replace(expr, type=ValueType(pg, expr.type.spark)) for expr in unified]
 
 
 def _cast(expr: Expr, pg: PgType) -> Expr:
@@ -57,33 +57,33 @@ def _cast(expr: Expr, pg: PgType) -> Expr:
 
 
 def bind_set_operation(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: SystemCatalog) -> Node:
-    """The operation over branches whose columns have met."""
+    """Combine branches whose columns already have common types."""
     union = operation.kind is query_tree.SetOperationType.UNION
     if union and operation.keeps_duplicates:
         return UnionAll(tuple(branches))
     if union:
         node = UnionAll(tuple(branches))
-        pairs = zip(bound_columns(node), _compared(operation), strict=True)
-        return grouped_by(node, [group_key(expr, *column, catalog) for expr, column in pairs], ())
+        pairs = zip(bound_columns(node), _compared_columns(operation), strict=True)
+        return aggregate_by(node, [group_key(expr, *column, catalog) for expr, column in pairs], ())
     check_columns(operation, branches[0], catalog)
     left, right = branches
-    return _by_counts(operation, left, right)
+    return _combine_by_counts(operation, left, right)
 
 
 def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: SystemCatalog) -> None:
-    """Refuse columns of which equal values may look different."""
-    for expr, column in zip(bound_columns(branch), _compared(operation), strict=True):
+    """Refuse columns whose equal values may have different representations."""
+    for expr, column in zip(bound_columns(branch), _compared_columns(operation), strict=True):
         check_key(expr, *column, catalog, operation.kind.name)
 
 
-def _compared(operation: query_tree.SetOperation) -> list[tuple[tree.Expression, query_tree.GroupItem]]:
+def _compared_columns(operation: query_tree.SetOperation) -> list[tuple[tree.Expression, query_tree.GroupItem]]:
     return [
         (tree.Var(0, 1, c.type, c.typmod, c.collation, 0, None), query_tree.GroupItem(0, c.equality))
         for c in operation.columns
     ]
 
 
-def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:
+def _combine_by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:
     width = len(operation.columns)
     tagged = UnionAll(
         (
@@ -111,7 +111,7 @@ def _by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> N
         smaller = Call(extreme("LEAST", "int8"), (ours, theirs), COUNT.type)
         node = Repeat(counts, smaller if both else left_over)
     else:
-        there = Call("int8gt(int8,int8)", (ours, zero), BOOL)
-        matched = Call("int8gt(int8,int8)" if both else "int8eq(int8,int8)", (theirs, zero), BOOL)
-        node = Filter(counts, BoolOp(Logic.AND, (there, matched), BOOL))
+        in_left = Call("int8gt(int8,int8)", (ours, zero), BOOL)
+        right_matches = Call("int8gt(int8,int8)" if both else "int8eq(int8,int8)", (theirs, zero), BOOL)
+        node = Filter(counts, BoolOp(Logic.AND, (in_left, right_matches), BOOL))
     return Project(node, bound_columns(node)[:width])

@@ -1,4 +1,4 @@
-"""One key of ORDER BY, wherever it stands: compared alike by Spark and PostgreSQL, or refused."""
+"""One ORDER BY expression -> a SortKey that Spark sorts as PostgreSQL does, or a refusal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
 
 _DIRECTIONS = {"<": False, ">": True}
-_SORTED_CARRIERS = (
+_SORTABLE_PHYSICAL_TYPES = (
     "boolean", "smallint", "int", "bigint", "decimal", "float", "double", "date", "timestamp", "timestamp_ntz",
     "string", "binary",
 )  # fmt: skip
 
 
 def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: SystemCatalog) -> SortKey:
-    """One key of an order that Spark shares with PostgreSQL."""
+    """Build the sort key of a compiled expression; refuse an order that Spark does not have."""
     operator = catalog.operator(item.operator)
     signature = catalog.function(operator.function).signature
     entry = ENTRIES.get(signature)
@@ -30,9 +30,9 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
         if entry is None or operator.name not in _DIRECTIONS:
             raise UnsuitableArguments(f"values of type {compiled.type.pg.display}")
         entry.physical_type((compiled, compiled))
-        sorted_by = _sorted_by(compiled, catalog)
+        sorted_by = _sortable_value(compiled, catalog)
     except UnsuitableArguments as error:
-        raise Refused(Reason.ORDER, f"ORDER BY of {error.problem}", hint=hint, token=at) from error
+        raise Refused(Reason.ORDER, f"ORDER BY on {error.problem}", hint=hint, token=at) from error
     if entry.collation is not CollationNeed.NONE:
         collation = collation_of(expression, compiled, catalog)
         if collation is not None and not collation.byte_order:
@@ -42,12 +42,12 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     return SortKey(sorted_by, _DIRECTIONS[operator.name], item.nulls_first)
 
 
-def _sorted_by(value: Expr, catalog: SystemCatalog) -> Expr:
-    """The value itself, or what sorts as PostgreSQL sorts it."""
-    if value.type.spark.partition("(")[0] in _SORTED_CARRIERS and is_ordered_by_physical_type(value.type):
+def _sortable_value(value: Expr, catalog: SystemCatalog) -> Expr:
+    """Return the value itself, or an expression that sorts as PostgreSQL sorts the value."""
+    if value.type.spark.partition("(")[0] in _SORTABLE_PHYSICAL_TYPES and is_ordered_by_physical_type(value.type):
         return value
     oid = catalog.type(value.type.pg.oid).base
-    place = sort_position(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
-    if place is None:
+    position = sort_position(value, tuple(catalog.labels(oid).values()) if catalog.type(oid).is_enum else None)
+    if position is None:
         raise UnsuitableArguments(f"values of type {value.type.pg.display}")
-    return place
+    return position

@@ -1,6 +1,7 @@
-"""Functions that make rows -> sets that Unfold goes through.
+"""Calls of set-returning functions -> TableFunctions that an Unnest node evaluates.
 
-Most are the elements of an array that another function makes: what is proven of that one is proven of its elements.
+Most of them list the elements of an array that another function returns: what is proven for that function is proven for
+its elements.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from applier.sql.typing.unify import unify
 from shared_schema.pg_types import PgType
 
 _SERIES = frozenset(f"generate_series({','.join([name] * n)})" for name in ("int4", "int8") for n in (2, 3))
-_MOMENTS = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
+_TIME_SERIES = frozenset(f"generate_series({name},{name},interval)" for name in ("timestamp", "timestamptz"))
 _NUMBERS = re.compile(r"[+-]?\d[\d:.]*")
 _ARRAYS = {
     "text": PgType(1009, -1, "_text", "text[]"),
     "jsonb": PgType(3807, -1, "_jsonb", "jsonb[]"),
 }
-_HINT = "store its rows in a table; generate_series, unnest and those that list an array or a jsonb are taken"
+_HINT = "store its rows in a table; generate_series, unnest and functions that list an array or a jsonb are supported"
 
 _LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
     "jsonb_object_keys(jsonb)": (("keys", TEXT.pg),),
@@ -40,7 +41,7 @@ _LISTED_JSON: dict[str, tuple[tuple[str, PgType | None], ...]] = {
     "jsonb_each_text(jsonb)": (("keys", TEXT.pg), ("value_texts", TEXT.pg)),
     "jsonb_array_elements_text(jsonb)": (("element_texts", TEXT.pg),),
 }
-"""By function, for each of its columns what lists them, and its type; None: the same as the whole."""
+"""By function, for each of its columns: what is listed, and the column's type; None is the type of the argument."""
 
 _SPLIT = {
     "regexp_split_to_table(text,text)": "regexp_split_to_array(text,text)",
@@ -48,32 +49,32 @@ _SPLIT = {
     "string_to_table(text,text)": "string_to_array(text,text)",
     "string_to_table(text,text,text)": "string_to_array(text,text,text)",
 }
-"""By function, the one that makes an array of the same texts."""
+"""By function, the function that returns the same texts as an array."""
 _MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text)": MATCHES_BY_FLAGS}
 
 
 class TableFunctions:
-    """Makes sets of calls whose arguments `compiler` knows."""
+    """Binds calls of set-returning functions; `compiler` compiles their arguments."""
 
     def __init__(self, catalog: SystemCatalog, compiler: ExpressionCompiler) -> None:
         self._catalog = catalog
         self._compiler = compiler
 
-    def of_entry(self, entry: query_tree.FunctionEntry) -> tuple[TableFunction, ...]:
-        """The columns of functions in FROM."""
+    def bind_entry(self, entry: query_tree.FunctionEntry) -> tuple[TableFunction, ...]:
+        """Bind the functions of a FROM item: one TableFunction per column."""
         found: list[TableFunction] = []
         for place, (call, width) in enumerate(zip(entry.calls, entry.widths, strict=True)):
             columns = entry.records[place] if entry.records else ()
-            made = self._records(call, columns) if columns else self.of_call(call)
-            if len(made) != width:
+            functions = self._bind_record_columns(call, columns) if columns else self.bind_call(call)
+            if len(functions) != width:
                 raise Refused(
-                    Reason.CONSTRUCT, "a function of several columns in FROM", hint=_HINT, token=walk.place_of(call)
+                    Reason.CONSTRUCT, "a function with several columns in FROM", hint=_HINT, token=walk.place_of(call)
                 )
-            found += made
+            found += functions
         return tuple(found)
 
-    def of_call(self, call: tree.Expression) -> tuple[TableFunction, ...]:
-        """A set for each column of what the call makes; a plain value is a set of one."""
+    def bind_call(self, call: tree.Expression) -> tuple[TableFunction, ...]:
+        """Bind one call: a TableFunction per column; a plain value is a set of one row."""
         if not isinstance(call, tree.SetReturningExpr):
             value = self._compiler.compile(call)
             return (TableFunction(SetReturningFunction.LISTED, (value,), value.type),)
@@ -81,7 +82,7 @@ class TableFunctions:
         pg = self._catalog.pg_type(call.type, -1)
         if signature in _LISTED_JSON:
             (json,) = (self._compiler.compile(arg) for arg in call.args)
-            return tuple(_listed(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
+            return tuple(_list_json(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
         if signature in _SPLIT:
             array = tree.FuncExpr(
                 self._catalog.built_in(_SPLIT[signature]),
@@ -92,9 +93,9 @@ class TableFunctions:
                 call.args,
                 call.at,
             )
-            return (_elements(self._compiler.compile(array), pg),)
+            return (_list_elements(self._compiler.compile(array), pg),)
         if signature in _MATCHES:
-            return (self._matches(call, _MATCHES[signature], pg),)
+            return (self._bind_matches(call, _MATCHES[signature], pg),)
         if signature == SET_OF_ITEMS:
             function = self._catalog.built_in(ARRAY_OF_ITEMS)
             array = tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at)
@@ -102,12 +103,14 @@ class TableFunctions:
                 TableFunction(SetReturningFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),
             )
         if signature == "generate_subscripts(anyarray,int4)":
-            bounds = (self._bound(name, call) for name in ("array_lower", "array_upper"))
+            bounds = (self._compile_bound(name, call) for name in ("array_lower", "array_upper"))
             return (TableFunction(SetReturningFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
-        return (self._plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
+        return (self._bind_plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
 
-    def _records(self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]) -> tuple[TableFunction, ...]:
-        """The columns that the query names for the members of objects: each by itself, as the elements of an array."""
+    def _bind_record_columns(
+        self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]
+    ) -> tuple[TableFunction, ...]:
+        """Bind a function with a column definition list: each column is the elements of an array."""
         rows = isinstance(call, tree.SetReturningExpr)
         known = (
             self._catalog.function(call.function).signature
@@ -115,19 +118,23 @@ class TableFunctions:
             else ""
         )
         if known != ("jsonb_to_recordset(jsonb)" if rows else "jsonb_to_record(jsonb)"):
-            hint = "use jsonb_to_recordset or jsonb_to_record, or list the members with ->"
-            raise Refused(Reason.FUNCTION, "a function with a column list", hint=hint, token=walk.place_of(call))
+            hint = "use jsonb_to_recordset or jsonb_to_record, or read the fields with ->"
+            raise Refused(
+                Reason.FUNCTION, "this function with a column definition list", hint=hint, token=walk.place_of(call)
+            )
         (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
-        return tuple(self._field(json, column, walk.place_of(call), rows=rows) for column in columns)
+        return tuple(self._bind_record_column(json, column, walk.place_of(call), rows=rows) for column in columns)
 
-    def _field(self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool) -> TableFunction:
+    def _bind_record_column(
+        self, json: Expr, column: tuple[str, int, int], at: int | None, *, rows: bool
+    ) -> TableFunction:
         name, type_, typmod = column
         pg = self._catalog.pg_type(type_, typmod)
         sized = pg.precision_scale if pg.name == "numeric" else None
         args = (json, Const(name, TEXT), Const(":".join(map(str, (pg.name, *(sized or ())))), TEXT))
         if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
-            hint = "name a column of text, integers, numeric, bool or jsonb, and cast it"
-            raise Refused(Reason.TYPE, f"a column list with {pg.display}", hint=hint, token=at)
+            hint = "declare the column as text, integer, numeric, bool or jsonb, and cast it"
+            raise Refused(Reason.TYPE, f"a column definition list with {pg.display}", hint=hint, token=at)
         signature = FIELDS if rows else FIELD
         array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
         return TableFunction(
@@ -136,32 +143,34 @@ class TableFunctions:
             ValueType(pg, pg.spark_ddl if sized else input_physical_type(pg.name)),
         )
 
-    def _matches(self, call: tree.SetReturningExpr, signature: str, pg: PgType) -> TableFunction:
-        """Each match as an array of its groups: the elements of an array of texts."""
+    def _bind_matches(self, call: tree.SetReturningExpr, signature: str, pg: PgType) -> TableFunction:
+        """Bind regexp_matches: each match is an array of its groups, one element of an array of texts."""
         entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
         check_collation(entry, call, self._catalog)
         try:
             physical_type = entry.physical_type(args)
         except UnsuitableArguments as error:
-            construct = f"regexp_matches of {error.problem}"
+            construct = f"regexp_matches over {error.problem}"
             raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
-        return _elements(Call(signature, args, ValueType(_ARRAYS["text"], physical_type)), pg)
+        return _list_elements(Call(signature, args, ValueType(_ARRAYS["text"], physical_type)), pg)
 
-    def _bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
+    def _compile_bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")
         return self._compiler.compile(tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at))
 
-    def _plain(self, call: tree.SetReturningExpr, signature: str, pg: PgType, args: Sequence[Expr]) -> TableFunction:
+    def _bind_plain(
+        self, call: tree.SetReturningExpr, signature: str, pg: PgType, args: Sequence[Expr]
+    ) -> TableFunction:
         if signature in _SERIES:
             return TableFunction(SetReturningFunction.SERIES, tuple(args), ValueType.of_column(pg))
-        if signature in _MOMENTS:
-            # With a time zone days have 24 hours too: every definition is read in UTC.
+        if signature in _TIME_SERIES:
+            # With a time zone a day has 24 hours too, because every query is analysed in UTC.
             function, step = _step(args[2], call)
             return TableFunction(function, (*args[:2], step), ValueType.of_column(pg))
         if signature == "jsonb_array_elements(jsonb)":
             return TableFunction(SetReturningFunction.MEMBERS, tuple(args), ValueType.of_column(pg))
         if signature == "unnest(anyarray)" and len(args) == 1 and args[0].type.pg.name == f"_{pg.name}":
-            return _elements(args[0], pg)
+            return _list_elements(args[0], pg)
         if signature == "unnest(anyarray)" and args and pg.name == args[0].type.pg.name:
             try:
                 listed = unify(args)
@@ -171,39 +180,39 @@ class TableFunctions:
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
 
 
-def makes_rows(
-    below: tuple[Node, Scope], making: Sequence[tree.SetReturningExpr], catalog: SystemCatalog
+def bind_set_functions(
+    below: tuple[Node, Scope], calls: Sequence[tree.SetReturningExpr], catalog: SystemCatalog
 ) -> tuple[Node, Scope]:
-    """The node, gone through all members of these sets side by side, and what expressions over it stand for."""
+    """Unnest these calls in parallel over the node; return the new node and its scope."""
     node, scope = below
-    if not making:
+    if not calls:
         return below
-    sets: list[TableFunction] = []
-    for call in making:
-        made = TableFunctions(catalog, ExpressionCompiler(catalog, scope)).of_call(call)
-        if len(made) != 1:
-            construct = "a function of several columns in the select list"
+    functions: list[TableFunction] = []
+    for call in calls:
+        columns = TableFunctions(catalog, ExpressionCompiler(catalog, scope)).bind_call(call)
+        if len(columns) != 1:
+            construct = "a function with several columns in the select list"
             raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
-        sets += made
-    unfolded, width = Unnest(node, tuple(sets), ordinality=False, outer=False), len(fields(node))
-    output = fields(unfolded)
-    places = {call: width + i for i, call in enumerate(making)}
+        functions += columns
+    unnested, width = Unnest(node, tuple(functions), ordinality=False, outer=False), len(fields(node))
+    output = fields(unnested)
+    places = {call: width + i for i, call in enumerate(calls)}
 
     def find(expression: tree.Expression) -> Expr | None:
         place = places.get(expression) if isinstance(expression, tree.SetReturningExpr) else None
         return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
 
-    return unfolded, find
+    return unnested, find
 
 
-def _elements(array: Expr, pg: PgType) -> TableFunction:
+def _list_elements(array: Expr, pg: PgType) -> TableFunction:
     return TableFunction(SetReturningFunction.ELEMENTS, (array,), ValueType(pg, input_physical_type(pg.name)))
 
 
-def _listed(what: str, json: Expr, element: PgType) -> TableFunction:
+def _list_json(what: str, json: Expr, element: PgType) -> TableFunction:
     signature = listing(what)
     array = Call(signature, (json,), ValueType(_ARRAYS[element.name], ENTRIES[signature].physical_type((json,))))
-    return _elements(array, element)
+    return _list_elements(array, element)
 
 
 def _step(step: Expr, call: tree.SetReturningExpr) -> tuple[SetReturningFunction, Const]:
@@ -212,5 +221,7 @@ def _step(step: Expr, call: tree.SetReturningExpr) -> tuple[SetReturningFunction
         return SetReturningFunction.MOMENTS, Const(micros, INT8)
     if isinstance(step, Const) and len({number.startswith("-") for number in _NUMBERS.findall(str(step.value))}) == 1:
         return SetReturningFunction.CALENDAR, step
-    hint = "write the step as a literal, all of it in one direction"
-    raise Refused(Reason.CONSTRUCT, "generate_series by a computed interval", hint=hint, token=call.at)
+    hint = "write the step as a literal whose parts all have the same sign"
+    raise Refused(
+        Reason.CONSTRUCT, "generate_series by a step that is computed or has mixed signs", hint=hint, token=call.at
+    )

@@ -1,10 +1,10 @@
 """Window functions -> Window nodes, one per partition and order.
 
-Below them a projection computes the partition keys, the sort keys, the arguments and the columns that the query shows,
-and nothing else: rows that are equal in all of these are the same row to the window.
+Below them a projection computes the partition keys, the sort keys, the arguments and the selected columns, and nothing
+else: rows that are equal in all of these are the same row for the window.
 
-What depends on a row's exact place is taken only when the order tells all rows apart; what is the same for all peers is
-always taken.
+A function that depends on a row's exact position is accepted only when the order has no ties. A function that has the
+same result for all peers is always accepted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FUNCTIONS = {
     "last_value(anyelement)": WindowFunction.LAST_VALUE,
     "nth_value(anyelement,int4)": WindowFunction.NTH_VALUE,
 }
-_COUNTED = {
+_RESULT_TYPES = {
     WindowFunction.ROW_NUMBER: "bigint",
     WindowFunction.RANK: "bigint",
     WindowFunction.DENSE_RANK: "bigint",
@@ -59,19 +59,19 @@ _COUNTED = {
     WindowFunction.CUME_DIST: "double",
     WindowFunction.NTILE: "int",
 }
-_LITERAL = {
+_LITERAL_ARGUMENT = {
     WindowFunction.NTILE: 0,
     WindowFunction.LAG: 1,
     WindowFunction.LEAD: 1,
     WindowFunction.NTH_VALUE: 1,
 }
-"""Which argument says how many, and has to be written out."""
+"""The index of the argument that is a count or an offset, and must be a literal."""
 
 
 def window_inputs(query: query_tree.Query, targets: Sequence[tree.Expression]) -> Iterator[int]:
-    """The targets that partition or order the windows that these targets ask for."""
-    asked = {call.window for target in targets for call in _calls(target)}
-    for clause in (w for w in query.windows if w.number in asked):
+    """Yield the indexes of the targets that partition or order the windows which these targets use."""
+    used = {call.window for target in targets for call in _window_calls(target)}
+    for clause in (w for w in query.windows if w.number in used):
         for reference in (*(g.reference for g in clause.partition), *(s.reference for s in clause.order)):
             found = [i for i, t in enumerate(query.targets) if t.group_reference == reference]
             if len(found) != 1:
@@ -83,86 +83,95 @@ def bind_windows(
     query: query_tree.Query,
     targets: Sequence[tree.Expression],
     below: tuple[Node, Scope],
-    flat: Callable[[tree.Expression], tree.Expression],
+    flatten: Callable[[tree.Expression], tree.Expression],
     catalog: SystemCatalog,
 ) -> BoundQuery:
-    """The targets over a node, with whatever windows they ask for in between."""
+    """Bind the targets over a node, with the Window nodes that they need in between."""
     node, scope = below
     compiler = ExpressionCompiler(catalog, scope)
-    calls = list(dict.fromkeys(c for t in targets for c in _calls(t)))
+    calls = list(dict.fromkeys(c for t in targets for c in _window_calls(t)))
     if not calls:
         return BoundQuery(node, tuple(compiler.compile(t) for t in targets))
-    planner = _Planner(query, compiler, flat, catalog)
+    planner = _CallPlanner(query, compiler, flatten, catalog)
     planned = [planner.plan(call) for call in calls]
     width = len(fields(node))
-    place = {call: width + i for i, call in enumerate(calls)}
+    ordinals = {call: width + i for i, call in enumerate(calls)}
 
-    def find(expression: tree.Expression) -> Expr | None:
-        if isinstance(expression, tree.WindowFunc) and expression in place:
-            call = planned[place[expression] - width]
-            return Col(place[expression], call.type, call.nullable)
+    def resolve(expression: tree.Expression) -> Expr | None:
+        if isinstance(expression, tree.WindowFunc) and expression in ordinals:
+            call = planned[ordinals[expression] - width]
+            return Col(ordinals[expression], call.type, call.nullable)
         return scope(expression)
 
-    shown = [ExpressionCompiler(catalog, find).compile(t) for t in targets]
-    passed = dict.fromkeys(o for e in shown for o in columns_read(e) if o < width)
+    selected = [ExpressionCompiler(catalog, resolve).compile(t) for t in targets]
+    passed_through = dict.fromkeys(o for e in selected for o in columns_read(e) if o < width)
     inputs = list(
-        dict.fromkeys([*(bound_columns(node)[o] for o in passed), *(e for c in planned for e in _computed(c))])
+        dict.fromkeys(
+            [*(bound_columns(node)[o] for o in passed_through), *(e for c in planned for e in _computed_inputs(c))]
+        )
     )
-    at = {e: i for i, e in enumerate(inputs)}
+    ordinal_of = {e: i for i, e in enumerate(inputs)}
     base = project_columns(node, tuple(inputs))
-    moved = [c.over(lambda e: e if isinstance(e, Const) else bound_columns(base)[at[e]]) for c in planned]
-    _check_decided(base, moved, calls)
-    result, outputs = _stacked(base, moved)
-    to = {o: at[bound_columns(node)[o]] for o in passed} | {width + i: o for i, o in outputs.items()}
-    return BoundQuery(result, tuple(renumber(e, to.__getitem__) for e in shown))
+    rebased = [c.over(lambda e: e if isinstance(e, Const) else bound_columns(base)[ordinal_of[e]]) for c in planned]
+    _check_deterministic(base, rebased, calls)
+    result, outputs = _stack_windows(base, rebased)
+    new_ordinals = {o: ordinal_of[bound_columns(node)[o]] for o in passed_through} | {
+        width + i: o for i, o in outputs.items()
+    }
+    return BoundQuery(result, tuple(renumber(e, new_ordinals.__getitem__) for e in selected))
 
 
-def _calls(expression: tree.Expression) -> Iterator[tree.WindowFunc]:
+def _window_calls(expression: tree.Expression) -> Iterator[tree.WindowFunc]:
     if isinstance(expression, tree.WindowFunc):
         yield expression
         return
     for argument in walk.arguments(expression):
-        yield from _calls(argument)
+        yield from _window_calls(argument)
 
 
-def _computed(call: WindowCall) -> Iterator[Expr]:
-    """Every expression the call needs from below; literals stay where they are."""
+def _computed_inputs(call: WindowCall) -> Iterator[Expr]:
+    """Yield every expression that the call needs from the node below; literals are not computed there."""
     return (expr for expr in call.inputs() if not isinstance(expr, Const))
 
 
-def _stacked(node: Node, calls: Sequence[WindowCall]) -> tuple[Node, dict[int, int]]:
-    """As few Windows as look at no more rows than they must; where the result of each call is.
+def _stack_windows(node: Node, calls: Sequence[WindowCall]) -> tuple[Node, dict[int, int]]:
+    """Stack as few Window nodes as possible without reading more rows; also return the ordinal of each call's result.
 
-    A call without a partition looks at every row; then the others can do so too. Otherwise calls that partition alike
-    are computed together.
+    A call without a partition reads every row, and then the other calls are computed with it. Otherwise calls with the
+    same partition are computed together.
     """
     partitions = [frozenset(c.partition) for c in calls]
     together = not all(partitions)
     outputs: dict[int, int] = {}
     for partition in [frozenset[Expr]()] if together else list(dict.fromkeys(partitions)):
-        members = [i for i, own in enumerate(partitions) if together or own == partition]
+        members = [i for i, keys_of_call in enumerate(partitions) if together or keys_of_call == partition]
         outputs |= {i: len(fields(node)) + n for n, i in enumerate(members)}
         keys = () if together else calls[members[0]].partition
         node = Window(node, keys, tuple(calls[i] for i in members))
     return node, outputs
 
 
-def _check_decided(node: Node, calls: Sequence[WindowCall], origins: Sequence[tree.WindowFunc]) -> None:
-    """Each call in turn, over the results of those before it: two that number equal rows differently do not agree."""
+def _check_deterministic(node: Node, calls: Sequence[WindowCall], origins: Sequence[tree.WindowFunc]) -> None:
+    """Refuse a call whose result is not deterministic because of ties.
+
+    Each call is checked over the results of the calls before it: two different numberings of equal rows do not agree.
+    """
     specs = dict.fromkeys((c.partition, c.order) for c in calls)
     for partition, order in specs:
-        own = [(c, o) for c, o in zip(calls, origins, strict=True) if (c.partition, c.order) == (partition, order)]
-        for call, origin in own:
-            if not _decided(node, call):
-                construct = f"the window function {call.name} over an order that leaves the place of some rows open"
-                hint = "add the primary key to ORDER BY of the window"
+        same_window = [
+            (c, o) for c, o in zip(calls, origins, strict=True) if (c.partition, c.order) == (partition, order)
+        ]
+        for call, origin in same_window:
+            if not _is_deterministic(node, call):
+                construct = f"the window function {call.name} over an order that may have ties"
+                hint = "add the primary key to the ORDER BY of the window"
                 raise Refused(Reason.ORDER, construct, hint=hint, token=origin.at)
-        node = Window(node, (), tuple(call for call, _ in own))
+        node = Window(node, (), tuple(call for call, _ in same_window))
 
 
-def _decided(node: Node, call: WindowCall) -> bool:
-    told = (*call.partition, *(key.expr for key in call.order))
-    if call.function in OF_PEERS or identifies_rows(node, told):
+def _is_deterministic(node: Node, call: WindowCall) -> bool:
+    order_columns = (*call.partition, *(key.expr for key in call.order))
+    if call.function in OF_PEERS or identifies_rows(node, order_columns):
         return True
     by_peers = call.frame is not None and (call.frame.unbounded or call.frame.mode is not FrameMode.ROWS)
     args = call.args
@@ -172,30 +181,30 @@ def _decided(node: Node, call: WindowCall) -> bool:
         if not isinstance(form, OfList) or form.default_order:
             return by_peers
     if call.function in OF_FRAME_ROWS or call.aggregate is not None:
-        return by_peers and {o for arg in args for o in columns_read(arg)} <= fixed_columns(told)
+        return by_peers and {o for arg in args for o in columns_read(arg)} <= fixed_columns(order_columns)
     return by_peers and call.function not in OF_PLACES
 
 
-class _Planner:
-    """Plans calls over the scope below."""
+class _CallPlanner:
+    """Plans window function calls; `compiler` compiles over the node below."""
 
     def __init__(
         self,
         query: query_tree.Query,
         compiler: ExpressionCompiler,
-        flat: Callable[[tree.Expression], tree.Expression],
+        flatten: Callable[[tree.Expression], tree.Expression],
         catalog: SystemCatalog,
     ) -> None:
         self._query = query
         self._compiler = compiler
-        self._flat = flat
+        self._flatten = flatten
         self._catalog = catalog
 
     def plan(self, call: tree.WindowFunc) -> WindowCall:
-        """The call over the columns below."""
+        """Plan one call over the columns of the node below."""
         clause = next((w for w in self._query.windows if w.number == call.window), None)
         if clause is None:
-            raise unknown("a window function of no window")
+            raise unknown("a window function without a window")
         keys, order = [], []
         for group in clause.partition:
             expression = self._target(group.reference)
@@ -203,18 +212,18 @@ class _Planner:
         for item in clause.order:
             expression = self._target(item.reference)
             order.append(sort_key(self._compiler.compile(expression), expression, item, self._catalog))
-        planned = self._call(call, lambda: bind_frame(clause, tuple(order), self._catalog))
+        planned = self._plan_call(call, lambda: bind_frame(clause, tuple(order), self._catalog))
         return replace(planned, partition=tuple(keys), order=tuple(order))
 
     def _target(self, reference: int) -> tree.Expression:
         (found,) = (t.expression for t in self._query.targets if t.group_reference == reference)
-        return self._flat(found)
+        return self._flatten(found)
 
-    def _call(self, call: tree.WindowFunc, own_frame: Callable[[], Frame]) -> WindowCall:
+    def _plan_call(self, call: tree.WindowFunc, make_frame: Callable[[], Frame]) -> WindowCall:
         info = self._catalog.function(call.function)
         function = _FUNCTIONS.get(info.signature)
         if function is None:
-            return self._aggregate(call, own_frame())
+            return self._plan_aggregate(call, make_frame())
         args = [self._compiler.compile(arg) for arg in call.args]
         self._check_literal(function, args, call)
         try:
@@ -222,37 +231,39 @@ class _Planner:
         except UnsuitableArguments as error:
             construct = f"the window function {info.signature} on {error.problem}"
             raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
-        own = None if function in OF_PEERS or function in OF_PLACES else own_frame()
+        frame = None if function in OF_PEERS or function in OF_PLACES else make_frame()
         return WindowCall(
-            function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), physical_type), frame=own
+            function, tuple(args), ValueType(self._catalog.pg_type(call.type, -1), physical_type), frame=frame
         )
 
-    def _aggregate(self, call: tree.WindowFunc, own: Frame) -> WindowCall:
+    def _plan_aggregate(self, call: tree.WindowFunc, frame: Frame) -> WindowCall:
         plain = tree.Aggref(
             call.function, call.type, call.collation, call.input_collation, call.args, (), (), (), call.filter, call.at
         )
         planned = plan_aggregate(plain, self._compiler, self._catalog, None)
-        result = WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=own, aggregate=planned)
+        result = WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=frame, aggregate=planned)
         if not is_computable(result):
-            construct = f"the aggregate {planned.signature} over a frame with EXCLUDE or without rows"
+            construct = f"the aggregate {planned.signature} over a frame with EXCLUDE, or one that may be empty"
             raise Refused(Reason.FRAME, construct, hint="leave EXCLUDE out, or use min and max", token=call.at)
         return result
 
     def _check_literal(self, function: WindowFunction, args: list[Expr], call: tree.WindowFunc) -> None:
-        index = _LITERAL.get(function)
+        index = _LITERAL_ARGUMENT.get(function)
         if index is None or index >= len(args):
             return
         match args[index]:
             case Const(value=int() as number) if number > 0 or function in (WindowFunction.LAG, WindowFunction.LEAD):
                 return
             case _:
-                hint = "write the number itself, larger than 0"
-                raise Refused(Reason.CONSTRUCT, f"{function.value} of a computed number", hint=hint, token=call.at)
+                hint = "write a literal number greater than 0"
+                raise Refused(
+                    Reason.CONSTRUCT, f"{function.value} of a number that is not a literal", hint=hint, token=call.at
+                )
 
 
 def _physical_type(function: WindowFunction, args: list[Expr]) -> str:
-    if function in _COUNTED:
-        return _COUNTED[function]
+    if function in _RESULT_TYPES:
+        return _RESULT_TYPES[function]
     if len(args) == 3:
         args[0], args[2] = unify((args[0], args[2]))
     return args[0].type.spark

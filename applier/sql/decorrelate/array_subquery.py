@@ -1,4 +1,4 @@
-"""`ARRAY(SELECT x … ORDER BY y)` as `(SELECT array_agg(x ORDER BY y) …)`."""
+"""`ARRAY(SELECT x … ORDER BY y)` -> `(SELECT array_agg(x ORDER BY y) …)`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from applier.sql.refusal import Reason, Refused
 
 
 def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree.SubLink:
-    """The value of the aggregate; of no rows it is NULL, where the array is empty."""
+    """Rewrite ARRAY(SELECT …) to a scalar subquery with array_agg; without rows it is NULL, not an empty array."""
     query = subquery.query
     if not query.is_row_wise:
         query = select_all_from(query)
@@ -20,8 +20,10 @@ def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree
     element = walk.type_of(target.expression)
     array = catalog.array_type(element) if element else 0
     if not array:
-        hint = "aggregate with array_agg in a subquery of FROM"
-        raise Refused(Reason.CONSTRUCT, "ARRAY of a subquery of such values", hint=hint, token=subquery.at)
+        hint = "aggregate with array_agg in a subquery in FROM"
+        raise Refused(
+            Reason.CONSTRUCT, "ARRAY of a subquery whose values have no array type", hint=hint, token=subquery.at
+        )
     call = tree.Aggref(
         function=catalog.built_in("array_agg(anyarray)" if array == element else "array_agg(anynonarray)"),
         type=array,
@@ -34,5 +36,5 @@ def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree
         filter=None,
         at=subquery.at,
     )
-    listed = replace(query, targets=(replace(target, expression=call),), order=(), has_aggregates=True)
-    return query_tree.replace_subquery(replace(subquery, kind=tree.SubLinkType.VALUE), listed, None)
+    aggregated = replace(query, targets=(replace(target, expression=call),), order=(), has_aggregates=True)
+    return query_tree.replace_subquery(replace(subquery, kind=tree.SubLinkType.VALUE), aggregated, None)

@@ -1,4 +1,4 @@
-"""What a query that reads the query around it answers, for all rows it is asked for at once."""
+"""A correlated subquery and its outer rows -> the rows of the subquery for all outer rows, evaluated once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BuildQuery = Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery]
 
 @dataclass(frozen=True, slots=True)
 class OuterQuery:
-    """The rows a query is asked for: their node, and what an expression of theirs is.
+    """The outer query of a subquery: the node of its rows, and the scope of expressions over them.
 
-    `base` are the same rows before the answers of other subqueries were put beside them.
+    `base` has the same rows before the results of other subqueries were joined to them.
     """
 
     node: Node
@@ -34,120 +34,116 @@ class OuterQuery:
 
 @dataclass(frozen=True, slots=True)
 class DomainResult:
-    """The rows of a query, each beside the given row it is for: first its own columns, then the given ones."""
+    """The rows of a subquery for each row of the domain: the columns of the subquery, then those of the domain."""
 
     node: Node
     width: int
-    asked_with: tuple[Expr, ...]
-    """Over the rows around it, one for each given column."""
+    outer_values: tuple[Expr, ...]
+    """One expression over the outer rows for each column of the domain."""
     places: dict[tuple[int, int], int]
 
     @property
-    def own(self) -> tuple[Expr, ...]:
-        """The columns of the query itself."""
+    def result_columns(self) -> tuple[Expr, ...]:
+        """The columns of the subquery."""
         return bound_columns(self.node)[: self.width]
 
     @property
-    def given(self) -> tuple[Expr, ...]:
-        """What tells for which row a row is."""
+    def domain_columns(self) -> tuple[Expr, ...]:
+        """The columns of the domain: they say for which outer values a row is."""
         return bound_columns(self.node)[self.width :]
 
     @property
-    def pairs(self) -> Pairs:
-        """What joins them to the rows around."""
-        return null_safe_pairs(zip(self.asked_with, self.given, strict=True))
+    def join_keys(self) -> Pairs:
+        """The null-safe join keys between the outer rows and these rows."""
+        return null_safe_pairs(zip(self.outer_values, self.domain_columns, strict=True))
 
     @property
-    def single(self) -> bool:
-        """Whether there is never more than one row for a given one."""
+    def has_single_row(self) -> bool:
+        """Whether there is at most one row per row of the domain."""
         key = row_key(self.node)
         return key is not None and all(i >= self.width for i in key)
 
-    def scope(self, expression: tree.Expression) -> Expr | None:
-        """What the columns of a test are: those of the result, and those of the rows around."""
+    def resolve(self, expression: tree.Expression) -> Expr | None:
+        """Resolve the columns of a test: those of the subquery's result and those of the outer query."""
         if not isinstance(expression, tree.Var):
             return None
         if expression.entry == tree.RESULT:
-            return self.own[expression.number - 1]
+            return self.result_columns[expression.number - 1]
         place = self.places.get((expression.entry, expression.number))
-        return None if place is None else self.given[place - 1]
+        return None if place is None else self.domain_columns[place - 1]
 
 
 class DependentQueries:
-    """Asks queries for all rows at once; `query` builds them."""
+    """Evaluates correlated subqueries once for all outer rows; `query` binds a query."""
 
     def __init__(self, catalog: SystemCatalog, query: BuildQuery) -> None:
         self._catalog = catalog
         self._query = query
 
-    def answers(
-        self, around: OuterQuery, query: query_tree.Query, needed: Sequence[int], also: Sequence[tree.Var] = ()
+    def evaluate(
+        self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int], compared: Sequence[tree.Var] = ()
     ) -> DomainResult:
-        """The needed columns of the query; `also` are columns of the rows around that somebody compares them with."""
-        flat, compiler = Flattener(around.levels[-1].entries), ExpressionCompiler(self._catalog, around.scope)
-        asked: dict[Expr, tree.Var] = {}
+        """Evaluate the needed columns of a subquery over its domain; `compared` adds more outer columns to it."""
+        flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
+        values: dict[Expr, tree.Var] = {}
         places: dict[tuple[int, int], int] = {}
-        for var in (*query_tree.outer_columns(query), *also):
+        for var in (*query_tree.outer_columns(query), *compared):
             if (var.entry, var.number) not in places:
-                value = compiler.compile(flat(var))
-                asked.setdefault(value, var)
-                places[var.entry, var.number] = 1 + list(asked).index(value)
-        given = _each_once(around.base, tuple(asked))
-        alone = evaluate_over_domain(query, list(asked.values()), places, given)
-        built = self._query(alone, [*needed, *alone.domain_targets], around.levels)
-        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(asked), places)
+                value = compiler.compile(flatten(var))
+                values.setdefault(value, var)
+                places[var.entry, var.number] = 1 + list(values).index(value)
+        domain = _distinct_values(outer.base, tuple(values))
+        rewritten = evaluate_over_domain(query, list(values.values()), places, domain)
+        built = self._query(rewritten, [*needed, *rewritten.domain_targets], outer.levels)
+        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(values), places)
 
-    def beside(self, around: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
-        """The rows around, each as often as the query has rows for it, with the needed columns after their own.
+    def join_rows(self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
+        """Join each outer row with the subquery's rows for it; the needed columns follow those of the outer row.
 
-        The rows themselves are given to the query where it neither groups nor compares its rows; None where it does.
+        The outer rows themselves are the domain. That is possible only where the subquery neither groups nor compares
+        its rows; otherwise the result is None.
         """
-        if not _row_by_row(query):
+        if not _is_row_by_row(query):
             return None
-        flat, compiler = Flattener(around.levels[-1].entries), ExpressionCompiler(self._catalog, around.scope)
-        shown, places = bound_columns(around.base), {}
+        flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
+        outer_columns, places = bound_columns(outer.base), {}
         for var in query_tree.outer_columns(query):
-            value = compiler.compile(flat(var))
+            value = compiler.compile(flatten(var))
             if not isinstance(value, Col):
                 return None
             places[var.entry, var.number] = 1 + value.ordinal
-        given = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(shown, 1)]
-        alone = evaluate_over_domain(query, given, places, around.base)
-        built = self._query(alone, [*alone.domain_targets, *needed], around.levels)
+        columns = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(outer_columns, 1)]
+        rewritten = evaluate_over_domain(query, columns, places, outer.base)
+        built = self._query(rewritten, [*rewritten.domain_targets, *needed], outer.levels)
         return project_columns(built.node, built.exprs)
 
 
-def _each_once(node: Node, values: tuple[Expr, ...]) -> Node:
-    """Every combination of these values once."""
+def _distinct_values(node: Node, values: tuple[Expr, ...]) -> Node:
+    """Return every combination of these values once: the domain."""
     key = row_key(node)
-    unique = key is not None and set(key) <= {value.ordinal for value in values if isinstance(value, Col)}
-    return project_columns(node, values) if unique else Aggregate(node, values, ())
+    is_unique = key is not None and set(key) <= {value.ordinal for value in values if isinstance(value, Col)}
+    return project_columns(node, values) if is_unique else Aggregate(node, values, ())
 
 
-def _row_by_row(query: query_tree.Query) -> bool:
-    """Whether what it makes of some given rows does not depend on what others are given."""
+def _is_row_by_row(query: query_tree.Query) -> bool:
+    """Whether the result for one row of the domain does not depend on the other rows."""
     if query.is_grouped or query.distinct or query.windows or query.limit is not None:
         return False
     if query.union is None:
         return True
     keeps = query.union.kind is query_tree.SetOperationType.UNION and query.union.keeps_duplicates
     branches = (query.entries[number - 1] for number in query.union.entries())
-    return keeps and all(isinstance(b, query_tree.SubqueryEntry) and _row_by_row(b.query) for b in branches)
+    return keeps and all(isinstance(b, query_tree.SubqueryEntry) and _is_row_by_row(b.query) for b in branches)
 
 
-def never_empty(query: query_tree.Query) -> bool:
-    """Whether it has a row whatever it is asked with."""
-    if (
-        query.is_grouped
-        or query.limit is not None
-        or query.where is not None
-        or query.match_conditions
-        or query.has_set_functions
-    ):
+def is_never_empty(query: query_tree.Query) -> bool:
+    """Whether the subquery has at least one row for all outer values."""
+    filtered = query.where is not None or query.match_conditions
+    if filtered or query.is_grouped or query.limit is not None or query.has_set_functions:
         return False
     if query.union is not None:
         first = query.entries[next(query.union.entries()) - 1]
         keeps = query.union.kind is query_tree.SetOperationType.UNION
-        return keeps and isinstance(first, query_tree.SubqueryEntry) and never_empty(first.query)
-    written = (isinstance(i, query_tree.RangeTblRef) and query.entries[i.entry - 1] for i in query.items)
-    return all(isinstance(entry, query_tree.ValuesEntry) for entry in written)
+        return keeps and isinstance(first, query_tree.SubqueryEntry) and is_never_empty(first.query)
+    entries = (isinstance(i, query_tree.RangeTblRef) and query.entries[i.entry - 1] for i in query.items)
+    return all(isinstance(entry, query_tree.ValuesEntry) for entry in entries)

@@ -1,4 +1,4 @@
-"""Groups that answers are made from, and the answers beside the rows that ask."""
+"""The rows of a subquery, grouped by its outer values -> outer rows joined with an aggregate over each group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from applier.plan.expr import (
 )
 from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, fields
 from applier.sql.bind.bound import bound_columns
-from applier.sql.bind.grouping import result_of_no_rows
+from applier.sql.bind.grouping import default_if_no_group
 from applier.sql.bind.joins import split_condition
 from applier.sql.decorrelate.domain import DomainResult
 from applier.sql.decorrelate.null_safe import null_safe_pairs
@@ -29,63 +29,66 @@ from applier.sql.decorrelate.null_safe import null_safe_pairs
 
 @dataclass(frozen=True, slots=True)
 class DomainGroups:
-    """What answers are grouped from: a node, its keys, and for each the expression the rows around it ask with."""
+    """The rows of a subquery with their group keys, and for each key the matching expression over the outer rows."""
 
     node: Node
     keys: tuple[Expr, ...]
-    asked_with: tuple[Expr, ...]
+    outer_values: tuple[Expr, ...]
     width: int
-    """How many columns stand in front of those of the subquery's rows."""
+    """The number of columns before those of the subquery; 0 where the keys are columns of the subquery itself."""
 
 
-def test_groups(node: Node, groups: DomainGroups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
-    """ANY, or with `every` ALL, of a test of each row of a group."""
-    decisive = BoolOp(Logic.NOT, (test,), BOOL) if every else test
-    calls = (replace(COUNT, filter=decisive), replace(COUNT, filter=IsNull(test, False, BOOL)))
-    node, (decided, unknown_) = join_results(node, groups, calls)
+def join_any_or_all(node: Node, groups: DomainGroups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
+    """Join the result of ANY, or of ALL with `every`, of a test over the rows of each group."""
+    decides = BoolOp(Logic.NOT, (test,), BOOL) if every else test
+    calls = (replace(COUNT, filter=decides), replace(COUNT, filter=IsNull(test, False, BOOL)))
+    node, (decided, nulls) = join_group_results(node, groups, calls)
     branches = (
-        (more_than_one_row(decided, 0), Const(not every, BOOL)),
-        (more_than_one_row(unknown_, 0), Const(None, BOOL)),
+        (greater_than(decided, 0), Const(not every, BOOL)),
+        (greater_than(nulls, 0), Const(None, BOOL)),
     )
     return node, Case(branches, Const(every, BOOL), BOOL)
 
 
-def domain_groups(answers: DomainResult) -> DomainGroups:
-    """The rows of a query by the given rows they are for."""
-    return DomainGroups(answers.node, answers.given, answers.asked_with, max(answers.width, 1))
+def group_by_domain(result: DomainResult) -> DomainGroups:
+    """Group the rows of a subquery by the columns of the domain."""
+    return DomainGroups(result.node, result.domain_columns, result.outer_values, max(result.width, 1))
 
 
-def domain_values(node: Node, rows: Node, conditions: Sequence[Expr], asked: Sequence[Expr]) -> DomainGroups:
-    """The distinct values the rows around ask with, each beside the rows of the subquery it sees."""
+def group_by_outer_values(
+    node: Node, rows: Node, conditions: Sequence[Expr], expressions: Sequence[Expr]
+) -> DomainGroups:
+    """Join the distinct outer values that the expressions read with the rows of the subquery, and group by them."""
     width = len(fields(node))
-    ordinals = sorted({i for expr in asked for i in columns_read(expr) if i < width})
+    ordinals = sorted({i for expr in expressions for i in columns_read(expr) if i < width})
     shown = bound_columns(node)
     keys = tuple(shown[i] for i in ordinals)
     domain = Aggregate(node, keys, ())
-    place = {old: new for new, old in enumerate(ordinals)}
-    place |= {width + i: len(ordinals) + i for i in range(len(fields(rows)))}
-    equi, residual = split_condition([renumber(c, place.__getitem__) for c in conditions], len(ordinals))
-    seen = Join(domain, rows, equi, residual)
-    return DomainGroups(seen, bound_columns(seen)[: len(ordinals)], keys, len(ordinals))
+    new_ordinal = {old: new for new, old in enumerate(ordinals)}
+    new_ordinal |= {width + i: len(ordinals) + i for i in range(len(fields(rows)))}
+    equi, residual = split_condition([renumber(c, new_ordinal.__getitem__) for c in conditions], len(ordinals))
+    matched = Join(domain, rows, equi, residual)
+    return DomainGroups(matched, bound_columns(matched)[: len(ordinals)], keys, len(ordinals))
 
 
-def join_results(node: Node, groups: DomainGroups, calls: tuple[AggregateCall, ...]) -> tuple[Node, list[Expr]]:
-    """The rows around, each with the results of its group: NULL, or 0 for a count, where there is no group."""
-    width, answers = len(fields(node)), Aggregate(groups.node, groups.keys, calls)
-    beside: Node
+def join_group_results(node: Node, groups: DomainGroups, calls: tuple[AggregateCall, ...]) -> tuple[Node, list[Expr]]:
+    """Join each outer row with the aggregates of its group: NULL, or 0 for a count, where there is no group."""
+    width, results = len(fields(node)), Aggregate(groups.node, groups.keys, calls)
+    joined: Node
     if not groups.keys:
-        beside = Join(node, answers, (), None)
-        return beside, list(bound_columns(beside)[width:])
-    shown = bound_columns(answers)
+        joined = Join(node, results, (), None)
+        return joined, list(bound_columns(joined)[width:])
+    shown = bound_columns(results)
     pairs: list[tuple[Expr, Expr]] = []
-    for ours, theirs in zip(groups.asked_with, shown, strict=False):
-        # Values asked with are rows of the query around, and NULL is one of them; other keys are never NULL and equal.
+    for ours, theirs in zip(groups.outer_values, shown, strict=False):
+        # Outer values may be NULL, so they are joined by null-safe equality. Other keys come from equalities, which
+        # never match NULL.
         pairs += null_safe_pairs([(ours, theirs)]) if groups.width else [(ours, theirs)]
-    beside = OuterJoin(node, answers, tuple(pairs), None, full=False)
-    found = bound_columns(beside)[width + len(groups.keys) :]
-    return beside, [result_of_no_rows(call, column) for call, column in zip(calls, found, strict=True)]
+    joined = OuterJoin(node, results, tuple(pairs), None, full=False)
+    columns = bound_columns(joined)[width + len(groups.keys) :]
+    return joined, [default_if_no_group(call, column) for call, column in zip(calls, columns, strict=True)]
 
 
-def more_than_one_row(count: Expr, number: int = 0) -> Expr:
-    """Whether a count is larger than that."""
+def greater_than(count: Expr, number: int = 0) -> Expr:
+    """Build the condition that a count is greater than a number."""
     return Call("int8gt(int8,int8)", (count, Const(number, count.type)), BOOL)

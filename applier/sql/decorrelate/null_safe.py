@@ -1,4 +1,4 @@
-"""Values that are the same, NULL among them, as pairs of a join. Pure."""
+"""Pairs of expressions -> join keys for null-safe equality (IS NOT DISTINCT FROM). Pure."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _FILLERS: dict[str, Value] = {
     "timestamp_ntz": datetime.datetime(2000, 1, 1),
     "timestamp": datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC),
 }
-"""Any value will do: whether there is one is compared beside it."""
+"""Replacements of NULL. Any value will do, because the IS NULL flags are compared too."""
 
 
-def null_safe_pairs(sides: Iterable[tuple[Expr, Expr]]) -> Pairs:
-    """What must be equal for each of these to be the same or both NULL."""
-    return tuple(pair for ours, theirs in sides for pair in _same(ours, theirs))
+def null_safe_pairs(pairs: Iterable[tuple[Expr, Expr]]) -> Pairs:
+    """Return the join keys that are equal exactly where each pair is equal or both NULL."""
+    return tuple(key for ours, theirs in pairs for key in _null_safe_keys(ours, theirs))
 
 
-def _same(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
+def _null_safe_keys(ours: Expr, theirs: Expr) -> list[tuple[Expr, Expr]]:
     if not nullable(ours):
         return [(ours, theirs)]
     filler = Const(_filler(ours.type.spark), ours.type)
@@ -46,5 +46,5 @@ def _filler(physical_type: str) -> Value:
     kind = physical_type.partition("(")[0]
     if kind not in _FILLERS:
         hint = "join the subquery in FROM"
-        raise Refused(Reason.TYPE, f"a subquery asked with values held as {physical_type}", hint=hint)
+        raise Refused(Reason.TYPE, f"a subquery correlated by values stored as {physical_type}", hint=hint)
     return _FILLERS[kind]

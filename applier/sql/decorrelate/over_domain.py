@@ -1,9 +1,9 @@
-"""A query that reads the query around it -> one that stands by itself and answers for many rows at once. Pure.
+"""A correlated subquery -> an uncorrelated query that computes its rows for all outer rows at once. Pure.
 
-What it reads outside are the columns of one member of FROM more, the *given* rows: every combination of values that it
-is asked with, once. Each row of the answer says which of them it is for: the given columns are shown too, rows are
-grouped, partitioned, counted and told apart by them before anything else. Whoever asks joins the answers by these
-columns; NULL is a value there like any other.
+The rewritten query has one more FROM item, the *domain*: every combination of the outer values, once. The correlated
+columns become columns of the domain. The columns of the domain are also in the result, and say for which outer values a
+row is. Rows are grouped, partitioned, limited and compared by them before anything else. The result is joined to the
+outer query by these columns with null-safe equality.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ _HINT = "join the subquery in FROM"
 
 
 def is_correlated(query: query_tree.Query) -> bool:
-    """Whether it or a query inside it reads the query around it."""
+    """Whether the query, or a query inside it, reads its outer query."""
     return next(query_tree.outer_columns(query), None) is not None
 
 
-def correlation_of_where(query: query_tree.Query, connecting: Sequence[tree.Expression]) -> bool:
-    """Whether these conditions of WHERE are all that reads the query around it, and ask no subquery themselves."""
-    if any(any(walk.subqueries(c)) for c in connecting):
+def is_correlated_only_in_where(query: query_tree.Query, correlated: Sequence[tree.Expression]) -> bool:
+    """Whether only these conditions of WHERE read the outer query, and none of them has a subquery."""
+    if any(any(walk.subqueries(c)) for c in correlated):
         return False
-    return not is_correlated(replace(query, where=_without(query.where)))
+    return not is_correlated(replace(query, where=_drop_correlated(query.where)))
 
 
-def _without(where: tree.Expression | None) -> tree.Expression | None:
-    if where is None or (_outer(where) and not _is_and(where)):
+def _drop_correlated(where: tree.Expression | None) -> tree.Expression | None:
+    if where is None or (_has_outer_column(where) and not _is_and(where)):
         return None
     if not isinstance(where, tree.BoolExpr) or not _is_and(where):
         return where
-    return replace(where, args=tuple(kept for arg in where.args if (kept := _without(arg)) is not None))
+    return replace(where, args=tuple(part for arg in where.args if (part := _drop_correlated(arg)) is not None))
 
 
 def _is_and(expression: tree.Expression) -> bool:
     return isinstance(expression, tree.BoolExpr) and expression.connective is tree.BoolOperator.AND
 
 
-def _outer(expression: tree.Expression) -> bool:
+def _has_outer_column(expression: tree.Expression) -> bool:
     return any(var.levels_up for var in walk.variables(expression))
 
 
 def evaluate_over_domain(
     query: query_tree.Query, columns: Sequence[tree.Var], places: dict[tuple[int, int], int], node: Node
 ) -> query_tree.Query:
-    """The query over given rows; `places` says which of their columns, from 1, a column of the query around it is.
+    """Rewrite a query to read the domain; `places` maps each outer column to a column of the domain, from 1.
 
-    Its last visible targets are the given columns.
+    The last visible targets of the result are the columns of the domain.
     """
-    return _Given(columns, places, node).query(query, 1)
+    return _DomainRewriter(columns, places, node).query(query, 1)
 
 
-class _Given:
-    """Gives a query, and every branch of its set operations, the rows it is asked for."""
+class _DomainRewriter:
+    """Adds the domain to a query, and to every branch of its set operations."""
 
     def __init__(self, columns: Sequence[tree.Var], places: dict[tuple[int, int], int], node: Node) -> None:
         self._columns = columns
@@ -68,51 +68,53 @@ class _Given:
         self._at = next((var.at for var in columns if var.at is not None), None)
 
     def query(self, query: query_tree.Query, level: int) -> query_tree.Query:
-        """`level` says how far out the columns are that are asked for."""
+        """Rewrite one query; `level` is the number of levels from it to the outer query."""
         if query.grouping_sets:
-            raise _refused("GROUPING SETS in a subquery that reads an outer query", self._at)
+            raise _refuse("GROUPING SETS in a correlated subquery", self._at)
         if any(any(query_tree.outer_columns(member, level + 1)) for member in query.ctes.values()):
             query = inline_ctes(query)
         if query.union is not None:
-            return self._union(query, query.union, level)
+            return self._rewrite_union(query, query.union, level)
         entry = len(query.entries) + 1
-        bound = self._bound(query, entry, level)
-        targets = self._targets(query, [replace(v, entry=entry, number=i) for i, v in enumerate(self._columns, 1)])
+        rewritten = self._rewrite_outer_columns(query, entry, level)
+        targets = self._domain_targets(
+            query, [replace(v, entry=entry, number=i) for i, v in enumerate(self._columns, 1)]
+        )
         items = tuple(query_tree.GroupItem(target.group_reference, query_tree.SAME) for target in targets)
         return replace(
-            _shown(bound, targets),
-            entries=(*bound.entries, query_tree.DomainEntry(self._node)),
-            items=self._placed(bound, entry),
-            groups=(*bound.groups, *items) if bound.groups else (),
-            distinct=(*bound.distinct, *items) if bound.distinct else (),
-            windows=tuple(replace(w, partition=(*w.partition, *items)) for w in bound.windows),
+            _append_targets(rewritten, targets),
+            entries=(*rewritten.entries, query_tree.DomainEntry(self._node)),
+            items=self._place_domain(rewritten, entry),
+            groups=(*rewritten.groups, *items) if rewritten.groups else (),
+            distinct=(*rewritten.distinct, *items) if rewritten.distinct else (),
+            windows=tuple(replace(w, partition=(*w.partition, *items)) for w in rewritten.windows),
         )
 
-    def _bound(self, query: query_tree.Query, entry: int, level: int) -> query_tree.Query:
-        """The query, in which what is asked for are columns of an entry of its own."""
+    def _rewrite_outer_columns(self, query: query_tree.Query, entry: int, level: int) -> query_tree.Query:
+        """Replace the outer columns by columns of the entry of the domain."""
         if any(any(query_tree.outer_columns(member, level + 1)) for member in query.ctes.values()):
-            raise _refused("WITH RECURSIVE that reads an outer query", self._at)
+            raise _refuse("WITH RECURSIVE that reads an outer query", self._at)
 
-        def change(var: tree.Var, depth: int) -> tree.Expression:
+        def rewrite_var(var: tree.Var, depth: int) -> tree.Expression:
             if var.levels_up != level + depth:
                 return var
             return replace(var, entry=entry, number=self._places[var.entry, var.number], levels_up=depth)
 
-        return OuterColumnRewriter(change).query(query)
+        return OuterColumnRewriter(rewrite_var).query(query)
 
-    def _placed(self, query: query_tree.Query, entry: int) -> tuple[FromItem, ...]:
-        """FROM with the given rows: first, or on the side that stays of an outer join that looks at them."""
-        asking = [item for item in _outer_joins(query.items) if _looks(item, query, entry)]
-        if not asking:
+    def _place_domain(self, query: query_tree.Query, entry: int) -> tuple[FromItem, ...]:
+        """Add the domain to FROM: first, or on the preserved side of an outer join that reads it."""
+        reading = [item for item in _outer_joins(query.items) if _reads_domain(item, query, entry)]
+        if not reading:
             return (RangeTblRef(entry), *query.items)
-        found = [_with_given(item, asking[0], query, entry) for item in query.items]
+        found = [_add_domain(item, reading[0], query, entry) for item in query.items]
         items = tuple(item for item in found if item is not None)
-        if len(asking) > 1 or len(items) < len(found):
-            construct = "a subquery that reads an outer query below more than one outer join, or below a full one"
-            raise _refused(construct, self._at)
+        if len(reading) > 1 or len(items) < len(found):
+            construct = "a subquery that reads its outer query inside more than one outer join, or inside a full join"
+            raise _refuse(construct, self._at)
         return items
 
-    def _union(self, query: query_tree.Query, union: query_tree.SetOperation, level: int) -> query_tree.Query:
+    def _rewrite_union(self, query: query_tree.Query, union: query_tree.SetOperation, level: int) -> query_tree.Query:
         entries, branches = list(query.entries), set(union.entries())
         for number in branches:
             entry = entries[number - 1]
@@ -120,31 +122,31 @@ class _Given:
                 entries[number - 1] = replace(entry, query=self.query(entry.query, level + 1))
         width, first = len(union.columns), next(union.entries())
         shown = [replace(v, entry=first, number=width + i) for i, v in enumerate(self._columns, 1)]
-        more = tuple(query_tree.SetColumn(v.type, v.typmod, v.collation, query_tree.SAME) for v in self._columns)
-        wider = replace(query, entries=tuple(entries), union=_wider(union, more))
-        return _shown(wider, self._targets(query, shown))
+        added = tuple(query_tree.SetColumn(v.type, v.typmod, v.collation, query_tree.SAME) for v in self._columns)
+        widened = replace(query, entries=tuple(entries), union=_append_columns(union, added))
+        return _append_targets(widened, self._domain_targets(query, shown))
 
-    def _targets(self, query: query_tree.Query, columns: Sequence[tree.Var]) -> list[query_tree.TargetEntry]:
+    def _domain_targets(self, query: query_tree.Query, columns: Sequence[tree.Var]) -> list[query_tree.TargetEntry]:
         last = max((t.group_reference for t in query.targets), default=0)
         return [
             query_tree.TargetEntry(replace(v, levels_up=0), None, last + i, False) for i, v in enumerate(columns, 1)
         ]
 
 
-def _shown(query: query_tree.Query, more: Sequence[query_tree.TargetEntry]) -> query_tree.Query:
+def _append_targets(query: query_tree.Query, added: Sequence[query_tree.TargetEntry]) -> query_tree.Query:
     visible = [t for t in query.targets if not t.hidden]
     hidden = [t for t in query.targets if t.hidden]
-    given = range(len(visible), len(visible) + len(more))
-    return replace(query, targets=(*visible, *more, *hidden), domain_targets=tuple(given))
+    domain_targets = range(len(visible), len(visible) + len(added))
+    return replace(query, targets=(*visible, *added, *hidden), domain_targets=tuple(domain_targets))
 
 
-def _wider(union: query_tree.SetOperation, more: tuple[query_tree.SetColumn, ...]) -> query_tree.SetOperation:
-    branches = tuple(b if isinstance(b, int) else _wider(b, more) for b in union.branches)
-    return replace(union, columns=(*union.columns, *more), branches=branches)
+def _append_columns(union: query_tree.SetOperation, added: tuple[query_tree.SetColumn, ...]) -> query_tree.SetOperation:
+    branches = tuple(b if isinstance(b, int) else _append_columns(b, added) for b in union.branches)
+    return replace(union, columns=(*union.columns, *added), branches=branches)
 
 
 def _outer_joins(items: Sequence[FromItem]) -> Iterator[OuterJoinExpr]:
-    """Those that stand below no other."""
+    """Yield the outer joins that are not inside another outer join."""
     for item in items:
         if isinstance(item, OuterJoinExpr):
             yield item
@@ -152,37 +154,39 @@ def _outer_joins(items: Sequence[FromItem]) -> Iterator[OuterJoinExpr]:
             yield from _outer_joins((item.left, item.right))
 
 
-def _looks(item: FromItem, query: query_tree.Query, entry: int) -> bool:
+def _reads_domain(item: FromItem, query: query_tree.Query, entry: int) -> bool:
     if isinstance(item, RangeTblRef):
         read = list(query_tree.lateral_columns(query.entries[item.entry - 1]))
     else:
         read = [] if item.condition is None else list(walk.variables(item.condition))
-    own = any(var.entry == entry and var.levels_up == 0 for var in read)
-    return own or (not isinstance(item, RangeTblRef) and any(_looks(i, query, entry) for i in (item.left, item.right)))
+    reads_directly = any(var.entry == entry and var.levels_up == 0 for var in read)
+    return reads_directly or (
+        not isinstance(item, RangeTblRef) and any(_reads_domain(i, query, entry) for i in (item.left, item.right))
+    )
 
 
-def _with_given(item: FromItem, asking: OuterJoinExpr, query: query_tree.Query, entry: int) -> FromItem | None:
-    if item is asking:
-        return _kept_side(asking, query, entry)
+def _add_domain(item: FromItem, reading: OuterJoinExpr, query: query_tree.Query, entry: int) -> FromItem | None:
+    if item is reading:
+        return _add_to_preserved_side(reading, query, entry)
     if not isinstance(item, InnerJoinExpr):
         return item
-    left, right = (_with_given(side, asking, query, entry) for side in (item.left, item.right))
+    left, right = (_add_domain(side, reading, query, entry) for side in (item.left, item.right))
     return None if left is None or right is None else replace(item, left=left, right=right)
 
 
-def _kept_side(item: FromItem, query: query_tree.Query, entry: int) -> FromItem | None:
-    """The item with the given rows where none of them is lost; None where there is no such place."""
+def _add_to_preserved_side(item: FromItem, query: query_tree.Query, entry: int) -> FromItem | None:
+    """Add the domain to the preserved side of the item, where none of its rows is lost; None if that is impossible."""
     if not isinstance(item, OuterJoinExpr):
         return InnerJoinExpr(RangeTblRef(entry), item, None)
-    kept, other = (item.left, item.right) if item.kind is OuterJoinType.LEFT else (item.right, item.left)
-    # A member by itself may lean on the given rows; what is joined there before cannot see them.
-    if item.kind is OuterJoinType.FULL or (not isinstance(other, RangeTblRef) and _looks(other, query, entry)):
+    preserved, other = (item.left, item.right) if item.kind is OuterJoinType.LEFT else (item.right, item.left)
+    # A single LATERAL item can read the domain. Items that are joined with each other first cannot.
+    if item.kind is OuterJoinType.FULL or (not isinstance(other, RangeTblRef) and _reads_domain(other, query, entry)):
         return None
-    placed = _kept_side(kept, query, entry)
-    if placed is None:
+    with_domain = _add_to_preserved_side(preserved, query, entry)
+    if with_domain is None:
         return None
-    return replace(item, left=placed) if item.kind is OuterJoinType.LEFT else replace(item, right=placed)
+    return replace(item, left=with_domain) if item.kind is OuterJoinType.LEFT else replace(item, right=with_domain)
 
 
-def _refused(construct: str, at: int | None) -> Refused:
+def _refuse(construct: str, at: int | None) -> Refused:
     return Refused(Reason.CONSTRUCT, construct, hint=_HINT, token=at)

@@ -1,4 +1,4 @@
-"""Truth values -> plan expressions. Pure."""
+"""`IS [NOT] TRUE | FALSE | UNKNOWN` -> plan expressions. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from applier.plan.expr import BOOL, BoolOp, Coalesce, Const, Expr, IsNull, Logic
 from applier.sql.pg_tree import tree
 
 
-def truth_test(arg: Expr, test: tree.BoolTestType) -> Expr:
-    """`IS [NOT] TRUE | FALSE | UNKNOWN` of a truth value; never NULL."""
+def compile_boolean_test(arg: Expr, test: tree.BoolTestType) -> Expr:
+    """Compile a boolean test of a compiled argument; the result is never NULL."""
     false = Const(False, BOOL)
     negated = BoolOp(Logic.NOT, (arg,), BOOL)
     match test:

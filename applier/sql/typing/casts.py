@@ -1,4 +1,4 @@
-"""Literals, and casts that are no functions -> plan expressions."""
+"""Literals, and casts that are not functions -> plan expressions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SAME_TEXT = frozenset({"text", "varchar"})
 OTHER_TYPE = "cast or store the values in one type"
 
 
-def typed_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
-    """A constant of the query in its physical type."""
+def compile_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
+    """Compile a constant of the query to its physical type."""
     pg = catalog.pg_type(constant.type, constant.typmod)
     if constant.datum is None:
         unbounded = pg.name == "numeric" and pg.precision_scale is None
@@ -33,23 +33,23 @@ def typed_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
     return Const(value, ValueType(pg, physical_type)) if physical_type else Const(f"{value:f}", ValueType(pg, "string"))
 
 
-def relabel(arg: Expr, relabel: tree.RelabelType, catalog: SystemCatalog) -> Expr:
-    """The same bytes under another type."""
-    pg = catalog.pg_type(relabel.type, relabel.typmod)
+def compile_relabel(arg: Expr, cast: tree.RelabelType, catalog: SystemCatalog) -> Expr:
+    """Compile a cast that keeps the bytes and changes only the type."""
+    pg = catalog.pg_type(cast.type, cast.typmod)
     same_base = arg.type.pg.name == pg.name
     if not same_base and not {arg.type.pg.name, pg.name} <= SAME_TEXT:
         construct = f"the cast from {arg.type.pg.display} to {pg.display}"
-        raise Refused(Reason.TYPE, construct, hint="cast to another type", token=relabel.at)
+        raise Refused(Reason.TYPE, construct, hint="cast to another type", token=cast.at)
     return replace(arg, type=ValueType(pg, arg.type.spark))
 
 
-def cast_via_text(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> Expr:
-    """What the input function of the target makes of the text of the value."""
+def compile_text_cast(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> Expr:
+    """Compile a cast through text: the target's input function reads the text of the value."""
     pg = catalog.pg_type(cast.type, -1)
     target = "text" if pg.name in SAME_TEXT else pg.name
     source = "anyarray" if arg.type.pg.name.startswith("_") else arg.type.pg.name
-    known = catalog.type(arg.type.pg.oid)
-    source = "anyenum" if known.is_enum else "record" if known.is_row else source
+    type_info = catalog.type(arg.type.pg.oid)
+    source = "anyenum" if type_info.is_enum else "record" if type_info.is_row else source
     entry = ENTRIES.get(io_cast(source, target))
     if entry is None or pg.oid != catalog.type(cast.type).base:
         construct = f"the cast from {arg.type.pg.display} to {pg.display}"
@@ -61,8 +61,8 @@ def cast_via_text(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> 
         raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
 
 
-def cast_array(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) -> Expr:
-    """An array whose elements all go through one cast; listed where no element changes its text."""
+def compile_array_cast(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) -> Expr:
+    """Compile a cast of all elements of an array; the allow-list has only casts that keep the text of each element."""
     pg = catalog.pg_type(cast.type, -1)
     source, target = ("_text" if name == "_varchar" else name for name in (arg.type.pg.name, pg.name))
     entry = ENTRIES.get(io_cast(source, target))

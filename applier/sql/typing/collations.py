@@ -1,4 +1,4 @@
-"""Under which collation a value is compared."""
+"""An expression -> the collation under which its values are compared."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _COLLATED = frozenset({"text", "varchar", "bpchar", "name"})
 
 
 def collation_of(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> CollationInfo | None:
-    """The collation of what was written; None for arrays of values that have none."""
+    """Return the collation of an expression; None for arrays of values without a collation."""
     oid, name = walk.collation(written), value.type.pg.name
     if oid:
         return catalog.collation(oid)
     if name.startswith("_") and name[1:] not in _COLLATED:
         return None
-    raise unknown("a text of no known collation")
+    raise unknown("a text without a known collation")

@@ -1,4 +1,4 @@
-"""Rows -> plan expressions: as one value, tested for NULL, compared by order."""
+"""Row expressions -> plan expressions: a row as one value, IS NULL of a row, comparisons of rows."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from applier.sql.typing.collations import collation_of
 Compile = Callable[[tree.Expression], Expr]
 _TEXTS = frozenset({"text", "varchar"})
 _SAME_TEXT = frozenset({"int2", "int4", "int8", "bool", "uuid", "date", "time", "timestamp", "timestamptz"})
-"""Values that are equal where their texts are, and only there."""
+"""Types whose values are equal exactly when their texts are equal."""
 
 
-def is_null(expression: tree.NullTest, compile_: Compile) -> Expr:
-    """`IS [NOT] NULL` of a value, or of all fields of a row."""
+def compile_null_test(expression: tree.NullTest, compile_: Compile) -> Expr:
+    """Compile `IS [NOT] NULL` of a value, or of all fields of a row."""
     if not expression.of_row:
         return IsNull(compile_(expression.arg), expression.negated, BOOL)
     if not isinstance(expression.arg, tree.RowExpr):
-        raise unknown("a test for NULL of a row that is not written out")
+        raise unknown("IS NULL of a row that is not a row constructor")
     tests = tuple(IsNull(compile_(part), expression.negated, BOOL) for part in expression.arg.fields)
     return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
 
 
-def row_value(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
-    """A row as one value."""
+def compile_row(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+    """Compile a row to one value."""
     fields = tuple(compile_(part) for part in row.fields)
     if row.may_be_missing and all(nullable(part) for part in fields):
-        hint = "list the columns; which rows are missing is known where one of them is NOT NULL"
-        raise Refused(Reason.COLUMN, "a whole row that may be missing", hint=hint, token=row.at)
+        hint = "list the columns, or read a row with a NOT NULL column, which shows whether the row is missing"
+        raise Refused(
+            Reason.COLUMN, "a whole row that may be missing because of an outer join", hint=hint, token=row.at
+        )
     args = (Const("\x00".join(row.names), TEXT), *fields)
     try:
         return Call(ROW_OF, args, ValueType(catalog.pg_type(row.type, -1), ENTRIES[ROW_OF].physical_type(args)))
@@ -47,39 +49,43 @@ def row_value(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> E
         ) from error
 
 
-def row_in(asked: tree.RowIn, compile_: Compile, catalog: SystemCatalog) -> Expr:
-    """Whether an array of rows holds a row, of values that are equal where their texts are."""
-    row = row_value(asked.row, compile_, catalog)
-    for written, value in zip(asked.row.fields, fields_of(row)[1] if isinstance(row, Call) else (), strict=True):
+def compile_row_in(expression: tree.RowIn, compile_: Compile, catalog: SystemCatalog) -> Expr:
+    """Compile the test whether an array of rows contains a row; only for types that are equal when their texts are."""
+    row = compile_row(expression.row, compile_, catalog)
+    for written, value in zip(expression.row.fields, fields_of(row)[1] if isinstance(row, Call) else (), strict=True):
         name = value.type.pg.name
-        if name in _SAME_TEXT or (name in _TEXTS and _deterministic(written, value, catalog)):
+        if name in _SAME_TEXT or (name in _TEXTS and _has_deterministic_collation(written, value, catalog)):
             continue
         construct = f"CYCLE over values of type {value.type.pg.display}"
-        raise Refused(Reason.GROUPING, construct, hint="name a column of integers, text or dates", token=asked.row.at)
-    return Call(ROW_IN, (row, compile_(asked.rows)), BOOL)
+        raise Refused(
+            Reason.GROUPING, construct, hint="use a column of integers, text or dates", token=expression.row.at
+        )
+    return Call(ROW_IN, (row, compile_(expression.rows)), BOOL)
 
 
-def _deterministic(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> bool:
+def _has_deterministic_collation(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> bool:
     collation = collation_of(written, value, catalog)
     return collation is not None and collation.deterministic
 
 
-def row_order(expression: tree.RowCompareExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
-    """The first pair that differs decides; NULL when a NULL is met before.
+def compile_row_comparison(expression: tree.RowCompareExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+    """Compile a comparison of rows: the first pair that differs decides; a NULL before it makes the result NULL.
 
     a < b  or  not b < a and the rest, and for <=: not b <= a  or  a <= b and the rest.
     """
-    found: Expr | None = None
+    result: Expr | None = None
     for pair in reversed(expression.pairs):
         function = catalog.operator(pair.operator).function
         applied = replace(pair, function=function)
-        ahead, behind = (compile_(replace(applied, args=args)) for args in (pair.args, pair.args[::-1]))
-        if found is None:
-            found = ahead
+        comparison, reversed_comparison = (
+            compile_(replace(applied, args=args)) for args in (pair.args, pair.args[::-1])
+        )
+        if result is None:
+            result = comparison
             continue
-        not_behind = BoolOp(Logic.NOT, (behind,), BOOL)
-        first, undecided = (ahead, not_behind) if expression.strict else (not_behind, ahead)
-        found = BoolOp(Logic.OR, (first, BoolOp(Logic.AND, (undecided, found), BOOL)), BOOL)
-    if found is None:
+        not_reversed = BoolOp(Logic.NOT, (reversed_comparison,), BOOL)
+        first, undecided = (comparison, not_reversed) if expression.strict else (not_reversed, comparison)
+        result = BoolOp(Logic.OR, (first, BoolOp(Logic.AND, (undecided, result), BOOL)), BOOL)
+    if result is None:
         raise unknown("a comparison of empty rows")
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""Bytes of a constant's datum -> value in its physical type. Pure; what is not decoded exactly is refused.
+"""Bytes of a constant's datum -> value in its physical type. Pure; a value that cannot be decoded exactly is refused.
 
 The bytes are the server's own memory: little-endian numbers, 4-byte headers in front of variable-length values,
 PostgreSQL's epoch of 2000-01-01 for dates. A header that does not fit the length (another byte order, a compressed
@@ -25,7 +25,7 @@ _INTEGERS = {"int2": "<h", "int4": "<i", "int8": "<q"}
 
 
 def decode_constant(name: str, datum: bytes, at: int | None) -> Value:
-    """The value of a constant of the base type `name`; char(n) comes trimmed."""
+    """Decode a constant of the base type `name`; char(n) is trimmed."""
     try:
         return _decode(name, datum)
     except (struct.error, ValueError, OverflowError, LookupError) as error:
@@ -80,7 +80,7 @@ def _decode(name: str, datum: bytes) -> Value:
 
 
 def body_of(datum: bytes) -> bytes:
-    """What follows the header of a variable-length value."""
+    """Return the bytes after the header of a variable-length value."""
     header = struct.unpack_from("<I", datum)[0]
     if header & 3 or header >> 2 != len(datum):
         raise ValueError("not a plain variable-length value")
@@ -88,7 +88,7 @@ def body_of(datum: bytes) -> bytes:
 
 
 def decode_numeric(body: bytes) -> Decimal | str:
-    """PostgreSQL's base-10000 digits -> Decimal whose exponent is the display scale; NaN and infinities by name."""
+    """Convert PostgreSQL's base-10000 digits to a Decimal with the display scale; NaN and infinities to their names."""
     head = struct.unpack_from("<H", body)[0]
     if head & 0xC000 == 0xC000:
         return _SPECIAL_NUMERICS[head]
@@ -101,7 +101,7 @@ def decode_numeric(body: bytes) -> Decimal | str:
     if (len(body) - start) % 2:
         raise ValueError("half a digit")
     digits = struct.unpack_from(f"<{(len(body) - start) // 2}h", body, start)
-    # All digits as one integer in units of 10^(4 * lowest), brought to the display scale.
+    # All digits as one integer in units of 10^(4 * lowest), converted to the display scale.
     whole = 0
     for digit in digits:
         whole = whole * 10000 + digit
@@ -113,7 +113,7 @@ def decode_numeric(body: bytes) -> Decimal | str:
 
 
 def decimal_physical_type(value: Decimal) -> str | None:
-    """The narrowest Spark decimal for a literal; None beyond 38 digits."""
+    """Return the narrowest Spark decimal for a literal; None beyond 38 digits."""
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     precision = max(len(digits), scale, 1)

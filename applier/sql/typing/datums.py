@@ -1,4 +1,4 @@
-"""Bytes of a constant that is held as text -> the text PostgreSQL prints: interval, time, jsonb, arrays. Pure."""
+"""Bytes of a constant that is stored as text -> the text PostgreSQL prints: interval, time, jsonb, arrays. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LAYOUT = {
     "uuid": (16, "c"), "text": (-1, "i"), "varchar": (-1, "i"), "bpchar": (-1, "i"), "numeric": (-1, "i"),
     "jsonb": (-1, "i"), "bytea": (-1, "i"),
 }  # fmt: skip
-"""Length (-1: in front of the value) and alignment of the elements of an array."""
+"""Length and alignment of the elements of an array; -1: the length is in a header before the value."""
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def interval_text(datum: bytes) -> str:
-    """IntervalStyle postgres."""
+    """Print an interval as IntervalStyle postgres does."""
     micros, days, months = struct.unpack_from("<qii", datum)
     out = ""
     before = False
@@ -39,19 +39,19 @@ def interval_text(datum: bytes) -> str:
 
 
 def time_text(datum: bytes) -> str:
-    """hh:mm:ss with as many decimals as needed."""
+    """Print a time as hh:mm:ss with as many decimals as needed."""
     return time_of_day(struct.unpack_from("<q", datum)[0])
 
 
 def time_of_day(micros: int) -> str:
-    """Microseconds as hh:mm:ss, without zeros at the end of the fraction."""
+    """Print microseconds as hh:mm:ss, without zeros at the end of the fraction."""
     seconds, rest = divmod(micros, 1_000_000)
     fraction = f".{rest:06}".rstrip("0") if rest else ""
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def jsonb_text(body: bytes) -> str:
-    """What jsonb_out prints, from the binary tree behind the header."""
+    """Print a jsonb as jsonb_out does; `body` is its binary tree without the header."""
     return _container(body)
 
 
@@ -80,7 +80,7 @@ def _jsonb_value(kind: int, data: bytes, start: int, end: int) -> str:
         case 1:
             from applier.sql.typing.constants import decode_numeric
 
-            number = decode_numeric(_unpacked(data, aligned)[0])
+            number = decode_numeric(_read_varlena(data, aligned)[0])
             return f"{number:f}" if not isinstance(number, str) else number
         case 2 | 3:
             return "true" if kind == 3 else "false"
@@ -93,12 +93,12 @@ def _jsonb_value(kind: int, data: bytes, start: int, end: int) -> str:
 
 
 def json_string(text: str) -> str:
-    """A JSON string as PostgreSQL escapes it."""
+    """Print a JSON string with PostgreSQL's escapes."""
     return '"' + "".join(_ESCAPES.get(c) or (f"\\u{ord(c):04x}" if c < " " else c) for c in text) + '"'
 
 
-def _unpacked(data: bytes, at: int) -> tuple[bytes, int]:
-    """The body of a variable-length value and the place behind it; short headers have one byte."""
+def _read_varlena(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the body of a variable-length value and the offset after it; short headers have one byte."""
     if data[at] & 1:
         length = data[at] >> 1
         if length == 0:
@@ -111,7 +111,7 @@ def _unpacked(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def array_text(element: str, body: bytes, decode: Callable[[str, bytes], Value]) -> str:
-    """What array_out prints for an array of one dimension that begins at 1; ValueError for any other."""
+    """Print an array of one dimension that begins at 1 as array_out does; ValueError for any other array."""
     dimensions, offset = struct.unpack_from("<ii", body)
     if dimensions == 0:
         return "{}"
@@ -119,13 +119,13 @@ def array_text(element: str, body: bytes, decode: Callable[[str, bytes], Value])
     if dimensions != 1 or lower != 1:
         raise ValueError("not an array of one dimension that begins at 1")
     size, alignment = _LAYOUT[element]
-    # Offsets in the header count from the start of the datum, four bytes before the body; data begin aligned to 8.
+    # Offsets in the header count from the start of the datum, four bytes before the body; the data is aligned to 8.
     at = offset - 4 if offset else 20
     bitmap = body[20 : 20 + (length + 7) // 8] if offset else None
-    words: list[str] = []
+    elements: list[str] = []
     for i in range(length):
         if bitmap is not None and not bitmap[i // 8] >> (i % 8) & 1:
-            words.append("NULL")
+            elements.append("NULL")
             continue
         step = _ALIGNMENT[alignment]
         if size >= 0 or body[at] == 0:
@@ -133,14 +133,14 @@ def array_text(element: str, body: bytes, decode: Callable[[str, bytes], Value])
         if size >= 0:
             datum, at = body[at : at + size], at + size
         else:
-            content, at = _unpacked(body, at)
+            content, at = _read_varlena(body, at)
             datum = struct.pack("<I", (len(content) + 4) << 2) + content
-        words.append(_element(output_text(element, decode(element, datum))))
-    return "{" + ",".join(words) + "}"
+        elements.append(_quote_element(output_text(element, decode(element, datum))))
+    return "{" + ",".join(elements) + "}"
 
 
 def output_text(name: str, value: Value) -> str:
-    """A decoded value as PostgreSQL's output function prints it; ValueError where that is not known."""
+    """Print a decoded value as PostgreSQL's output function does; ValueError where that is not known."""
     match value:
         case bool():
             return "t" if value else "f"
@@ -149,7 +149,7 @@ def output_text(name: str, value: Value) -> str:
         case Decimal():
             return f"{value:f}"
         case float() if name == "float8" and (value == 0 or 1e-4 <= abs(value) < 1e15):
-            # Within these bounds both print the shortest digits that name the number, without an exponent.
+            # Within these bounds Python and PostgreSQL both print the shortest exact digits, without an exponent.
             return f"{Decimal(repr(value)):f}".removesuffix(".0")
         case _ if name == "date":
             return str(value)
@@ -157,7 +157,7 @@ def output_text(name: str, value: Value) -> str:
             raise ValueError(f"the text of a {name}")
 
 
-def _element(text: str) -> str:
+def _quote_element(text: str) -> str:
     if text and text.upper() != "NULL" and not any(c in '"\\{},' or c in " \t\n\r\v\f" for c in text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

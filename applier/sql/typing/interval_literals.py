@@ -1,4 +1,4 @@
-"""Intervals that are written in the query and always have the same length. Pure."""
+"""A literal interval -> its length in microseconds, if it always has the same length. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPAN = re.compile(r"(?:([+-]?\d+) days?)?\s*(?:([+-]?)(\d+):(\d\d):(\d\d)(?:\.(
 
 
 def literal_micros(expr: Expr) -> int | None:
-    """The microseconds of a literal interval, a day being 24 hours; None for months, and for anything computed."""
+    """Return the microseconds of a literal interval with days of 24 hours; None for months and computed intervals."""
     if not isinstance(expr, Const) or expr.type.pg.name != "interval" or not isinstance(expr.value, str):
         return None
     found = _SPAN.fullmatch(expr.value)

@@ -1,4 +1,4 @@
-"""A function of the query in the allow-list: its entry, or why it is not taken."""
+"""A function of the query -> its entry in the allow-list, or a refusal with the reason."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from applier.sql.analyze.system_catalog import FIRST_USER_OID, FunctionInfo, Sys
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 
-Called = tree.FuncExpr | tree.AnyOfList | tree.ScalarArrayOpExpr
+CallNode = tree.FuncExpr | tree.AnyOfList | tree.ScalarArrayOpExpr
 _TIME_FUNCTIONS = frozenset(
     {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "age"}
 )
 
 
-def allow_listed(origin: Called, catalog: SystemCatalog) -> tuple[FunctionInfo, Entry]:
-    """What the server and the allow-list say of a function; Refused where it is not listed."""
+def find_entry(origin: CallNode, catalog: SystemCatalog) -> tuple[FunctionInfo, Entry]:
+    """Return the catalog's and the allow-list's information on a function; raises Refused when it is not listed."""
     info = catalog.function(origin.function)
     entry = ENTRIES.get(info.signature)
     if entry is None:
@@ -25,15 +25,15 @@ def allow_listed(origin: Called, catalog: SystemCatalog) -> tuple[FunctionInfo, 
     return info, entry
 
 
-def refuse_unlisted(info: FunctionInfo, origin: Called, catalog: SystemCatalog) -> Refused:
-    """Why a function that is not listed is not taken."""
-    construct = call_entry(info, origin, catalog)
+def refuse_unlisted(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog) -> Refused:
+    """Return the refusal of a function that is not listed, with the reason."""
+    construct = describe_call(info, origin, catalog)
     if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
         hint = "compare with a column, or filter when reading the stream table"
         return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
     match info.volatility:
         case Volatility.VOLATILE:
-            hint = "store the value in a column; a volatile result has no one right content"
+            hint = "store the value in a column; a volatile function has no single correct result"
             return Refused(Reason.VOLATILE, construct, hint=hint, token=origin.at, full_in_postgres=False)
         case Volatility.STABLE:
             hint = "its result depends on session settings; use a form that does not (AT TIME ZONE 'UTC'), or store it"
@@ -42,35 +42,35 @@ def refuse_unlisted(info: FunctionInfo, origin: Called, catalog: SystemCatalog) 
             hint = "write its expression in the query itself, or store the value in a column"
             return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
         case Volatility.IMMUTABLE:
-            hint = "it is not yet proven equal in Spark; store the value in a column"
+            hint = "it is not yet proven to be equal in Spark; store the value in a column"
             return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
         case _:
             assert_never(info.volatility)
 
 
-def check_unchanged(info: FunctionInfo, what: str, digest: str, at: int | None, catalog: SystemCatalog) -> None:
-    """Refuse a function that is not the one a stored query was created with."""
+def check_unchanged(info: FunctionInfo, description: str, digest: str, at: int | None, catalog: SystemCatalog) -> None:
+    """Refuse a function that was changed since the stored query was created."""
     if catalog.expected_digests is not None and catalog.expected_digests.get(info.oid) != digest:
-        construct = f"{what}, which is not the one the stream table was created with,"
+        construct = f"{description}, which was changed since the stream table was created,"
         hint = (
-            "drop the stream table and create it again, or put the old function back and resume it; where"
-            " PostgreSQL runs the query meanwhile, alter_stream_table with the same query takes the new one over"
+            "drop the stream table and create it again, or restore the old function and resume it; where PostgreSQL"
+            " runs the query in the meantime, alter_stream_table with the same query accepts the new function"
         )
         raise Refused(Reason.FUNCTION, construct, hint=hint, token=at)
 
 
-def call_entry(info: FunctionInfo, origin: Called, catalog: SystemCatalog) -> str:
-    """What the user wrote: a function or an operator."""
+def describe_call(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog) -> str:
+    """Describe a call as the user wrote it: a function or an operator."""
     if not origin.operator:
         return f"the function {info.signature}"
     return f"the operator {catalog.operator(origin.operator).name} ({info.signature})"
 
 
 def check_collation(
-    entry: Entry, origin: Called | tree.MinMaxExpr | tree.SetReturningExpr, catalog: SystemCatalog
+    entry: Entry, origin: CallNode | tree.MinMaxExpr | tree.SetReturningExpr, catalog: SystemCatalog
 ) -> None:
-    """Refuse a text function under a collation that Spark does not share."""
-    # A function of any type has no collation where its arguments have none.
+    """Refuse a text function under a collation that Spark does not have."""
+    # A polymorphic function has no collation when its arguments have none.
     if entry.collation is CollationNeed.NONE or (not origin.input_collation and "any" in entry.signature):
         return
     collation = catalog.collation(origin.input_collation)
@@ -78,8 +78,10 @@ def check_collation(
         construct = f"text equality under the nondeterministic collation {collation.name}"
         raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C"', token=origin.at)
     if entry.collation is CollationNeed.LETTERS and not collation.ascii_letters:
-        construct = f"upper and lower case, or classes of letters, under the collation {collation.name}"
-        raise Refused(Reason.COLLATION, construct, hint='use COLLATE "C", which knows ASCII only', token=origin.at)
+        construct = f"letter case or character classes under the collation {collation.name}"
+        raise Refused(
+            Reason.COLLATION, construct, hint='use COLLATE "C", which handles ASCII letters only', token=origin.at
+        )
     if entry.collation is CollationNeed.ORDER and not collation.byte_order:
         construct = f"text order under the collation {collation.name}"
         hint = 'declare the column COLLATE "C", or compare for equality only'

@@ -1,8 +1,7 @@
-"""A numeric of several scales taken apart: its value as a DECIMAL, and how many decimals PostgreSQL shows. Pure.
+"""A numeric expression with several scales -> its value as a DECIMAL, and the scale that PostgreSQL shows. Pure.
 
-`sum(CASE WHEN paid THEN price ELSE 0 END)` adds up numerics with two decimals and with none, which only text holds as
-they are. The sum shows as many as the row with the most; so the values are added up as decimals, and beside them is
-counted how many rows there are of each scale.
+`sum(CASE WHEN paid THEN price ELSE 0 END)` adds numerics with two decimals and with none; only text preserves both. The
+sum has the largest scale of its rows. So the values are summed as decimals, and the rows of each scale are counted.
 """
 
 from __future__ import annotations
@@ -17,108 +16,110 @@ from applier.functions.numeric.physical_types import PRODUCTS, SAME_DIGITS, SUMS
 from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, IsNull, ValueType, Widen
 from applier.sql.typing.unify import comparable
 
-_LARGER = extreme("GREATEST", "int4")
-_SCALE_OF = dict.fromkeys(SUMS, _LARGER) | dict.fromkeys(PRODUCTS, "int4pl(int4,int4)")
+_MAX = extreme("GREATEST", "int4")
+_SCALE_FUNCTION = dict.fromkeys(SUMS, _MAX) | dict.fromkeys(PRODUCTS, "int4pl(int4,int4)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Scaled:
-    """`scale` is an expression over literals, or NULL where the value is NULL."""
+class _ScaledValue:
+    """A value and its scale; `scale` is computed from literals, and is NULL where the value is NULL."""
 
     value: Expr
     scale: Expr
 
 
 def split_by_scale(call: AggregateCall) -> AggregateCall:
-    """The sum or average over value and scale where its argument has a few known scales; else the call itself."""
+    """Rewrite a sum or average to use value and scale, if its argument has known scales; else return it unchanged."""
     name = BY_SCALE.get(call.signature)
     if name is None or call.distinct or call.args[0].type.spark != "string":
         return call
-    found = _taken_apart(call.args[0])
-    scales = _scales(found.scale) if found else ()
+    found = _split(call.args[0])
+    scales = _possible_scales(found.scale) if found else ()
     if found is None or not scales:
         return call
     return replace(call, signature=name, args=(found.value, found.scale, scale_aggregates(scales)))
 
 
-def _scales(scale: Expr) -> frozenset[int]:
-    """What an expression over literals may be."""
+def _possible_scales(scale: Expr) -> frozenset[int]:
+    """Return the possible values of a scale expression."""
     match scale:
         case Const(value=int() as value):
             return frozenset({value})
         case Const(value=None):
             return frozenset()
         case Case():
-            return frozenset().union(*(_scales(e) for e in (*(result for _, result in scale.branches), scale.default)))
+            return frozenset().union(
+                *(_possible_scales(e) for e in (*(result for _, result in scale.branches), scale.default))
+            )
         case Call(args=(first, second)):
-            pairs = [(a, b) for a in _scales(first) for b in _scales(second)]
-            return frozenset(max(a, b) if scale.signature == _LARGER else a + b for a, b in pairs)
+            pairs = [(a, b) for a in _possible_scales(first) for b in _possible_scales(second)]
+            return frozenset(max(a, b) if scale.signature == _MAX else a + b for a, b in pairs)
         case _:
-            raise AssertionError(f"a number of decimals that is no matter of literals: {scale}")
+            raise AssertionError(f"a scale that is not computed from literals: {scale}")
 
 
-def _taken_apart(expr: Expr) -> _Scaled | None:
+def _split(expr: Expr) -> _ScaledValue | None:
     if expr.type.spark != "string":
-        return _Scaled(expr, Const(decimal_of(expr)[1], INT4))
+        return _ScaledValue(expr, Const(decimal_of(expr)[1], INT4))
     match expr:
         case Const(value=None):
-            return _Scaled(replace(expr, type=ValueType(expr.type.pg, "decimal(1,0)")), Const(None, INT4))
+            return _ScaledValue(replace(expr, type=ValueType(expr.type.pg, "decimal(1,0)")), Const(None, INT4))
         case Widen():
-            return _taken_apart(expr.arg)
+            return _split(expr.arg)
         case Case():
-            results = _all_apart([*(result for _, result in expr.branches), expr.default])
-            return None if results is None else _chosen(expr, results)
+            results = _split_all([*(result for _, result in expr.branches), expr.default])
+            return None if results is None else _split_case(expr, results)
         case Coalesce():
-            args = _all_apart(expr.args)
-            return None if args is None else _first(expr, args)
-        case Call() if expr.signature in _SCALE_OF or expr.signature in SAME_DIGITS:
-            operands = _all_apart(expr.args)
-            return None if operands is None else _computed(expr, operands)
+            args = _split_all(expr.args)
+            return None if args is None else _split_coalesce(expr, args)
+        case Call() if expr.signature in _SCALE_FUNCTION or expr.signature in SAME_DIGITS:
+            operands = _split_all(expr.args)
+            return None if operands is None else _split_call(expr, operands)
         case _:
             return None
 
 
-def _all_apart(exprs: Sequence[Expr]) -> list[_Scaled] | None:
-    found = [part for part in map(_taken_apart, exprs) if part is not None]
+def _split_all(exprs: Sequence[Expr]) -> list[_ScaledValue] | None:
+    found = [part for part in map(_split, exprs) if part is not None]
     return found if len(found) == len(exprs) else None
 
 
-def _met(parts: Sequence[_Scaled]) -> tuple[Expr, ...] | None:
-    """The values in one decimal; None where 38 digits do not hold them."""
+def _unify_values(parts: Sequence[_ScaledValue]) -> tuple[Expr, ...] | None:
+    """Convert the values to one decimal type; None where 38 digits are not enough."""
     values = comparable([part.value for part in parts])
     return None if values[0].type.spark == "string" else values
 
 
-def _chosen(case: Case, results: Sequence[_Scaled]) -> _Scaled | None:
-    values = _met(results)
+def _split_case(case: Case, results: Sequence[_ScaledValue]) -> _ScaledValue | None:
+    values = _unify_values(results)
     if values is None:
         return None
     conditions = [condition for condition, _ in case.branches]
     scales = [part.scale for part in results]
-    return _Scaled(
+    return _ScaledValue(
         Case(tuple(zip(conditions, values, strict=False)), values[-1], ValueType(case.type.pg, values[0].type.spark)),
         Case(tuple(zip(conditions, scales, strict=False)), scales[-1], INT4),
     )
 
 
-def _first(coalesce: Coalesce, args: Sequence[_Scaled]) -> _Scaled | None:
-    values = _met(args)
+def _split_coalesce(coalesce: Coalesce, args: Sequence[_ScaledValue]) -> _ScaledValue | None:
+    values = _unify_values(args)
     if values is None:
         return None
-    there = [IsNull(part.value, True, BOOL) for part in args[:-1]]
+    not_null = [IsNull(part.value, True, BOOL) for part in args[:-1]]
     scales = [part.scale for part in args]
-    return _Scaled(
+    return _ScaledValue(
         Coalesce(values, ValueType(coalesce.type.pg, values[0].type.spark)),
-        Case(tuple(zip(there, scales, strict=False)), scales[-1], INT4),
+        Case(tuple(zip(not_null, scales, strict=False)), scales[-1], INT4),
     )
 
 
-def _computed(call: Call, operands: Sequence[_Scaled]) -> _Scaled | None:
+def _split_call(call: Call, operands: Sequence[_ScaledValue]) -> _ScaledValue | None:
     values = tuple(part.value for part in operands)
     spark = ENTRIES[call.signature].physical_type(values)
     if spark == "string":
         return None
     scale = operands[0].scale
     if len(operands) == 2:
-        scale = Call(_SCALE_OF[call.signature], (scale, operands[1].scale), INT4)
-    return _Scaled(replace(call, args=values, type=ValueType(call.type.pg, spark)), scale)
+        scale = Call(_SCALE_FUNCTION[call.signature], (scale, operands[1].scale), INT4)
+    return _ScaledValue(replace(call, args=values, type=ValueType(call.type.pg, spark)), scale)

@@ -1,4 +1,4 @@
-"""Bring expressions of one PostgreSQL type to one physical type. Pure."""
+"""Expressions of one PostgreSQL type -> the same expressions in one physical type. Pure."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ _INTEGERS = ("smallint", "int", "bigint")
 
 
 def unify(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The same values, looking the same, all in one physical type; Unfit when no physical type holds them all exactly.
+    """Convert the expressions to one physical type, with the same values and the same text.
 
-    A numeric keeps its own number of decimals: where those differ, the common physical type is text.
+    A numeric keeps its scale: where the scales differ, the common physical type is text. Raises UnsuitableArguments
+    when no physical type can store all values exactly.
     """
-    given = [a for a in args if not _is_null(a)]
-    if not given:
+    not_null = [a for a in args if not _is_null(a)]
+    if not not_null:
         return tuple(replace(a, type=ValueType(a.type.pg, args[0].type.spark)) for a in args)
-    common = _common(given)
-    return tuple(_in(arg, common) for arg in args)
+    common = _common_type(not_null)
+    return tuple(_convert(arg, common) for arg in args)
 
 
 def comparable(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Like unify, for values of which nothing is asked but whether they are equal: 1.0 may become 1.00."""
+    """Like `unify`, for values that are only compared for equality: 1.0 may become 1.00."""
     try:
         common = common_decimal([decimal_of(arg) for arg in args])
     except UnsuitableArguments:
         return unify(args)
-    return tuple(_in(arg, common) for arg in args)
+    return tuple(_convert(arg, common) for arg in args)
 
 
 def _is_null(arg: Expr) -> bool:
     return isinstance(arg, Const) and arg.value is None
 
 
-def _common(args: Sequence[Expr]) -> str:
+def _common_type(args: Sequence[Expr]) -> str:
     physical_types = [a.type.spark for a in args]
     if len(set(physical_types)) == 1:
         return physical_types[0]
@@ -44,7 +45,7 @@ def _common(args: Sequence[Expr]) -> str:
         return max(physical_types, key=_INTEGERS.index)
     if all(a.type.pg.name == "numeric" for a in args):
         return _common_numeric(args)
-    raise UnsuitableArguments(f"values held as {' and '.join(sorted(set(physical_types)))}")
+    raise UnsuitableArguments(f"values stored as {' and '.join(sorted(set(physical_types)))}")
 
 
 def _common_numeric(args: Sequence[Expr]) -> str:
@@ -55,8 +56,8 @@ def _common_numeric(args: Sequence[Expr]) -> str:
         return "string"
 
 
-def _in(arg: Expr, physical_type: str) -> Expr:
+def _convert(arg: Expr, physical_type: str) -> Expr:
     if arg.type.spark == physical_type:
         return arg
-    wanted = ValueType(arg.type.pg, physical_type)
-    return replace(arg, type=wanted) if _is_null(arg) else Widen(arg, wanted)
+    target = ValueType(arg.type.pg, physical_type)
+    return replace(arg, type=target) if _is_null(arg) else Widen(arg, target)

@@ -1,7 +1,8 @@
-"""A user's aggregate -> the fold it stands for. Does IO, inside the definition's rolled-back transaction.
+"""A user-defined aggregate -> a Fold of the plan. Does IO, inside the rolled-back transaction that analyses the query.
 
-PostgreSQL would call its functions row by row; each is taken where it is built in and listed, or a simple function
-that is inlined. Strictness and the first state are PostgreSQL's: see CREATE AGGREGATE.
+PostgreSQL calls the functions of the aggregate row by row. Each of them is accepted when it is built in and in the
+allow-list, or when it is a simple function that can be inlined. Strictness and the initial state follow PostgreSQL: see
+CREATE AGGREGATE.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.lookup import check_unchanged
 from applier.sql.typing.unify import unify
 
-_HINT = "what its functions do is not known here; write it with built-in aggregates, or let FULL mode compute it"
-_FIND: LiteralString = (
+_HINT = "its functions are not known to be equal in Spark; use built-in aggregates, or FULL mode"
+_READ_AGGREGATE: LiteralString = (
     "SELECT a.aggkind = 'n' AND p.provariadic = 0, a.aggtransfn::oid::int8, t.proisstrict, a.aggfinalfn::oid::int8, "
     "a.aggfinalextra, coalesce(f.proisstrict, true), a.aggtranstype::int8, a.agginitval, a.aggmtransfn::oid <> 0, "
     + DIGEST
@@ -38,8 +39,8 @@ _FIND: LiteralString = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
-    """A row of pg_aggregate; `final` is 0 where the last state is the result."""
+class _AggregateRow:
+    """A row of pg_aggregate; `final` is 0 where the result is the last state."""
 
     plain: bool
     step: int
@@ -53,25 +54,27 @@ class _Own:
     digest: str
 
 
-def argument_texts(args: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The arguments as a fold takes them: a numeric as text, so that its state has one physical type; Unfit for
-    floats."""
+def fold_arguments(args: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Convert arguments for a fold: a numeric becomes text, so that the state has one physical type.
+
+    Raises UnsuitableArguments for floats.
+    """
     for arg in args:
-        # Rows are netted before they are listed, and -0 is 0 there.
+        # Rows are netted before they are listed, and netting does not distinguish -0 from 0.
         if arg.type.spark in ("double", "float"):
             raise UnsuitableArguments(f"values of type {arg.type.pg.display}", hint="cast the value to numeric")
     return tuple(Widen(a, ValueType(a.type.pg, "string")) if a.type.spark.startswith("decimal(") else a for a in args)
 
 
-def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
-    """The aggregate over arguments in these physical types; Refused where one of its functions is not known."""
+def plan_fold(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
+    """Plan the aggregate over arguments in these physical types; raises Refused if a function is not proven."""
     info = catalog.function(call.function)
-    own = _read(catalog.connection(), call.function)
-    if not own.plain or call.direct or not args or (window and own.moves):
+    aggregate = _read_aggregate(catalog.connection(), call.function)
+    if not aggregate.plain or call.direct or not args or (window and aggregate.moves):
         raise Refused(Reason.FUNCTION, f"the user-defined aggregate {info.signature}", hint=_HINT, token=call.at)
-    check_unchanged(info, f"the aggregate {info.signature}", own.digest, call.at, catalog)
+    check_unchanged(info, f"the aggregate {info.signature}", aggregate.digest, call.at, catalog)
     try:
-        return _fold(own, call, args, catalog)
+        return _build_fold(aggregate, call, args, catalog)
     except Refused as refused:
         construct = f"the user-defined aggregate {info.signature} with {refused.construct}"
         full = refused.full_in_postgres
@@ -81,41 +84,47 @@ def fold_of(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, 
         raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=call.at) from error
 
 
-def _fold(own: _Own, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog) -> Fold:
-    state = _state(own, call, catalog)
+def _build_fold(aggregate: _AggregateRow, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog) -> Fold:
+    state = _state_type(aggregate, call, catalog)
     columns = [state, *(arg.type for arg in args)]
-    compiler = ExpressionCompiler(catalog, lambda e: _column(e, columns))
-    given = tuple(tree.Var(tree.ARGUMENT, i + 1, c.pg.oid, -1, 0, 0, None) for i, c in enumerate(columns))
+    compiler = ExpressionCompiler(catalog, lambda e: _resolve_column(e, columns))
+    variables = tuple(tree.Var(tree.ARGUMENT, i + 1, c.pg.oid, -1, 0, 0, None) for i, c in enumerate(columns))
 
-    def applied(function: int, result: int, arguments: tuple[tree.Expression, ...]) -> Expr:
+    def apply(function: int, result: int, arguments: tuple[tree.Expression, ...]) -> Expr:
         plain = tree.FuncExpr(function, 0, result, call.input_collation, call.input_collation, arguments, None)
         return compiler.compile(plain)
 
-    step = _held(applied(own.step, state.pg.oid, given), state)
-    seeded = own.strict and own.initial is None
+    step = _convert_to_state_type(apply(aggregate.step, state.pg.oid, variables), state)
+    seeded = aggregate.strict and aggregate.initial is None
     if seeded and args[0].type.spark != state.spark:
-        raise UnsuitableArguments(f"values held as {args[0].type.spark} whose first is a state held as {state.spark}")
+        raise UnsuitableArguments(
+            f"values stored as {args[0].type.spark}, the first of which is a state stored as {state.spark}"
+        )
     final: Expr = Col(0, state)
-    if own.final:
-        rest = tuple(tree.Constant(a.type.pg.oid, -1, 0, 0, False, None, None) for a in args)
-        final = applied(own.final, call.type, (given[0], *(rest if own.final_takes_all else ())))
-    bare = step.default if own.strict and own.step >= FIRST_USER_OID and isinstance(step, Case) else step
+    if aggregate.final:
+        nulls = tuple(tree.Constant(a.type.pg.oid, -1, 0, 0, False, None, None) for a in args)
+        final = apply(aggregate.final, call.type, (variables[0], *(nulls if aggregate.final_takes_all else ())))
+    unguarded = (
+        step.default if aggregate.strict and aggregate.step >= FIRST_USER_OID and isinstance(step, Case) else step
+    )
     return Fold(
         state=state,
-        initial=None if own.initial is None else _first_text(catalog.connection(), own.initial, state),
+        initial=None
+        if aggregate.initial is None
+        else _initial_state_text(catalog.connection(), aggregate.initial, state),
         seeded=seeded,
-        strict=own.strict,
-        any_order=is_order_free(bare, seeded=seeded),
+        strict=aggregate.strict,
+        any_order=is_order_free(unguarded, seeded=seeded),
         step=step,
         final=final,
-        null_of_none=own.initial is None and (not own.final or own.final_strict),
+        null_of_none=aggregate.initial is None and (not aggregate.final or aggregate.final_strict),
     )
 
 
-def _state(own: _Own, call: tree.Aggref, catalog: SystemCatalog) -> ValueType:
-    """The type of the state; where it follows from the arguments, it is that of the result."""
-    oid = own.state
-    if catalog.type(oid).name.startswith("any") and not own.final:
+def _state_type(aggregate: _AggregateRow, call: tree.Aggref, catalog: SystemCatalog) -> ValueType:
+    """Return the type of the state; a polymorphic state has the type of the result."""
+    oid = aggregate.state
+    if catalog.type(oid).name.startswith("any") and not aggregate.final:
         oid = call.type
     info = catalog.type(oid)
     unknown = info.is_enum or info.is_row or info.base != oid or oid >= FIRST_USER_OID
@@ -124,34 +133,34 @@ def _state(own: _Own, call: tree.Aggref, catalog: SystemCatalog) -> ValueType:
     return ValueType(catalog.pg_type(oid, -1), input_physical_type(info.name))
 
 
-def _column(expression: tree.Expression, columns: Sequence[ValueType]) -> Expr | None:
+def _resolve_column(expression: tree.Expression, columns: Sequence[ValueType]) -> Expr | None:
     if isinstance(expression, tree.Var) and expression.entry == tree.ARGUMENT:
         return Col(expression.number - 1, columns[expression.number - 1])
     return None
 
 
-def _held(step: Expr, state: ValueType) -> Expr:
+def _convert_to_state_type(step: Expr, state: ValueType) -> Expr:
     if step.type.spark == state.spark:
         return step
-    _, held = unify((Col(0, state), step))
-    if held.type.spark != state.spark:
-        raise UnsuitableArguments(f"a state held as {step.type.spark}")
-    return held
+    _, converted = unify((Col(0, state), step))
+    if converted.type.spark != state.spark:
+        raise UnsuitableArguments(f"a state stored as {step.type.spark}")
+    return converted
 
 
-def _read(connection: psycopg.Connection[Any], oid: int) -> _Own:
+def _read_aggregate(connection: psycopg.Connection[Any], oid: int) -> _AggregateRow:
     with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(_FIND, [oid]).fetchone()
+        found = cursor.execute(_READ_AGGREGATE, [oid]).fetchone()
     if found is None:
         raise KeyError(oid)
-    return _Own(*found)
+    return _AggregateRow(*found)
 
 
-def _first_text(connection: psycopg.Connection[Any], written: str, state: ValueType) -> str:
-    """What the output function of the state's type prints for the first state."""
+def _initial_state_text(connection: psycopg.Connection[Any], written: str, state: ValueType) -> str:
+    """Return the initial state as the output function of its type prints it."""
     query = sql.SQL("SELECT concat({}::{})").format(sql.Literal(written), sql.SQL(state.pg.display))
     with connection.cursor(row_factory=tuple_row) as cursor:
         found = cursor.execute(query).fetchone()
     if found is None:
-        raise AssertionError("a value is one row")
+        raise AssertionError("SELECT of a value returned no row")
     return str(found[0])
