@@ -88,7 +88,7 @@ def test_random_numerics(single: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "physical type"),
+    ("value", "physical_type"),
     [("0", "decimal(1,0)"), ("1.50", "decimal(3,2)"), ("-0.001", "decimal(3,3)"), ("1234", "decimal(4,0)")],
 )
 def test_a_numeric_literal_gets_the_narrowest_physical_type(value: str, physical_type: str) -> None:
