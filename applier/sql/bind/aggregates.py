@@ -26,7 +26,7 @@ from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
 from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.numeric_scales import split_by_scale
-from applier.sql.typing.user_aggregates import fold_arguments, plan_fold
+from applier.sql.typing.user_aggregates import convert_fold_arguments, plan_fold
 
 _OTHER_HINTS = {
     "xmlagg": "it depends on XML declarations, which the log does not contain; use string_agg of the values as text",
@@ -55,7 +55,7 @@ def plan_aggregate(
     fold: Fold | None = None
     if entry is None:
         try:
-            args = fold_arguments(args)
+            args = convert_fold_arguments(args)
         except UnsuitableArguments as error:
             construct = f"the user-defined aggregate {info.signature} on {error.problem}"
             raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error

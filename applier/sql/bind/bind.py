@@ -106,7 +106,9 @@ class _QueryBinder:
         levels = (*outer, query)
         if query.limit is None and not query.distinct_on:
             return self._bind_without_limit(query, needed, levels)
-        return bind_limit(query, needed, lambda places: self._bind_without_limit(query, places, levels), self._catalog)
+        return bind_limit(
+            query, needed, lambda indexes: self._bind_without_limit(query, indexes, levels), self._catalog
+        )
 
     def _bind_without_limit(self, query: query_tree.Query, needed: Sequence[int], levels: Levels) -> BoundQuery:
         """Bind everything but LIMIT and DISTINCT ON; `needed` may name hidden targets too."""
@@ -153,8 +155,8 @@ class _QueryBinder:
         nodes = [project_columns(part.node, exprs) for part, exprs in zip(parts, unified, strict=True)]
         node = bind_set_operation(branch, nodes, self._catalog)
         output = fields(node)
-        places = range(len(needed)) if plain else needed
-        return BoundQuery(node, tuple(Col(i, output[i].type, output[i].nullable) for i in places))
+        ordinals = range(len(needed)) if plain else needed
+        return BoundQuery(node, tuple(Col(i, output[i].type, output[i].nullable) for i in ordinals))
 
     def _bind_branch(self, levels: Levels, number: int, needed: Sequence[int]) -> BoundQuery:
         self._from_items.count_item()
@@ -268,8 +270,8 @@ class _QueryBinder:
             rows = self._bind_from_where((*levels, query), inner_columns([*correlated, *test]), uncorrelated)
             return SubqueryTest(rows, tuple(correlated), tuple(test), condition.negated, condition.at)
         built = self.bind_query(query, range(len(visible)) if condition.test is not None else (), levels)
-        places = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
-        rows = JoinScope(project_columns(built.node, built.exprs), places, frozenset({tree.RESULT}))
+        ordinals = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
+        rows = JoinScope(project_columns(built.node, built.exprs), ordinals, frozenset({tree.RESULT}))
         test = [
             resolve_outer_columns(move_into_subquery(c, lambda var: var), flatten_outer)
             for c in conjuncts(condition.test)

@@ -13,7 +13,7 @@ from applier.sql.bind.joins import JoinItem, JoinScope, empty_from
 from applier.sql.bind.recursion import RecursionBinder
 from applier.sql.bind.table_functions import TableFunctions
 from applier.sql.bind.values import bind_values, cross_join_values, is_true_literal, wrap_in_subquery
-from applier.sql.decorrelate.domain import BuildQuery, Levels
+from applier.sql.decorrelate.domain import BindQuery, Levels
 from applier.sql.decorrelate.lateral import LateralItem, LateralJoins
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
@@ -26,19 +26,19 @@ MAX_FROM_ITEMS = 200
 
 
 class FromItems:
-    """Binds FROM items; `query` binds a query."""
+    """Binds FROM items; `bind_query` binds a query."""
 
     def __init__(
         self,
         catalog: SystemCatalog,
         sources: Sources,
-        query: BuildQuery,
+        bind_query: BindQuery,
         laterals: LateralJoins,
         recursions: RecursionBinder,
     ) -> None:
         self._catalog = catalog
         self._sources = sources
-        self._query = query
+        self._bind_query = bind_query
         self._laterals = laterals
         self._recursions = recursions
         self._item_count = 0
@@ -138,7 +138,7 @@ class FromItems:
             return self._bind_subquery(number, self._sources.views[relation.oid], reads, ())
 
     def _bind_subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> JoinItem:
-        built = self._query(query, [r - 1 for r in reads], outer)
+        built = self._bind_query(query, [r - 1 for r in reads], outer)
         if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
             ordinals = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
             return JoinItem(number, built.node, ordinals)

@@ -25,7 +25,7 @@ from applier.plan.expr import BoolOp, Call, Col, Expr, Logic, children, columns_
 from applier.plan.nodes import Filter, Join, Node, OuterJoin, Values, fields
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.unify import comparable
+from applier.sql.typing.unify import unify_for_equality
 
 Compile = Callable[[tree.Expression, "JoinScope"], Expr]
 
@@ -274,7 +274,7 @@ def _hashable_sides(condition: Call) -> tuple[Expr, ...] | None:
     if not entry.hash_equal and not entry.key_equal:
         return None
     try:
-        sides = comparable(condition.args)
+        sides = unify_for_equality(condition.args)
     except UnsuitableArguments:
         return None
     if entry.hashes(sides):

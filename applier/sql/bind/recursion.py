@@ -22,7 +22,7 @@ from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
 
 Levels = tuple[query_tree.Query, ...]
-Branch = Callable[[int | query_tree.SetOperation, Sequence[int], Levels], BoundQuery]
+BindBranch = Callable[[int | query_tree.SetOperation, Sequence[int], Levels], BoundQuery]
 """Binds a branch of a set operation; returns the needed columns."""
 _MAX_WIDENINGS = 3
 _HINT = "write base UNION [ALL] step, where only the step reads the recursive query itself"
@@ -31,9 +31,9 @@ _HINT = "write base UNION [ALL] step, where only the step reads the recursive qu
 class RecursionBinder:
     """Binds recursive WITH queries; inside the step, a reference to the query is its work table."""
 
-    def __init__(self, catalog: SystemCatalog, branch: Branch) -> None:
+    def __init__(self, catalog: SystemCatalog, bind_branch: BindBranch) -> None:
         self._catalog = catalog
-        self._branch = branch
+        self._bind_branch = bind_branch
         self._numbers = count(1)
         self._work_tables: dict[tuple[int, str], WorkTable] = {}
 
@@ -70,7 +70,7 @@ class RecursionBinder:
     ) -> Node:
         all_columns, number = range(len(union.columns)), next(self._numbers)
         pg = [self._catalog.pg_type(column.type, column.typmod) for column in union.columns]
-        base = self._branch(branches[0], all_columns, levels)
+        base = self._bind_branch(branches[0], all_columns, levels)
         types = [e.type for e in unify_columns([base.exprs], pg)[0]]
         for _ in range(_MAX_WIDENINGS):
             step = self._bind_step(key, WorkTable(number, tuple(Field(t, True) for t in types)), levels, branches[1])
@@ -90,7 +90,7 @@ class RecursionBinder:
     ) -> BoundQuery:
         self._work_tables[key] = work_table
         try:
-            return self._branch(branch, range(len(work_table.fields)), levels)
+            return self._bind_branch(branch, range(len(work_table.fields)), levels)
         finally:
             del self._work_tables[key]
 

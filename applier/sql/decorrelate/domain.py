@@ -16,7 +16,7 @@ from applier.sql.pg_tree.flatten import Flattener
 from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 Levels = tuple[query_tree.Query, ...]
-BuildQuery = Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery]
+BindQuery = Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class DomainResult:
     width: int
     outer_values: tuple[Expr, ...]
     """One expression over the outer rows for each column of the domain."""
-    places: dict[tuple[int, int], int]
+    positions: dict[tuple[int, int], int]
 
     @property
     def result_columns(self) -> tuple[Expr, ...]:
@@ -69,16 +69,16 @@ class DomainResult:
             return None
         if expression.entry == tree.RESULT:
             return self.result_columns[expression.number - 1]
-        place = self.places.get((expression.entry, expression.number))
-        return None if place is None else self.domain_columns[place - 1]
+        position = self.positions.get((expression.entry, expression.number))
+        return None if position is None else self.domain_columns[position - 1]
 
 
 class DependentQueries:
-    """Evaluates correlated subqueries once for all outer rows; `query` binds a query."""
+    """Evaluates correlated subqueries once for all outer rows; `bind_query` binds a query."""
 
-    def __init__(self, catalog: SystemCatalog, query: BuildQuery) -> None:
+    def __init__(self, catalog: SystemCatalog, bind_query: BindQuery) -> None:
         self._catalog = catalog
-        self._query = query
+        self._bind_query = bind_query
 
     def evaluate(
         self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int], compared: Sequence[tree.Var] = ()
@@ -86,16 +86,16 @@ class DependentQueries:
         """Evaluate the needed columns of a subquery over its domain; `compared` adds more outer columns to it."""
         flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
         values: dict[Expr, tree.Var] = {}
-        places: dict[tuple[int, int], int] = {}
+        positions: dict[tuple[int, int], int] = {}
         for var in (*query_tree.outer_columns(query), *compared):
-            if (var.entry, var.number) not in places:
+            if (var.entry, var.number) not in positions:
                 value = compiler.compile(flatten(var))
                 values.setdefault(value, var)
-                places[var.entry, var.number] = 1 + list(values).index(value)
+                positions[var.entry, var.number] = 1 + list(values).index(value)
         domain = _distinct_values(outer.base, tuple(values))
-        rewritten = evaluate_over_domain(query, list(values.values()), places, domain)
-        built = self._query(rewritten, [*needed, *rewritten.domain_targets], outer.levels)
-        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(values), places)
+        rewritten = evaluate_over_domain(query, list(values.values()), positions, domain)
+        built = self._bind_query(rewritten, [*needed, *rewritten.domain_targets], outer.levels)
+        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(values), positions)
 
     def join_rows(self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
         """Join each outer row with the subquery's rows for it; the needed columns follow those of the outer row.
@@ -106,15 +106,15 @@ class DependentQueries:
         if not _is_row_by_row(query):
             return None
         flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
-        outer_columns, places = bound_columns(outer.base), {}
+        outer_columns, positions = bound_columns(outer.base), {}
         for var in query_tree.outer_columns(query):
             value = compiler.compile(flatten(var))
             if not isinstance(value, Col):
                 return None
-            places[var.entry, var.number] = 1 + value.ordinal
+            positions[var.entry, var.number] = 1 + value.ordinal
         columns = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(outer_columns, 1)]
-        rewritten = evaluate_over_domain(query, columns, places, outer.base)
-        built = self._query(rewritten, [*rewritten.domain_targets, *needed], outer.levels)
+        rewritten = evaluate_over_domain(query, columns, positions, outer.base)
+        built = self._bind_query(rewritten, [*rewritten.domain_targets, *needed], outer.levels)
         return project_columns(built.node, built.exprs)
 
 

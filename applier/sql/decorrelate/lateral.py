@@ -18,7 +18,7 @@ from applier.sql.bind.group_key import GroupKey
 from applier.sql.bind.grouping import GroupedQuery, bind_group_by, default_if_no_group
 from applier.sql.bind.joins import JoinScope, can_push_down, conjuncts, split_condition
 from applier.sql.bind.ordering import bind_limit
-from applier.sql.decorrelate.domain import BuildQuery, DependentQueries, OuterQuery, is_never_empty
+from applier.sql.decorrelate.domain import BindQuery, DependentQueries, OuterQuery, is_never_empty
 from applier.sql.decorrelate.null_safe import Pairs
 from applier.sql.decorrelate.over_domain import is_correlated_only_in_where
 from applier.sql.decorrelate.semi_joins import has_outer_column, inner_columns, resolve_outer_columns
@@ -28,7 +28,7 @@ from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 Levels = tuple[query_tree.Query, ...]
-Rows = Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], JoinScope]
+BindRows = Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], JoinScope]
 """Binds FROM and WHERE of the innermost query; takes the expressions needed over its rows, and the conditions."""
 
 
@@ -58,10 +58,10 @@ class _InnerQuery:
 class LateralJoins:
     """Joins LATERAL subqueries to the FROM items that they read."""
 
-    def __init__(self, catalog: SystemCatalog, rows: Rows, query: BuildQuery) -> None:
+    def __init__(self, catalog: SystemCatalog, bind_rows: BindRows, bind_query: BindQuery) -> None:
         self._catalog = catalog
-        self._rows = rows
-        self._dependents = DependentQueries(catalog, query)
+        self._bind_rows = bind_rows
+        self._dependents = DependentQueries(catalog, bind_query)
 
     def join(self, scope: JoinScope, lateral: LateralItem, levels: Levels) -> JoinScope:
         """Join the subquery to the scope; its columns follow those of the scope."""
@@ -141,7 +141,7 @@ class LateralJoins:
         if any(any(walk.subqueries(t)) for t in targets if has_outer_column(t)):
             return None
         having = () if query.having is None else (flatten(query.having),)
-        rows = self._rows((*levels, query), inner_columns([*correlated, *targets, *having]), plain)
+        rows = self._bind_rows((*levels, query), inner_columns([*correlated, *targets, *having]), plain)
         return _InnerQuery(rows, correlated, targets)
 
     def _compile_correlated(self, scope: JoinScope, inner: _InnerQuery) -> list[Expr]:

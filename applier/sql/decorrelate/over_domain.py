@@ -49,21 +49,21 @@ def _has_outer_column(expression: tree.Expression) -> bool:
 
 
 def evaluate_over_domain(
-    query: query_tree.Query, columns: Sequence[tree.Var], places: dict[tuple[int, int], int], node: Node
+    query: query_tree.Query, columns: Sequence[tree.Var], positions: dict[tuple[int, int], int], node: Node
 ) -> query_tree.Query:
-    """Rewrite a query to read the domain; `places` maps each outer column to a column of the domain, from 1.
+    """Rewrite a query to read the domain; `positions` maps each outer column to a column of the domain, from 1.
 
     The last visible targets of the result are the columns of the domain.
     """
-    return _DomainRewriter(columns, places, node).query(query, 1)
+    return _DomainRewriter(columns, positions, node).query(query, 1)
 
 
 class _DomainRewriter:
     """Adds the domain to a query, and to every branch of its set operations."""
 
-    def __init__(self, columns: Sequence[tree.Var], places: dict[tuple[int, int], int], node: Node) -> None:
+    def __init__(self, columns: Sequence[tree.Var], positions: dict[tuple[int, int], int], node: Node) -> None:
         self._columns = columns
-        self._places = places
+        self._positions = positions
         self._node = node
         self._at = next((var.at for var in columns if var.at is not None), None)
 
@@ -98,7 +98,7 @@ class _DomainRewriter:
         def rewrite_var(var: tree.Var, depth: int) -> tree.Expression:
             if var.levels_up != level + depth:
                 return var
-            return replace(var, entry=entry, number=self._places[var.entry, var.number], levels_up=depth)
+            return replace(var, entry=entry, number=self._positions[var.entry, var.number], levels_up=depth)
 
         return OuterColumnRewriter(rewrite_var).query(query)
 

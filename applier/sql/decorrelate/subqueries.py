@@ -73,18 +73,18 @@ class _InnerQuery:
 
 
 class SubqueryJoins:
-    """Joins subqueries of expressions to their outer rows; `rows` binds FROM and WHERE, `query` binds a query."""
+    """Joins subqueries of expressions to their outer rows; `bind_rows` binds FROM and WHERE."""
 
     def __init__(
         self,
         catalog: SystemCatalog,
-        rows: Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], JoinScope],
-        query: Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery],
+        bind_rows: Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], JoinScope],
+        bind_query: Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery],
     ) -> None:
         self._catalog = catalog
-        self._rows = rows
-        self._query = query
-        self._dependents = DependentQueries(catalog, query)
+        self._bind_rows = bind_rows
+        self._bind_query = bind_query
+        self._dependents = DependentQueries(catalog, bind_query)
 
     def join_result(self, outer: OuterQuery, subquery: tree.SubLink) -> tuple[Node, Expr]:
         """Join the result of a subquery to the outer rows; return the joined node and the result as its expression."""
@@ -118,7 +118,7 @@ class SubqueryJoins:
     def _join_value(self, outer: OuterQuery, subquery: tree.SubLink) -> tuple[Node, Expr]:
         query = subquery.query
         if not is_correlated(query):
-            built = self._query(query, [0], outer.levels)
+            built = self._bind_query(query, [0], outer.levels)
             return _cross_join(outer.node, _reduce_to_single_row(project_columns(built.node, built.exprs)))
         flatten = Flattener(query.entries)
         (target,) = (flatten(t.expression) for t in query.targets if not t.hidden)
@@ -151,7 +151,7 @@ class SubqueryJoins:
         if is_correlated(query):
             node, found = self._join_single_row(outer, subquery, width)
         else:
-            built = self._query(query, range(width), outer.levels)
+            built = self._bind_query(query, range(width), outer.levels)
             below = project_columns(built.node, built.exprs)
             node = Join(outer.node, Aggregate(below, (), _only_row_calls(bound_columns(below))), (), None)
             found = list(bound_columns(node)[len(fields(outer.node)) :])
@@ -289,9 +289,9 @@ class SubqueryJoins:
                 )
             uncorrelated = [c for c in where if not has_outer_column(c)]
             columns = inner_columns([*correlated, *(() if test is None else (test,))])
-            rows = self._rows((*outer.levels, query), [*columns, *needed], uncorrelated)
+            rows = self._bind_rows((*outer.levels, query), [*columns, *needed], uncorrelated)
             return _InnerQuery(rows, tuple(correlated), test)
-        built = self._query(query, range(len(visible)) if subquery.test is not None else (), outer.levels)
+        built = self._bind_query(query, range(len(visible)) if subquery.test is not None else (), outer.levels)
         ordinals = {(tree.RESULT, i + 1): i for i in range(len(built.exprs))}
         rows = JoinScope(project_columns(built.node, built.exprs), ordinals, frozenset({tree.RESULT}))
         test = (
@@ -322,11 +322,11 @@ class SubqueryJoins:
 
     def _scope_of_groups(self, outer: OuterQuery, inner: _InnerQuery, groups: DomainGroups) -> Scope:
         """Return the scope over the rows of `groups`, where the outer values are the first columns."""
-        place = {c.ordinal: i for i, c in enumerate(groups.outer_values) if isinstance(c, Col)}
+        new_ordinal = {c.ordinal: i for i, c in enumerate(groups.outer_values) if isinstance(c, Col)}
 
         def column(var: tree.Var) -> Expr | None:
             found = outer.scope(var)
-            return None if found is None else renumber(found, place.__getitem__)
+            return None if found is None else renumber(found, new_ordinal.__getitem__)
 
         return _combine_scopes(column, _shift_scope(inner.rows, groups.width))
 

@@ -14,7 +14,7 @@ from applier.functions.entry import decimal_of, extreme
 from applier.functions.numeric.by_scale import BY_SCALE, scale_aggregates
 from applier.functions.numeric.physical_types import PRODUCTS, SAME_DIGITS, SUMS
 from applier.plan.expr import BOOL, INT4, AggregateCall, Call, Case, Coalesce, Const, Expr, IsNull, ValueType, Widen
-from applier.sql.typing.unify import comparable
+from applier.sql.typing.unify import unify_for_equality
 
 _MAX = extreme("GREATEST", "int4")
 _SCALE_FUNCTION = dict.fromkeys(SUMS, _MAX) | dict.fromkeys(PRODUCTS, "int4pl(int4,int4)")
@@ -86,7 +86,7 @@ def _split_all(exprs: Sequence[Expr]) -> list[_ScaledValue] | None:
 
 def _unify_values(parts: Sequence[_ScaledValue]) -> tuple[Expr, ...] | None:
     """Convert the values to one decimal type; None where 38 digits are not enough."""
-    values = comparable([part.value for part in parts])
+    values = unify_for_equality([part.value for part in parts])
     return None if values[0].type.spark == "string" else values
 
 

@@ -24,7 +24,7 @@ def unify(args: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(_convert(arg, common) for arg in args)
 
 
-def comparable(args: Sequence[Expr]) -> tuple[Expr, ...]:
+def unify_for_equality(args: Sequence[Expr]) -> tuple[Expr, ...]:
     """Like `unify`, for values that are only compared for equality: 1.0 may become 1.00."""
     try:
         common = common_decimal([decimal_of(arg) for arg in args])

@@ -54,7 +54,7 @@ class _AggregateRow:
     digest: str
 
 
-def fold_arguments(args: Sequence[Expr]) -> tuple[Expr, ...]:
+def convert_fold_arguments(args: Sequence[Expr]) -> tuple[Expr, ...]:
     """Convert arguments for a fold: a numeric becomes text, so that the state has one physical type.
 
     Raises UnsuitableArguments for floats.
