@@ -1,4 +1,4 @@
-"""`pg-trickle-cdc`: settings, wiring, call. Expected errors print one line and a hint, only defects a traceback."""
+"""The commands of `pg-trickle-cdc`. An expected error prints one line and a hint; only a defect prints a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared_schema.stored_settings import merge_settings
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """A flag for every setting; each overrides its PG_TRICKLE_* variable."""
+    """Add a flag for every setting; a flag overrides its PG_TRICKLE_* variable."""
     for name, field in reversed(ConsumerSettings.model_fields.items()):
         flag = click.option(f"--{name.replace('_', '-')}", name, default=None, help=field.description, metavar="VALUE")
         command = flag(command)
@@ -59,7 +59,7 @@ def run(**flags: Any) -> None:
 @_options
 @click.option("--json", "as_json", is_flag=True, help="one JSON object instead of text")
 def status(as_json: bool, **flags: Any) -> None:
-    """Show the slot, how far the topics are, and the captured tables."""
+    """Show the slot, the published frontier and the captured tables."""
     from cdc_consumer.status import describe_status, read_status
 
     report = read_status(_settings(flags))
@@ -69,16 +69,16 @@ def status(as_json: bool, **flags: Any) -> None:
 @cli.command("drop-slot")
 @_options
 def drop_slot(**flags: Any) -> None:
-    """Drop the slot and forget its progress: the next run captures every table anew."""
+    """Drop the slot and its stored progress: the next run captures every table again."""
     from cdc_consumer.status import drop_progress
 
     settings = _settings(flags)
     dropped = drop_progress(settings)
-    click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is forgotten")
+    click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is erased")
 
 
 def _settings(flags: dict[str, Any], *, stored: bool = False) -> ConsumerSettings:
-    """From flags and environment, and if `stored` from the database behind them."""
+    """Load the settings from flags and environment and, if `stored`, those that are set in the database."""
     from cdc_consumer.wal.catalog import stored_settings
 
     if options := flags.get("kafka_options"):
@@ -96,7 +96,7 @@ def _json_object(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # the settings say what is wrong with it
+        return text  # the settings class reports what is wrong with it
 
 
 def main() -> None:

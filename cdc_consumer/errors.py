@@ -1,29 +1,29 @@
-"""Every expected way to fail, each with what to do about it.
+"""The expected errors of the consumer; every instance carries a problem and a hint what to do.
 
 TrickleError
-├── SourceError              PostgreSQL is not as we need it
-│   ├── ConnectionLost       the server went away (retryable)
-│   ├── MissingRights        the role may not do what capturing needs
+├── SourceError              PostgreSQL does not meet a requirement
+│   ├── ConnectionLost       the server cannot be reached (retryable)
+│   ├── MissingRights        the role lacks a privilege that capturing needs
 │   ├── WrongWalLevel        wal_level is not logical
 │   ├── NoFreeSlot           max_replication_slots or max_wal_senders is used up
-│   ├── SlotActive           somebody else streams from our slot (retryable)
-│   ├── StoodByInVain        it still does after slot_wait_s
-│   ├── SlotLost             the slot is gone or invalidated: changes were missed
-│   ├── ForeignSlot          the slot is not the one our progress belongs to
-│   ├── ForeignServer        another system or timeline
-│   ├── ServerBehind         the server's log ends before our progress
+│   ├── SlotActive           another process streams from the slot (retryable)
+│   ├── StandbyTimeout       the slot is still active after slot_wait_s
+│   ├── SlotLost             the slot was dropped or invalidated: changes may be lost
+│   ├── ForeignSlot          the stored progress belongs to another slot
+│   ├── ForeignServer        the stored progress belongs to another server or timeline
+│   ├── ServerBehind         the server's log ends before the stored progress
 │   ├── PublicationMissing   a publication was dropped while streaming
 │   ├── ColumnListsDiffer    a table has different column lists in two publications
 │   └── CaptureFailed        a table cannot be copied now (retryable)
-├── MalformedMessage         bytes that are no pgoutput message
-├── UnreadableValue          a column's text is not what its type prints
-└── TopicError               Kafka is not as we need it
-    ├── BrokerUnavailable    no answer (retryable)
-    ├── Fenced               another instance writes for this slot (retryable: as its standby)
-    ├── OversizeMessage      a change row is larger than the broker takes
+├── MalformedMessage         the stream has bytes that are not a valid pgoutput message
+├── UnreadableValue          a column's text is not a valid value of its type
+└── TopicError               Kafka does not meet a requirement
+    ├── BrokerUnavailable    no broker answers (retryable)
+    ├── Fenced               another instance writes for this slot (retryable, as its standby)
+    ├── OversizeMessage      a change row is larger than the broker accepts
     ├── RegistryUnavailable  the schema registry does not answer (retryable)
-    ├── SchemaRefused        the schema registry does not take a schema version
-    └── PublishFailed        a Kafka transaction was refused
+    ├── SchemaRefused        the schema registry rejects a schema version
+    └── PublishFailed        a Kafka transaction failed
 """
 
 from __future__ import annotations
@@ -32,88 +32,88 @@ from shared_schema.errors import TrickleError
 
 
 class StopRequested(Exception):
-    """No error: the process was asked to stop while it waited for something."""
+    """Not an error: the process received a stop request while it waited for something."""
 
 
 class SourceError(TrickleError):
-    """PostgreSQL is not as we need it."""
+    """PostgreSQL does not meet a requirement."""
 
 
 class ConnectionLost(SourceError):
-    """The server cannot be reached or closed the connection."""
+    """The server cannot be reached, or it closed the connection."""
 
     retryable = True
 
 
 class MissingRights(SourceError):
-    """The role lacks a right."""
+    """The role lacks a privilege."""
 
 
 class WrongWalLevel(SourceError):
-    """Logical decoding is switched off."""
+    """Logical decoding is disabled."""
 
 
 class NoFreeSlot(SourceError):
-    """The server has no replication slot or sender left."""
+    """The server has no free replication slot or WAL sender."""
 
 
 class SlotActive(SourceError):
-    """The slot is streaming to somebody else."""
+    """Another process streams from the slot."""
 
     retryable = True
 
 
 class StandbyTimeout(SourceError):
-    """The slot did not become free in the time we were to wait."""
+    """The slot did not become free within slot_wait_s."""
 
 
 class SlotLost(SourceError):
-    """The slot no longer holds the changes after our frontier."""
+    """The slot no longer holds the changes after the stored frontier."""
 
 
 class ForeignSlot(SourceError):
-    """A slot of our name that is not ours."""
+    """A slot of the configured name exists, but it is not the one that the stored progress belongs to."""
 
 
 class ForeignServer(SourceError):
-    """Our progress belongs to another server or to another branch of its history."""
+    """The stored progress belongs to another server, or to another branch of its history."""
 
 
 class ServerBehind(SourceError):
-    """The server's log ends before our frontier, so it was restored to an older state."""
+    """The server's log ends before the stored frontier, so the server was restored to an older state."""
 
 
 class PublicationMissing(SourceError):
-    """A publication we stream from does not exist."""
+    """A publication that is to be streamed does not exist."""
 
 
 class ColumnListsDiffer(SourceError):
-    """A table is published with different columns, which one stream cannot carry."""
+    """A table has different column lists in two publications, which one stream cannot carry."""
 
 
 class CaptureFailed(SourceError):
-    """A table could not be copied at this moment."""
+    """A table cannot be copied at the moment."""
 
     retryable = True
 
 
 class MalformedMessage(TrickleError):
-    """Bytes of the stream that follow no known layout; `offset` is where reading failed."""
+    """The stream has bytes that do not follow the protocol; `offset` is the byte at which decoding failed."""
 
     def __init__(self, problem: str, *, offset: int) -> None:
         super().__init__(
             f"malformed replication message: {problem} at byte {offset}",
-            hint="nothing was acknowledged; report this with the server's version",
+            hint="nothing was acknowledged, so no change is lost; report this together with the server's version",
         )
         self.offset = offset
 
 
 class UnreadableValue(TrickleError):
-    """A column's text is not in the form its type prints."""
+    """The text of a column is not a valid value of its type."""
 
 
 class TopicError(TrickleError):
-    """Kafka is not as we need it."""
+    """Kafka does not meet a requirement."""
 
 
 class BrokerUnavailable(TopicError):
@@ -123,13 +123,13 @@ class BrokerUnavailable(TopicError):
 
 
 class Fenced(TopicError):
-    """Another producer with our transactional id has started: this instance becomes its standby."""
+    """Another producer with the same transactional id has started, so this instance becomes its standby."""
 
     retryable = True
 
 
 class OversizeMessage(TopicError):
-    """A change row is larger than the producer or the broker allows."""
+    """A change row is larger than the producer or the broker accepts."""
 
 
 class RegistryUnavailable(TopicError):
@@ -139,8 +139,8 @@ class RegistryUnavailable(TopicError):
 
 
 class SchemaRefused(TopicError):
-    """The schema registry does not take a schema version, so no row may be written with it."""
+    """The schema registry rejects a schema version, so no row may be written with it."""
 
 
 class PublishFailed(TopicError):
-    """A Kafka transaction failed for good and was aborted."""
+    """A Kafka transaction failed, cannot be retried, and was aborted."""

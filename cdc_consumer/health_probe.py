@@ -1,7 +1,7 @@
-"""Looks at both ends every few seconds, in a thread of its own: what the slot costs, whether the broker answers.
+"""Checks source and sink every few seconds on a separate thread: reads the slot, and tests whether the broker answers.
 
-The stream meets an outage only when it has something to say; an operator wants to know before. Nothing here changes
-anything but gauges and readiness.
+The stream notices an outage only when it has something to send; an operator wants to know earlier. This thread changes
+nothing but gauges and readiness.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shared_schema.errors import TrickleError
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 2.0
-"""Two cheap questions."""
+PROBE_EVERY_S = 2.0
+"""One query to the server and one request to the broker, both cheap."""
 
 
 class HealthProbe:
-    """Alive while its context is open."""
+    """Runs while its context is open."""
 
     def __init__(self, settings: ConsumerSettings, metrics: Metrics) -> None:
         self._settings = settings
@@ -39,17 +39,17 @@ class HealthProbe:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # Not waited for: it may be in the middle of a question to somebody who is away.
+        # The thread is not joined: it may be waiting for a server or a broker that is down.
         self._closed.set()
 
     def _run(self) -> None:
-        while not self._closed.wait(LOOK_EVERY_S):
-            self._metrics.source_problem = self._look_at_slot()
-            self._metrics.sink_problem = self._look_at_sink()
+        while not self._closed.wait(PROBE_EVERY_S):
+            self._metrics.source_problem = self._probe_slot()
+            self._metrics.sink_problem = self._probe_sink()
         if self._catalog is not None:
             self._catalog.close()
 
-    def _look_at_slot(self) -> str | None:
+    def _probe_slot(self) -> str | None:
         try:
             if self._catalog is None or self._catalog.closed:
                 self._catalog = connect(self._settings.database_url.get_secret_value())
@@ -62,7 +62,7 @@ class HealthProbe:
             self._metrics.slot.show(reading)
         return None
 
-    def _look_at_sink(self) -> str | None:
+    def _probe_sink(self) -> str | None:
         try:
             if self._probe is None:
                 self._probe = open_probe(self._settings)

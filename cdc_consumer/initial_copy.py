@@ -1,11 +1,13 @@
-"""Tables that join: their rows at one consistent point L, then every later change.
+"""Copies newly captured tables into the sink: their rows at one consistent point L, then every later change.
 
-A table that nobody has read yet is copied while the stream goes on. Its copied rows are stamped before L, so the
-frontier waits below L for the last of them; changes of other tables go to their topics meanwhile, and so far is the
-server told. Changes of the table itself wait in a spool and follow its copy, so that its topic has them in order. After
-a crash it is copied again, at a later point: all that was in the spool is in that snapshot.
+A table that no reader has seen yet is copied while the stream continues. Its copied rows are stamped before L, so the
+frontier waits below L until the last of them is written. Meanwhile changes of other tables are published, and the
+server gets acknowledgements for them. Changes of the table itself wait in a spool and are written after the copy, so
+that its topic has them in order. After a crash the table is copied again at a later point: that snapshot contains
+everything that was in the spool.
 
-Where readers know a table already, or a slot begins anew, the stream stands still: half a copy must not be seen.
+If readers already know one of the tables, or if the slot is new while the topics are old, the stream stops during the
+copy: readers must not see half a copy.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from cdc_consumer.wal.frontier import Frontier
 from shared_schema.progress import Capture
 
 STEP_S = 0.02
-"""How long a turn copies before it looks at the stream again."""
+"""How long one step copies before the loop returns to the stream."""
 
 WAIT_S = 0.002
-"""How long it waits for copied rows when there is nothing else to do."""
+"""How long a step waits for copied rows when the stream has nothing to do."""
 
 
 class InitialCopy:
-    """At most one export's tables on their way into the stream."""
+    """Copies the tables of at most one export at a time."""
 
     def __init__(
         self,
@@ -47,24 +49,24 @@ class InitialCopy:
         self._batcher = batcher
         self._is_new_slot = is_new_slot
         self._waiting: list[int] = []
-        """Places of the export's tables that are not copied yet."""
+        """Indexes into the export's tables: those that are not copied yet."""
         self._copy: TableCopy | None = None
         self._spools: dict[int, Spool] = {}
 
     @property
     def active(self) -> bool:
-        """Whether a table is being copied while the stream goes on."""
+        """Whether a table is being copied while the stream continues."""
         return self._copy is not None
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for the copy that the stream must wait too."""
+        """Whether the spools hold so many changes that the stream must stop until the copy is finished."""
         if self._copy is None or self._copy.done:
             return False
         return sum(spool.size for spool in self._spools.values()) > self._settings.ring_spill_max_mb << 20
 
     def begin(self, export: Export) -> None:
-        """Everything before the export's point was received, and nothing after it."""
+        """Start copying. The caller has received everything before the export's point, and nothing after it."""
         if self.active:
             return
         self._batcher.publish_received()
@@ -82,7 +84,7 @@ class InitialCopy:
         self._copy = self._ports.loader.begin(export, export.tables[0])
 
     def turn(self, *, idle: bool) -> None:
-        """Copy for a moment; `idle` when the stream has nothing."""
+        """Copy for STEP_S; `idle` means that the stream had no frames."""
         export, copy = self._ports.captures.export, self._copy
         if export is None or copy is None:
             return
@@ -98,7 +100,7 @@ class InitialCopy:
             self._batcher.publish()
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running copy and drop the spools."""
         if self._copy is not None:
             self._copy.close()
         for spool in self._spools.values():
@@ -109,7 +111,7 @@ class InitialCopy:
         return limit_s is not None and time.monotonic() - self._batcher.published_at >= limit_s
 
     def _finish(self, export: Export, copy: TableCopy) -> None:
-        """The table's own changes follow its copy; from here on they go the ordinary way."""
+        """Write the spooled changes behind the copy and publish the capture; later changes take the ordinary route."""
         relid = export.tables[self._waiting.pop(0)].schema.relid
         spool = self._spools.pop(relid)
         for rows in spool.drain():
@@ -131,10 +133,11 @@ class InitialCopy:
             self._ports.captures.done()
 
     def _copy_at_once(self, export: Export) -> None:
-        """Publish each table's capture with its last rows: a restart copies only the rest.
+        """Copy all tables while the stream is stopped; publish each table's capture together with its last rows.
 
-        The frontier passes their point with the last. When a slot begins anew over old topics, none is published
-        before: readers know the tables already and would take it that nothing is missing.
+        So a restart copies only the remaining tables. The frontier passes their point with the last table. If the slot
+        is new and the topics are old, no frontier is published before that: readers already know the tables and would
+        conclude that nothing is missing.
         """
         captures: list[Capture] = []
         for table in export.tables:

@@ -1,4 +1,4 @@
-"""What the consumer counts, and how it is: alive while its loop turns, ready once it streams."""
+"""Metrics and health of the consumer: alive while its loop runs, ready once it streams."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
 ALIVE_WITHIN_S = 30.0
-"""The loop turns many times a second; one that has not for this long is stuck."""
+"""The loop runs many times a second; if it has not run for this long, it is stuck."""
 
 
 class Metrics:
-    """What the consumer counts; one object per process, passed down."""
+    """The metrics and the health of one process; one object, passed down to all parts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.settled = False
-        """Whether it streams and every table found at its start is copied."""
+        """Whether the consumer streams and every table found at its start is copied."""
         self._state = "connecting"
-        """What it does while it is not settled."""
+        """What the consumer does while it is not settled."""
         self.source_problem: str | None = None
         self.sink_problem: str | None = None
-        """Why the other side does not answer, when it was last looked at."""
+        """Why the source or the sink did not answer the last probe; None if it did."""
         self._late = False
         self.standby = False
-        """Whether another instance streams from the slot and this one waits for it to end."""
+        """Whether this instance waits because another one streams from the slot."""
         self._beat = time.monotonic()
         name, registry = "pg_trickle_cdc", self.registry
         self._rows = Counter(f"{name}_rows", "Change rows produced", ["table", "op"], registry=registry)
@@ -39,38 +39,43 @@ class Metrics:
         self.transactions = Counter(f"{name}_transactions", "Source commits published", registry=registry)
         self.publications = Counter(f"{name}_publishes", "Kafka transactions committed", registry=registry)
         self.deduplicated = Counter(
-            f"{name}_deduplicated", "Source commits dropped because the topics held them", registry=registry
+            f"{name}_deduplicated", "Source commits dropped because the topics already held them", registry=registry
         )
         self.table_rows: dict[TableId, int] = {}
-        """Change rows produced so far."""
+        """Change rows produced so far, by table."""
         self._rates = Gauge(
             f"{name}_table_rows_per_second", "Change rows of a table over the last second", ["table"], registry=registry
         )
-        self.hot_sources = Gauge(f"{name}_hot_sources", "Tables written fast enough for the ring", registry=registry)
+        self.hot_sources = Gauge(
+            f"{name}_hot_sources", "Tables that use the ring because of their write rate", registry=registry
+        )
         self.ring_frames = Gauge(f"{name}_ring_frames", "Messages waiting in memory for the sink", registry=registry)
         self.spill_bytes = Gauge(f"{name}_spill_bytes", "Bytes waiting on local disk for the sink", registry=registry)
         self.spilled = Counter(f"{name}_spilled_bytes", "Bytes written to local disk", registry=registry)
         self.captured_rows = Counter(f"{name}_captured_rows", "Rows copied by captures", ["table"], registry=registry)
         self.copy_rows_left = Gauge(
-            f"{name}_copy_rows_left", "Rows a running copy expects still to read", ["table"], registry=registry
+            f"{name}_copy_rows_left",
+            "Rows that a running copy still has to read, estimated",
+            ["table"],
+            registry=registry,
         )
         self.captures = Gauge(f"{name}_captured_tables", "Tables captured", registry=registry)
-        self.reconnects = Counter(f"{name}_reconnects", "Sessions begun again after an error", registry=registry)
-        self._standing_by = Gauge(f"{name}_standby", "1 while another instance has the slot", registry=registry)
+        self.reconnects = Counter(f"{name}_reconnects", "Sessions restarted after an error", registry=registry)
+        self._standing_by = Gauge(f"{name}_standby", "1 while this instance waits for the slot", registry=registry)
         self.publish_seconds = Histogram(
             f"{name}_publish_seconds",
-            "From the end of a batch to its Kafka commit",
+            "Time from the end of a batch to its Kafka commit",
             buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1, 5),
             registry=registry,
         )
         self.poll_seconds = Histogram(
             f"{name}_poll_seconds",
-            "Time to decode what one poll of the server brought and to hand it on",
+            "Time to decode and write the messages of one poll of the server",
             buckets=(0.001, 0.005, 0.02, 0.05, 0.06, 0.1, 0.25, 1, 5),
             registry=registry,
         )
         self.messages = Counter(f"{name}_messages", "Messages received from the server", registry=registry)
-        self.retries = Counter(f"{name}_retries", "What was tried again after an error", ["what"], registry=registry)
+        self.retries = Counter(f"{name}_retries", "Operations repeated after an error", ["what"], registry=registry)
         self.unpublished: tuple[int, int] = (0, 0)
         """Source commits received and not published, and the commit time in microseconds of the oldest."""
         self._unacknowledged = Gauge(
@@ -79,53 +84,59 @@ class Metrics:
         self._lag_seconds = Gauge(
             f"{name}_lag_seconds", "Age of the oldest commit received and not on the topics", registry=registry
         )
-        self._behind = Gauge(f"{name}_behind", "1 while it falls behind the server", registry=registry)
+        self._behind = Gauge(f"{name}_behind", "1 while the consumer falls behind the server", registry=registry)
         self.last_error: tuple[float, str] | None = None
-        """When a session last broke, and why."""
+        """When a session last failed, and why."""
         self.server_position = Lsn(0)
-        """Where the server's log ended when it was last looked at."""
-        self._lag_bytes = Gauge(f"{name}_lag_bytes", "Log not yet on the topics", registry=registry)
-        self._received = Gauge(f"{name}_received_lsn", "Everything before it was received", registry=registry)
+        """The end of the server's log when it was last read."""
+        self._lag_bytes = Gauge(f"{name}_lag_bytes", "Bytes of log that are not yet on the topics", registry=registry)
+        self._received = Gauge(f"{name}_received_lsn", "LSN before which everything was received", registry=registry)
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
-        self._acknowledged = Gauge(f"{name}_acknowledged_lsn", "Flush position the server knows", registry=registry)
+        self._acknowledged = Gauge(
+            f"{name}_acknowledged_lsn", "Flush position acknowledged to the server", registry=registry
+        )
         self.slot = SlotGauges(name, registry)
-        self._show_more(name, registry)
+        self._add_state_gauges(name, registry)
 
-    def _show_more(self, name: str, registry: CollectorRegistry) -> None:
-        """How both ends are, and what waits where."""
-        for gauge, text, holds in (
-            ("ready", "1 while it does its work, as /readyz says", lambda: self.ready and self.alive),
+    def _add_state_gauges(self, name: str, registry: CollectorRegistry) -> None:
+        """Add the gauges for the state of source and sink, and for what waits in memory and on disk."""
+        for gauge, text, is_true in (
+            ("ready", "1 while the consumer is ready, as /readyz says", lambda: self.ready and self.alive),
             ("source_reachable", "1 while the server answers", lambda: self.source_problem is None),
-            ("sink_reachable", "1 while the place where change rows go answers", lambda: self.sink_problem is None),
+            ("sink_reachable", "1 while the sink of the change rows answers", lambda: self.sink_problem is None),
         ):
-            Gauge(f"{name}_{gauge}", text, registry=registry).set_function(holds)
+            Gauge(f"{name}_{gauge}", text, registry=registry).set_function(is_true)
         self.last_message = Gauge(
-            f"{name}_last_message_timestamp_seconds", "When the server last sent something", registry=registry
+            f"{name}_last_message_timestamp_seconds", "Time of the last message from the server", registry=registry
         )
         self.last_transaction = Gauge(
-            f"{name}_last_transaction_id", "Of the last source commit published", registry=registry
+            f"{name}_last_transaction_id", "Transaction id of the last source commit published", registry=registry
         )
-        self.ring_slots = Gauge(f"{name}_ring_slots", "Messages the ring may keep in memory", registry=registry)
-        self.copying = Gauge(f"{name}_copying_tables", "Tables being copied or next in line", registry=registry)
+        self.ring_slots = Gauge(f"{name}_ring_slots", "Messages that the ring may hold in memory", registry=registry)
+        self.copying = Gauge(
+            f"{name}_copying_tables", "Tables that are being copied or wait for their copy", registry=registry
+        )
         self.spool_bytes = Gauge(
-            f"{name}_spool_bytes", "Changes of tables being copied that wait on local disk", registry=registry
+            f"{name}_spool_bytes",
+            "Bytes of changes that wait on local disk for the copy of their table",
+            registry=registry,
         )
 
     def rows(self, table: TableId, op: Op, number: int) -> None:
         """Count produced rows."""
-        place = (table, op)
-        child = self._children.get(place)
+        label = (table, op)
+        child = self._children.get(label)
         if child is None:
-            child = self._children[place] = self._rows.labels(str(table), op.value)
+            child = self._children[label] = self._rows.labels(str(table), op.value)
         child.inc(number)
         self.table_rows[table] = self.table_rows.get(table, 0) + number
 
     def rate(self, table: TableId, rows_per_s: float) -> None:
-        """How fast a table is written."""
+        """Show how fast a table is written."""
         self._rates.labels(str(table)).set(rows_per_s)
 
     def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
-        """Where the stream stands."""
+        """Show the positions of the stream."""
         self._lag_bytes.set(max(0, max(self.server_position, received).value - acknowledged.value))
         commits, oldest_us = self.unpublished
         self._unacknowledged.set(commits)
@@ -137,55 +148,55 @@ class Metrics:
         self._acknowledged.set(acknowledged.value)
 
     def beat(self) -> None:
-        """The loop is alive."""
+        """Record that the loop is running."""
         self._beat = time.monotonic()
 
     @property
     def quiet_s(self) -> float:
-        """How long ago the loop was last alive."""
+        """Seconds since the loop last ran."""
         return time.monotonic() - self._beat
 
     @property
     def alive(self) -> bool:
-        """Whether the loop turned lately."""
+        """Whether the loop ran recently."""
         return self.quiet_s < ALIVE_WITHIN_S
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work: settled, both sides answer, and it keeps up."""
+        """Whether the consumer is settled, source and sink answer, and it keeps up with the server."""
         return not self.reason
 
     @property
     def reason(self) -> str:
-        """Why it is not ready; empty when it is."""
+        """Why the consumer is not ready; empty if it is ready."""
         if not self.settled:
             return self._state
-        late = "it falls behind the server" if self._late else ""
+        late = "the consumer falls behind the server" if self._late else ""
         return self.source_problem or self.sink_problem or late
 
     def stand_by(self, pid: int) -> None:
-        """Another instance, served by this server process, has the slot."""
+        """Enter standby: another instance streams from the slot, through the server process `pid`."""
         self.standby, self.settled = True, False
-        self._state = f"standing by, the slot is streamed by server process {pid}"
+        self._state = f"standing by: server process {pid} streams from the slot"
         self._standing_by.set(1)
         self.beat()
 
     def take_over(self) -> None:
-        """The slot is ours."""
+        """Leave standby: this instance has the slot."""
         self.standby, self._state = False, "loading tables"
         self._standing_by.set(0)
 
     def lose_session(self, problem: str) -> None:
-        """The session broke and is begun again."""
+        """Record that the session failed and is restarted."""
         self.standby = self.settled = self._late = False
-        self._state = f"beginning again: {problem}"
+        self._state = f"restarting the session: {problem}"
         self._standing_by.set(0)
         self.reconnects.inc()
         self.retries.labels("session").inc()
         self.last_error = time.time(), problem
 
     def report(self) -> dict[str, Any]:
-        """What `pg-trickle-cdc status` asks a running instance."""
+        """Return what `/status` serves: `pg-trickle-cdc status` reads it from a running instance."""
         at, problem = self.last_error or (None, None)
         return {
             "ready": self.ready and self.alive,

@@ -1,4 +1,4 @@
-"""The flow: WAL -> messages -> change rows -> Kafka transactions -> acknowledgement. No logic of its own."""
+"""Connects the parts and runs the loop: WAL -> messages -> change rows -> Kafka transactions -> acknowledgement."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from shared_schema.errors import TrickleError
 log = logging.getLogger(__name__)
 
 RECONNECT_S = 2.0
-"""Pause before a session is begun again after the server or the broker went away."""
+"""Pause before a session is restarted after the server or the broker became unavailable."""
 
 
 def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
-    """Stream until asked to stop; a session that broke after it once worked is begun again."""
+    """Stream until `stop` is set. A session that fails after the process once worked is restarted."""
     worked = False
     while not stop.is_set():
         try:
@@ -55,13 +55,13 @@ def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Met
             if not (error.retryable and worked):
                 raise
             metrics.lose_session(error.problem)
-            log.warning("session lost, beginning again", extra={"problem": error.problem})
+            log.warning("session lost, restarting it", extra={"problem": error.problem})
             stop.wait(RECONNECT_S)
 
 
 @contextmanager
 def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> Iterator[Relay]:
-    """Connect both sides, take the slot, fence other writers, and wire the parts together."""
+    """Connect to source and sink, acquire the slot, fence other writers, and connect the parts."""
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
         session = stack.enter_context(
@@ -104,13 +104,13 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
 
 
 def frame_queue(settings: ConsumerSettings) -> FrameQueue:
-    """The ring, empty."""
+    """Return an empty ring with the configured bounds."""
     bounds = Bounds(settings.ring_buffer_slots, settings.ring_spill_max_mb << 20)
     return FrameQueue(bounds, Segments(settings.ring_spill_folder or None))
 
 
 def relations(catalog: Connection) -> Relations:
-    """Table schemas from the stream, completed from the catalog."""
+    """Return the registry of table schemas: the stream describes them, the catalog completes them."""
 
     def lookup(relation: Relation) -> RelationFacts:
         return relation_facts(catalog, relation.relid, [(c.type_oid, c.typmod) for c in relation.columns])

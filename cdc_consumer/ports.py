@@ -1,4 +1,4 @@
-"""What the parts of the relay work with."""
+"""The interfaces to the outside that the relay and its parts use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_consumer.wal.feedback import Feedback
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One session's connections and what is known of them."""
+    """The connections of one session, and the state that belongs to them."""
 
     receiver: Receiver
     feedback: Feedback

@@ -1,4 +1,6 @@
-"""The loop: frames of the stream in, change rows and whole commits out, acknowledgements back."""
+"""The main loop: takes frames of the replication stream, writes change rows and whole commits to the sink, and
+acknowledges to the server what is durable.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,17 @@ from shared_schema.progress import CommitPart, Progress
 log = logging.getLogger(__name__)
 
 MESSAGE_PREFIX = "pg_trickle"
-"""Logical messages of ours: wake-ups, and `capture…` when tables were added to a publication."""
+"""Prefix of this project's own logical messages: wake-ups, and `capture…` after tables were added to a publication."""
 
 ROW_KINDS = b"IUD"
 
 FEW_FRAMES, GATHER_S = 32, 0.0005
-"""The server flushes each message by itself; after so few frames a short pause makes the next read worth its calls."""
+"""The server flushes every message separately. After fewer frames than this the loop pauses for GATHER_S, so that the
+next read returns enough frames to be worth its system calls."""
 
 
 class Relay:
-    """One slot's stream on its way to the topics."""
+    """Moves the stream of one slot to the sink."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Relay:
     ) -> None:
         self._settings = settings
         self._history = HistoryCheck(progress, point.begins_at) if progress else None
-        """Until the stream is past what was published."""
+        """None once the stream has passed everything that was published before the start."""
         self._frontier = frontier
         self._ports = ports
         self._batcher = TransactionBatcher(settings, point, frontier, ports, progress)
@@ -71,12 +74,12 @@ class Relay:
             ports.routes, ports.schema_versions, ports.sink, ports.metrics, self._resumable_part(progress)
         )
         self._cut = False
-        """Whether a part of the open transaction is published."""
+        """Whether a first part of the open source transaction is already published."""
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Receive what is there, publish what is due, report."""
+        """Run one round of the loop: receive frames, publish what is due, report to the server."""
         ports, initial_copy = self._ports, self._initial_copy
         patience_s = 0.0 if initial_copy.active else self._batcher.patience_s()
         frames = [] if initial_copy.full else ports.receiver.take(self._settings.wal_max_changes_per_poll, patience_s)
@@ -111,13 +114,16 @@ class Relay:
         metrics.poll_seconds.observe(time.perf_counter() - started)
 
     def finish(self) -> None:
-        """Publish the whole commits received, unless a transaction is open: then it is sent again after a restart."""
+        """Publish the whole commits received so far.
+
+        If a source transaction is open, publish nothing: the server sends everything again after a restart.
+        """
         if self._frontier.open_commit is not None or not self._batcher.publish_received():
             self._ports.sink.abort()
         self._ports.feedback.send()
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the initial copy that is running, if there is one."""
         self._initial_copy.close()
 
     # -- frames and messages ----------------------------------------------------------------------------------------
@@ -173,7 +179,11 @@ class Relay:
             self._ports.metrics.deduplicated.inc()
 
     def _pass(self, position: Lsn) -> None:
-        """Something at `position` follows. Commits come in order: all before a point before it were received."""
+        """Begin a waiting initial copy if the stream is about to pass its point.
+
+        The next item of the stream is at `position`. Commits come in order, so every commit before a point that is not
+        after `position` was received.
+        """
         export = self._ports.captures.export
         if export is not None and position >= export.at:
             self._frontier.reach(export.at)
@@ -199,12 +209,12 @@ class Relay:
     def _message(self, message: LogicalMessage) -> None:
         if message.transactional:
             if self._rows.transaction is None:
-                return  # its transaction is on the topics already
+                return  # the topics already hold its transaction
             self._rows.message(message)
         else:
             if message.lsn <= self._frontier.resume_at:
                 return
-            # A commit record may start where the message ends, none in it.
+            # A commit record may start where the message ends, but none can start inside the message.
             at = Lsn(message.lsn.value - 1)
             self._pass(at)
             self._ports.sink.control(LogMessage(Stamp(at, 0), 0, False, message.prefix, message.content))
@@ -220,10 +230,10 @@ class Relay:
     # -- long commits -----------------------------------------------------------------------------------------------
 
     def _cut_if_long(self) -> None:
-        """A commit that takes too long for one transaction of the sink goes on in another.
+        """Split a source commit that takes too long for one transaction of the sink over several transactions.
 
-        Readers count its rows only when a frontier passes them, all at once. The part that is written is remembered in
-        the progress record, and not written again when the server sends the commit again.
+        Readers count its rows only when a frontier passes them, all at once. The progress record says which part is
+        written, so that part is not written again when the server sends the commit again.
         """
         limit_s, transaction = self._ports.sink.transaction_limit_s, self._rows.transaction
         if limit_s is None or transaction is None or not (self._batcher.begun and self._batcher.batch.rows):
@@ -237,7 +247,8 @@ class Relay:
         part = progress.part if progress else None
         if part is not None and part.publications != self._settings.publications:
             raise SettingsError(
-                f"a commit at {part.lsn} is written in part, as streamed through {', '.join(part.publications)}",
-                hint="start with those publications until it is through, then change them",
+                f"the commit at {part.lsn} is published only in part, streamed through the publications "
+                f"{', '.join(part.publications)}",
+                hint="start with these publications until the commit is published completely, then change them",
             )
         return part

@@ -1,7 +1,7 @@
-"""Where to begin: the slot, the progress on the topics, and the proof that both belong together.
+"""Takes the slot and the stored progress, checks that they belong together, and returns the point to resume from.
 
-The slot is taken first and the Kafka transactions second, so that a standby never fences a working instance. Progress
-is read again after fencing, because the instance before us may have published until that moment.
+The slot is acquired first and the Kafka transactions second, so that a standby never fences a working instance. The
+progress is read again after fencing, because the previous instance may have published until that moment.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from shared_schema.progress import Progress
 log = logging.getLogger(__name__)
 
 STANDBY_POLL_S = 0.3
-"""How soon a standby notices that the slot is free; one question by primary key to the server."""
+"""How soon a standby notices that the slot is free; each check is one query for one row."""
 
 UNDECIDED_S, UNDECIDED_POLL_S = 60.0, 0.2
-"""A broker that has come back ends the transactions it had answered within seconds."""
+"""A broker that has restarted completes the transactions that it had confirmed within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """The server and slot we stream from, and where."""
+    """The server and the slot to stream from, and the position to start at."""
 
     server: ServerIdentity
     slot_lsn: Lsn
     frontier: Lsn
     begins_at: Lsn
-    """Where the server begins to send."""
+    """The position from which the server sends."""
 
 
 def ensure_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
-    """Create the publications that do not exist, empty."""
+    """Create the missing publications, without tables."""
     for name in missing_publications(catalog, publications):
         create_publication(catalog, name)
         log.info("publication created", extra={"publication": name})
@@ -63,7 +63,7 @@ def acquire_slot(
     stop: threading.Event,
     metrics: Metrics,
 ) -> StartingPoint:
-    """Start streaming from the slot, made if missing; stands by while another instance has it."""
+    """Start streaming from the slot, and create it if it is missing. Stands by while another instance has it."""
     check_wal_level(catalog)
     began = time.monotonic()
     while True:
@@ -71,8 +71,8 @@ def acquire_slot(
         try:
             if active_pid is None:
                 session.start(settings.slot, point.begins_at, settings.publications)
-                # The server begins at what was asked for or at the slot's position, whichever is later. It is ours now,
-                # so it can be read without a race.
+                # The server starts at the requested position or at the slot's position, whichever is later. This
+                # session holds the slot now, so its position can be read without a race.
                 slot = inspect_slot(catalog, settings.slot)
                 confirmed = slot.confirmed_flush if slot is not None else None
                 point = replace(point, begins_at=max(point.begins_at, confirmed or Lsn(0)))
@@ -83,19 +83,19 @@ def acquire_slot(
                 metrics.take_over()
                 return point
         except SlotActive:
-            pass  # somebody was faster
+            pass  # another instance was faster
         _stand_by(catalog, settings, stop, metrics, began)
 
 
 def _stand_by(
     catalog: Connection, settings: ConsumerSettings, stop: threading.Event, metrics: Metrics, began: float
 ) -> None:
-    """Returns when the slot is free, or gone."""
+    """Wait until the slot is free or dropped."""
     while (slot := inspect_slot(catalog, settings.slot)) is not None and slot.active_pid is not None:
         if settings.slot_wait_s and time.monotonic() - began >= settings.slot_wait_s:
             raise StandbyTimeout(
                 f"slot {settings.slot} is active: server process {slot.active_pid} streams from it",
-                hint="stop the other instance, or set PG_TRICKLE_SLOT_WAIT_S to 0 to stand by without end",
+                hint="stop the other instance, or set PG_TRICKLE_SLOT_WAIT_S to 0 to stand by without a limit",
             )
         if not metrics.standby:
             announce_standby(catalog, settings.slot, waiting=True)
@@ -111,13 +111,13 @@ def _stand_by(
 def find_starting_point(
     session: ReplicationSession, catalog: Connection, settings: ConsumerSettings, stop: threading.Event
 ) -> tuple[StartingPoint, int | None]:
-    """Check what is stored against what is there; without progress, make or adopt the slot.
+    """Check the stored progress against slot and server; without progress, create the slot or adopt an existing one.
 
-    -> where to begin, and the server process that streams from the slot now. The slot is looked at first and the
-    server last: a working instance moves all three meanwhile, and progress must not seem to be behind the slot.
+    -> the starting point, and the server process that streams from the slot now. The slot is read first and the server
+    last: a working instance advances all three meanwhile, and the progress must not look as if it were behind the slot.
     """
     slot = inspect_slot(catalog, settings.slot)
-    progress = _progress_of(slot, settings, stop)
+    progress = _read_progress(slot, settings, stop)
     server = session.identify()
     if progress is not None:
         check_resumable(progress, server, slot, session.branches)
@@ -126,24 +126,28 @@ def find_starting_point(
         point = StartingPoint(server, progress.slot_lsn, progress.resume_at, begins_at)
         return point, slot.active_pid if slot else None
     if slot is None:
-        slot = _create(session, catalog, settings.slot)
+        slot = _create_slot(session, catalog, settings.slot)
     check_usable(slot)
     start = slot.confirmed_flush or Lsn(0)
     return StartingPoint(server, start, start, start), slot.active_pid
 
 
-def _progress_of(slot: SlotState | None, settings: ConsumerSettings, stop: threading.Event) -> Progress | None:
-    """What is stored. A slot that is ahead of it may have been acknowledged for a commit that cannot be read yet."""
-    progress, deadline, told = read_state(settings).progress, time.monotonic() + UNDECIDED_S, False
+def _read_progress(slot: SlotState | None, settings: ConsumerSettings, stop: threading.Event) -> Progress | None:
+    """Return the stored progress.
+
+    If the slot is ahead of it, the last Kafka commit may not be readable yet, although the slot was already
+    acknowledged for it. Then this waits.
+    """
+    progress, deadline, is_logged = read_state(settings).progress, time.monotonic() + UNDECIDED_S, False
     while _is_ahead(slot, progress) and time.monotonic() < deadline:
-        undecided = is_state_in_doubt(settings)
-        # Read after the question: what was decided meanwhile is there now.
+        in_doubt = is_state_in_doubt(settings)
+        # Read after this check: transactions that were decided meanwhile are readable now.
         progress = read_state(settings).progress
-        if not undecided:
+        if not in_doubt:
             break
-        if not told:
+        if not is_logged:
             log.info("progress is not readable yet", extra={"slot": settings.slot})
-            told = True
+            is_logged = True
         if stop.wait(UNDECIDED_POLL_S):
             raise StopRequested
     return progress
@@ -156,16 +160,19 @@ def _is_ahead(slot: SlotState | None, progress: Progress | None) -> bool:
 
 
 def verify_acquired(point: StartingPoint, state: StoredState) -> StartingPoint:
-    """The starting point after fencing: the last instance may have got further, but not on another slot."""
+    """Return the starting point after fencing: the previous instance may have advanced, but not on another slot."""
     if state.progress is None:
         return point
     if state.progress.slot_lsn != point.slot_lsn:
-        raise SourceError("another instance began anew while this one started", hint="start again")
+        raise SourceError(
+            "another instance dropped the slot and created it again while this one started",
+            hint="start this instance again",
+        )
     return replace(point, frontier=state.progress.resume_at)
 
 
-def _create(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:
-    log.info("creating slot, running write transactions must end first", extra={"slot": name})
+def _create_slot(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:
+    log.info("creating slot, waiting for running write transactions", extra={"slot": name})
     failure: SourceError | None = None
     try:
         at, _ = session.create_slot(name, temporary=False, export=False)
@@ -174,6 +181,8 @@ def _create(session: ReplicationSession, catalog: Connection, name: str) -> Slot
         failure = error
     slot = inspect_slot(catalog, name)
     if slot is None:
-        raise failure or SourceError(f"slot {name} vanished right after it was made", hint="start again")
-    # Another instance that started at the same moment may have been faster: then it is there all the same.
+        raise failure or SourceError(
+            f"slot {name} was dropped immediately after it was created", hint="start this instance again"
+        )
+    # Another instance that started at the same moment may have created it first: then the slot exists as well.
     return slot

@@ -1,4 +1,4 @@
-"""Where the rows of each relation go: its outlet, how its tuples are read, and from which commit on."""
+"""Finds the route of each relation: its row writer, its tuple reader, and the first commit that is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared_schema.table_schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A captured relation's way; commits before `since` are in its snapshot."""
+    """How the rows of a captured relation reach the sink. Commits before `since` are part of its snapshot."""
 
     row_writer: RowWriter
     reader: TableReader
@@ -24,7 +24,7 @@ class Route:
 
 
 class Routes:
-    """The routes of the relations seen in the stream; None for one that is not captured."""
+    """Builds and caches the routes of the relations in the stream."""
 
     def __init__(self, relations: Relations, captures: Captures, sink: Sink) -> None:
         self._relations = relations
@@ -34,26 +34,26 @@ class Routes:
         self._aside: dict[int, Spool] = {}
 
     def redirect_rows(self, relid: int, spool: Spool) -> None:
-        """The relation is being copied: its changes wait in the spool."""
+        """Write the relation's changes into the spool while the relation is copied."""
         self._aside[relid] = spool
         self._routes.pop(relid, None)
 
     def restore_route(self, relid: int) -> None:
-        """Its copy is written, or given up."""
+        """Write the relation's changes to the sink again: its copy is finished or cancelled."""
         self._aside.pop(relid, None)
         self._routes.pop(relid, None)
 
     def describe(self, relation: Relation) -> None:
-        """A Relation message came."""
+        """Take over a Relation message of the stream."""
         self._relations.describe(relation)
         self._routes.pop(relation.relid, None)
 
     def forget(self) -> None:
-        """The captured tables changed."""
+        """Drop all cached routes, because the set of captured tables changed."""
         self._routes.clear()
 
     def find(self, relid: int, commit_lsn: Lsn) -> Route | None:
-        """The route for a row of a commit; None when the row goes nowhere."""
+        """Return the route for the rows of a commit; None if they are not written."""
         if relid not in self._routes:
             self._routes[relid] = self._build(relid)
         route = self._routes[relid]

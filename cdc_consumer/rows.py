@@ -1,4 +1,7 @@
-"""The rows of the open transaction on their way to the sink: by generated encoders, odd ones table-driven."""
+"""Takes the row messages of the open transaction, encodes them and writes them to the sink.
+
+Generated encoders handle ordinary rows. Rows that an encoder cannot handle take the slow, table-driven path.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _INSERT = ord("I")
 
 @dataclass(slots=True)
 class RelationWriter:
-    """One relation in the open transaction, and how many rows it has written since the last count."""
+    """Writes the rows of one relation in the open transaction, and counts them until the counters are flushed."""
 
     route: Route
     row_writer: RowWriter
@@ -35,7 +38,7 @@ class RelationWriter:
 
 
 class TransactionRows:
-    """Numbers, encodes and hands on the rows of one transaction after the other."""
+    """Numbers the rows of one transaction after the other, encodes them and writes them to the sink."""
 
     def __init__(
         self, routes: Routes, schema_versions: SchemaVersions, sink: Sink, metrics: Metrics, part: CommitPart | None
@@ -48,38 +51,38 @@ class TransactionRows:
         self._written = 0
         self._part = part
         self._done = 0
-        """Ordinals below it are written already: the transaction was cut there."""
+        """Rows with smaller ordinals are already written: an earlier instance cut the transaction there."""
         self._dropping = False
         self.transaction: Transaction | None = None
-        """None also inside a transaction whose rows are on the topics already."""
+        """None between transactions, and inside a transaction whose rows the topics already hold."""
 
     def begin(self, begin: Begin) -> None:
-        """Rows of this transaction follow."""
+        """Start a transaction: its rows follow."""
         self.transaction = Transaction(begin)
         part, self._part = self._part, None
         self._done = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
         self._schema_versions.begin()
 
     def drop(self) -> None:
-        """The rows of the transaction that begins are on the topics already."""
+        """Start a transaction whose rows the topics already hold: its rows are dropped."""
         self.end()
         self._dropping = True
 
     def end(self) -> None:
-        """No rows until the next begin."""
+        """End the transaction: no rows follow until the next `begin`."""
         self.forget()
         self.transaction = None
         self._dropping = False
 
     def forget(self) -> None:
-        """Relations may have changed."""
+        """Forget the open writers, because relations may have changed."""
         self._count()
         self._writers.clear()
 
     def take(self, frames: list[bytes], first: int) -> int:
-        """Frame `first` has a row message -> how many frames from there on were taken.
+        """Write the row message in frame `first`, and further INSERTs behind it -> the number of frames that are done.
 
-        0 when its message must be decoded and given to `split`.
+        0 means that no encoder can handle the message: the caller must decode it and pass it to `split`.
         """
         transaction, frame = self.transaction, frames[first]
         if transaction is None:
@@ -116,7 +119,7 @@ class TransactionRows:
         return 1
 
     def split(self, message: RowMessage) -> None:
-        """A decoded row message."""
+        """Write a decoded row message by the slow path."""
         transaction = self.transaction
         if transaction is None:
             self._check_dropping()
@@ -129,7 +132,7 @@ class TransactionRows:
             self._append(route, row)
 
     def truncate(self, relid: int) -> None:
-        """TRUNCATE of one relation."""
+        """Write the T row for a TRUNCATE of one relation."""
         if self.transaction is None:
             self._check_dropping()
             return
@@ -138,20 +141,20 @@ class TransactionRows:
             self._append(route, row)
 
     def message(self, message: LogicalMessage) -> None:
-        """A message between the rows of the open transaction."""
+        """Write a logical message that stands between the rows of the open transaction."""
         if self.transaction is not None:
             stamp, xid = self.transaction.stamp(), self.transaction.begin.xid
             self._control(LogMessage(stamp, xid, True, message.prefix, message.content))
 
     def written(self) -> int:
-        """Rows written since the last call."""
+        """Return how many rows were written since the last call."""
         self._count()
         written, self._written = self._written, 0
         return written
 
     def _check_dropping(self) -> None:
         if not self._dropping:
-            raise MalformedMessage("a change outside of a transaction", offset=0)
+            raise MalformedMessage("a row change outside a transaction", offset=0)
 
     def _open(self, relid: bytes, transaction: Transaction) -> RelationWriter | None:
         if transaction.ordinal < self._done:
@@ -164,7 +167,7 @@ class TransactionRows:
         return writer
 
     def _find(self, relid: int, transaction: Transaction) -> Route | None:
-        """The route of a relation; a new schema version is announced before its first row."""
+        """Return the route of a relation. Announces a new schema version before its first row."""
         route = self._routes.find(relid, transaction.begin.commit_lsn)
         if route is not None and self._schema_versions.changed(route.reader.schema):
             self._control(self._schema_versions.change(route.reader.schema, transaction.stamp()))
@@ -181,7 +184,11 @@ class TransactionRows:
         self._written += 1
 
     def _count(self) -> None:
-        """Rows are counted in the lanes and told from time to time: telling costs as much as encoding a small row."""
+        """Add the counts of all writers to the metrics.
+
+        Writers count rows themselves and this runs rarely, because one metrics call costs as much as encoding a small
+        row.
+        """
         for writer in self._writers.values():
             table = writer.route.reader.schema.table
             if writer.inserts:

@@ -1,6 +1,7 @@
-"""Which schema version each relation's last rows were written with, so that a change of it is announced once.
+"""Remembers with which schema version the last rows of each relation were written, and announces each change once.
 
-The versions' fingerprints are part of every progress record: a change made while nobody looked is announced too.
+The fingerprints of the versions are part of every progress record, so a change that was made while no consumer ran is
+announced too.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from shared_schema.table_schema import TableSchema
 
 
 class SchemaVersions:
-    """`lookup` finds the schema of a fingerprint an earlier instance left."""
+    """The schema versions written so far. `lookup` finds the schema of a fingerprint that an earlier instance wrote."""
 
     def __init__(self, known: Mapping[int, str], lookup: Callable[[str], TableSchema | None]) -> None:
         self._fingerprints = dict(known)
         self._schemas: dict[int, TableSchema] = {}
         self._before: dict[int, str | None] = {}
-        """What the open transaction changed, as it was."""
+        """The fingerprints that the open transaction replaced."""
         self._lookup = lookup
 
     @property
     def fingerprints(self) -> Mapping[int, str]:
-        """relid -> fingerprint."""
+        """Relation oid -> fingerprint of the version its last rows were written with."""
         return self._fingerprints
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Start a transaction."""
         self._before.clear()
 
     @property
     def fingerprints_before(self) -> Mapping[int, str]:
-        """The same as they were when the open transaction began."""
+        """The same map as it was when the open transaction began."""
         known = self._fingerprints | self._before
         return {relid: written for relid, written in known.items() if written is not None}
 
     def changed(self, schema: TableSchema) -> bool:
-        """Whether rows of this version come after rows of another; cheap when it is the version of last time."""
+        """Return whether the last rows were written with another version. Cheap if the version is the same object."""
         if self._schemas.get(schema.relid) is schema:
             return False
         written = self._fingerprints.get(schema.relid)
@@ -50,19 +51,19 @@ class SchemaVersions:
         return False
 
     def wrote(self, schema: TableSchema) -> None:
-        """Rows of this version are written from now on."""
+        """Record that rows are written with this version from now on."""
         self._before.setdefault(schema.relid, self._fingerprints.get(schema.relid))
         self._schemas[schema.relid] = schema
         self._fingerprints[schema.relid] = codec(schema).id.hex()
 
     def change(self, schema: TableSchema, stamp: Stamp) -> SchemaChange:
-        """The announcement of a changed version, which is now the written one."""
+        """Record a changed version -> the control record that announces it."""
         old = self._fingerprints[schema.relid]
         before = self._schemas.get(schema.relid) or self._lookup(old)
         found = (
             compare_schemas(before, schema)
             if before
-            else SchemaDifference(False, ("the version before is not to be found",))
+            else SchemaDifference(False, ("the previous version cannot be found",))
         )
         self.wrote(schema)
         new = self._fingerprints[schema.relid]

@@ -1,4 +1,4 @@
-"""What the server says about our slot, as gauges: how much log it keeps for us, what holds it, how near the end is."""
+"""Shows the server's view of the slot as gauges: how much log the slot retains, why, and how much room is left."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ WAL_STATUS = ("reserved", "extended", "unreserved", "lost")
 
 @dataclass(frozen=True, slots=True)
 class SlotReading:
-    """One look at the slot."""
+    """The state of the slot, read once."""
 
     position: Lsn
-    """Where the server's log ends."""
+    """The end of the server's log."""
     confirmed_flush: Lsn
     restart: Lsn
     wal_status: str
     safe_bytes: int | None
-    """Log that may still be written before the slot is given up; None without a limit."""
+    """Bytes of log that may still be written before the server invalidates the slot; None without a limit."""
     catalog_age: int
-    """Transactions since the oldest whose catalog rows are kept for us."""
+    """Number of transactions since the oldest one whose catalog rows the server retains for the slot."""
     spilled_transactions: int
     spilled_bytes: int
-    """What the server's decoder had to put on its disk."""
+    """What the server's decoder had to spill to its disk."""
     oldest_transaction_s: float
-    """Age of the oldest open write transaction: the slot's log is kept at least from there on."""
+    """Age of the oldest open write transaction: the server retains log at least from its beginning."""
 
 
 class SlotGauges:
@@ -38,23 +38,25 @@ class SlotGauges:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"{prefix}_slot_{name}", text, registry=registry)
 
-        self._restart = gauge("restart_lsn", "The server keeps its log from here on")
-        self._confirmed = gauge("confirmed_flush_lsn", "What the server believes to be acknowledged")
-        self._retained = gauge("retained_bytes", "Log the server keeps for the slot")
-        self._unconfirmed = gauge("unconfirmed_bytes", "Log after the acknowledged position")
-        self._safe = gauge("safe_bytes", "Log until the slot is given up, -1 without a limit")
+        self._restart = gauge("restart_lsn", "LSN from which the server retains its log for the slot")
+        self._confirmed = gauge("confirmed_flush_lsn", "Flush position that the server has stored for the slot")
+        self._retained = gauge("retained_bytes", "Bytes of log that the server retains for the slot")
+        self._unconfirmed = gauge("unconfirmed_bytes", "Bytes of log after the acknowledged position")
+        self._safe = gauge("safe_bytes", "Bytes of log until the server invalidates the slot, -1 without a limit")
         self._catalog_age = gauge(
-            "catalog_age_transactions", "Transactions whose dead catalog rows are kept for the slot"
+            "catalog_age_transactions", "Transactions whose dead catalog rows the server retains for the slot"
         )
-        self._spilled = gauge("spilled_bytes", "What the server's decoder put on its disk for the slot")
-        self._spilled_transactions = gauge("spilled_transactions", "Transactions it did that for")
+        self._spilled = gauge("spilled_bytes", "Bytes that the server's decoder spilled to its disk for the slot")
+        self._spilled_transactions = gauge(
+            "spilled_transactions", "Transactions that the server's decoder spilled to its disk"
+        )
         self._oldest = gauge("oldest_transaction_seconds", "Age of the oldest open write transaction of the server")
         self._status = Gauge(
-            f"{prefix}_slot_wal_status", "1 for the state the slot's log is in", ["status"], registry=registry
+            f"{prefix}_slot_wal_status", "1 for the current state of the slot's log", ["status"], registry=registry
         )
 
     def show(self, reading: SlotReading) -> None:
-        """Set all of them."""
+        """Set all gauges."""
         position = reading.position.value
         self._restart.set(reading.restart.value)
         self._confirmed.set(reading.confirmed_flush.value)

@@ -1,4 +1,4 @@
-"""What `pg-trickle-cdc status` shows and what `drop-slot` undoes."""
+"""Implements `pg-trickle-cdc status` and `drop-slot`: reads the state of a slot, or drops the slot and its progress."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from cdc_consumer.wal.slot import (
 from shared_schema.progress import Capture
 
 ASK_INSTANCE_S = 2.0
-"""An instance on this machine answers in milliseconds; elsewhere nobody listens at its address."""
+"""An instance on this machine answers in milliseconds; if it runs elsewhere, no process listens at the address."""
 
 
 ASK_BROKER_S = 5.0
-"""Somebody waits for the answer, and that no broker is there is one."""
+"""A person waits for the status, so a missing broker is reported after a short time."""
 
 
 def read_status(settings: ConsumerSettings) -> dict[str, Any]:
-    """The slot as the server has it, the progress as the sink has it, the instance as it sees itself, each source."""
+    """Return the slot as the server reports it, the stored progress, the report of the running instance, and all tables."""
     url = settings.database_url.get_secret_value()
     with connect(url) as catalog:
-        # In this order: a working instance moves all three meanwhile, and progress must not seem behind the slot.
+        # The order matters: a running instance advances all three meanwhile, and the progress must not look as if it
+        # were behind the slot.
         slot, waiting = inspect_slot(catalog, settings.slot), standbys(catalog, settings.slot)
-        state, unread = _stored(settings)
+        state, unread = _read_stored(settings)
         position, published = server_position(catalog), publications_of(catalog, settings.publications)
     frontier = state.progress.frontier if state.progress else None
     lag = max(0, position.value - state.progress.resume_at.value) if state.progress else None
     instance = ask_instance(settings)
-    blocked = unread or _blocked(url, slot, state) or (instance or {}).get("blocked")
+    blocked = unread or _find_blocker(url, slot, state) or (instance or {}).get("blocked")
     if blocked is None and (slot is None or slot.active_pid is None):
-        blocked = "no instance streams from the slot"
+        blocked = "no instance is streaming from the slot"
     return {
         "mode": settings.mode,
         "slot": settings.slot,
@@ -71,25 +72,28 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
                 "slot": settings.slot,
                 "publications": published.get(table, []),
                 "lag_bytes": lag,
-                "blocked": blocked or _table_blocked(state.captures.get(table), published.get(table)),
+                "blocked": blocked or _find_table_blocker(state.captures.get(table), published.get(table)),
                 "last_error": (instance or {}).get("last_error"),
-                **_captured(state.captures.get(table)),
+                **_capture_fields(state.captures.get(table)),
             }
             for table in sorted(state.captures.keys() | published.keys())
         ],
     }
 
 
-def _stored(settings: ConsumerSettings) -> tuple[StoredState, str | None]:
-    """What was published, or that nobody is there to ask: the rest of the status is worth more then, not less."""
+def _read_stored(settings: ConsumerSettings) -> tuple[StoredState, str | None]:
+    """Return the stored state, or an empty one and the reason why it cannot be read.
+
+    The rest of the status is even more useful when the broker is down, so this is not an error.
+    """
     try:
         return read_state(settings, ASK_BROKER_S), None
     except TopicError as error:
-        return StoredState(), f"what was published is not known: {error.problem}"
+        return StoredState(), f"the published progress cannot be read: {error.problem}"
 
 
 def ask_instance(settings: ConsumerSettings) -> dict[str, Any] | None:
-    """What the instance that serves at our metrics address says about itself; None when none of this slot does."""
+    """Return the report of the instance at the configured metrics address; None if no instance of this slot answers."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.metrics_host, settings.metrics_host)  # noqa: S104
     if settings.metrics_port == 0:
         return None
@@ -101,8 +105,8 @@ def ask_instance(settings: ConsumerSettings) -> dict[str, Any] | None:
     return report if report.get("slot") == settings.slot else None
 
 
-def _blocked(url: str, slot: SlotState | None, state: StoredState) -> str | None:
-    """Why a start would be refused."""
+def _find_blocker(url: str, slot: SlotState | None, state: StoredState) -> str | None:
+    """Return why a start would be refused; None if it would not."""
     try:
         if state.progress is not None:
             with ReplicationSession(url) as session:
@@ -114,13 +118,13 @@ def _blocked(url: str, slot: SlotState | None, state: StoredState) -> str | None
     return None
 
 
-def _table_blocked(capture: Capture | None, publications: list[str] | None) -> str | None:
+def _find_table_blocker(capture: Capture | None, publications: list[str] | None) -> str | None:
     if not publications:
-        return "in none of the publications any more"
+        return "no longer in any of the publications"
     return None if capture else "not copied yet"
 
 
-def _captured(capture: Capture | None) -> dict[str, Any]:
+def _capture_fields(capture: Capture | None) -> dict[str, Any]:
     if capture is None:
         return {"captured": False, "relid": None, "snapshot_lsn": None, "snapshot_rows": None}
     return {
@@ -132,7 +136,7 @@ def _captured(capture: Capture | None) -> dict[str, Any]:
 
 
 def describe_status(report: dict[str, Any]) -> str:
-    """The report for people."""
+    """Format the report as text."""
     existence = "active" if report["active"] else "idle" if report["slot_exists"] else "missing"
     captured = sum(table["captured"] for table in report["tables"])
     lines = [
@@ -142,14 +146,14 @@ def describe_status(report: dict[str, Any]) -> str:
         f"frontier      {report['frontier'] or ('nothing published yet' if report['progress_read'] else 'unknown')}",
         f"server        {report['server_lsn']}, {report['lag_bytes'] if report['frontier'] else '?'} bytes ahead",
         f"blocked       {report['blocked'] or 'no'}",
-        f"last error    {report['last_error'] or 'none' if report['instance'] else 'no instance answers here'}",
+        f"last error    {report['last_error'] or 'none' if report['instance'] else 'no instance answers on this host'}",
         f"tables        {captured if report['progress_read'] else '?'} captured of {len(report['tables'])}",
     ]
     for table in report["tables"]:
-        since = f"from {table['snapshot_lsn']}, {table['snapshot_rows']} rows then" if table["captured"] else ""
+        since = f"captured at {table['snapshot_lsn']} with {table['snapshot_rows']} rows" if table["captured"] else ""
         own = table["blocked"] if table["blocked"] != report["blocked"] else None
         lines.append(
-            f"  {table['table']} by {', '.join(table['publications']) or 'nobody'} {since}{own or ''}".rstrip()
+            f"  {table['table']} by {', '.join(table['publications']) or 'no publication'} {since}{own or ''}".rstrip()
         )
     return "\n".join(lines)
 
@@ -160,10 +164,11 @@ def drop_progress(settings: ConsumerSettings) -> bool:
         slot = inspect_slot(catalog, settings.slot)
         if slot is not None and slot.active_pid is not None:
             raise SlotActive(
-                f"slot {settings.slot} is being streamed by server process {slot.active_pid}",
+                f"slot {settings.slot} is active: server process {slot.active_pid} streams from it",
                 hint="stop pg-trickle-cdc first",
             )
-        # Erased first: progress without its slot would only be an error at the next start.
+        # The progress goes first: if the process stops in between, a slot without progress is fine, while progress
+        # without its slot would be an error at the next start.
         prepare_sink(settings)
         keys = read_state(settings).keys
         if keys:

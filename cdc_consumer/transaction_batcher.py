@@ -1,7 +1,7 @@
-"""When the open transaction of the sink ends, and what its progress record says.
+"""Takes whole source commits, decides when the open transaction of the sink ends, and writes its progress record.
 
-A batch is what the open transaction holds. It ends at a commit, when it is old or large enough, when a `pg_trickle`
-message asks for it, or when the idle position moved and a heartbeat is due.
+A batch is the content of the open transaction. It ends at a source commit if it is old or large enough, if a
+`pg_trickle` message requests it, or if there were no rows, the position moved and a heartbeat is due.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, CommitPart, LastCommit, Offsets, Progress
 
 IDLE_WAIT_S = 0.05
-"""How long a turn waits for the server when nothing else is due; data ends the wait at once."""
+"""How long one round of the loop waits for the server when nothing else is due; data ends the wait immediately."""
 
 STATUS_REQUEST_PAUSE_S = 0.2
-"""A server that shuts down asks again and again; this bounds the progress records it can cause."""
+"""A server that shuts down requests a status repeatedly; this limits how many progress records that can cause."""
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """What the open transaction of the sink holds."""
+    """The content of the open transaction of the sink."""
 
     rows: int = 0
     commits: int = 0
     began_at: float = 0.0
-    """When something was first received for it."""
+    """When the first frame for it was received."""
     ended_at: float = 0.0
-    """When its first commit was complete."""
+    """When its first source commit was complete."""
     urgent: bool = False
     oldest_us: int = 0
     """Commit time of its first source commit."""
 
 
 class TransactionBatcher:
-    """Whole commits of one slot into transactions of the sink."""
+    """Groups whole source commits of one slot into transactions of the sink."""
 
     def __init__(
         self,
@@ -56,29 +56,29 @@ class TransactionBatcher:
         self._ports = ports
         self._last_commit = progress.last_commit if progress else None
         self.last_begin: Begin | None = None
-        """Of the last commit that was received whole."""
+        """The Begin message of the last commit that was received completely."""
         self.begun = progress is not None
-        """Whether there is a frontier at all."""
+        """Whether a frontier was ever published for this slot."""
         self.batch = OpenBatch()
         self.status_requested = False
-        """Whether the server wants to know where we are."""
+        """Whether the server requested a status update."""
         self.published_at = 0.0
 
     def patience_s(self) -> float:
-        """How long to wait for the server."""
+        """Return how long the loop may wait for the server, in seconds."""
         if self.batch.commits and self._frontier.open_commit is None:
             return max(0.0, self.batch.ended_at + self._settings.linger_ms / 1000 - time.monotonic())
         return IDLE_WAIT_S
 
     def if_due(self) -> None:
-        """Publish when it is time, between commits."""
+        """Publish the batch if it is due and no source commit is open."""
         if self._frontier.open_commit is None and self._due():
             self.publish()
 
     def _due(self) -> bool:
         batch, now = self.batch, time.monotonic()
         if not self.begun:
-            # A frontier says that all tables are complete, so the first one waits for the first captures.
+            # A frontier means that all tables are complete, so the first frontier waits for the first captures.
             return self._ports.captures.settled and self._ports.captures.export is None
         if batch.commits:
             lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
@@ -91,15 +91,18 @@ class TransactionBatcher:
         return batch.urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
 
     def publish_received(self) -> bool:
-        """Publish the whole commits received. Not before the first frontier: that one comes with the first captures,
-        because readers of older topics would take it that nothing is missing."""
+        """Publish the whole commits received so far -> whether something was published.
+
+        Publishes nothing before the first frontier. That one comes with the first captures, because readers of older
+        topics would conclude from it that nothing is missing.
+        """
         due = self.begun and self.batch.commits > 0
         if due:
             self.publish()
         return due
 
     def publish(self, captures: tuple[Capture, ...] = (), part: CommitPart | None = None) -> None:
-        """End the transaction with its progress record."""
+        """Write the progress record and end the transaction of the sink."""
         started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received
         if (begin := self.last_begin) is not None:
             self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)

@@ -1,1 +1,1 @@
-"""Between receiving and publishing: a bounded queue that lets the server go on while the sink is slow or away."""
+"""The bounded queue between receiving and publishing: receiving continues while the sink is slow or unavailable."""

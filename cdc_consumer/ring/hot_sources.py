@@ -1,4 +1,4 @@
-"""Which sources are written so fast that receiving should not wait for publishing."""
+"""Measures the write rate of each table and finds those for which receiving should not wait for publishing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 HOT_ROWS_PER_S = 10_000
-"""From here on a pause of the sink of a second is worth buffering for."""
+"""From this rate on it is worth buffering when the sink pauses for a second."""
 
 COOL_AFTER_S = 60.0
 """A source written in bursts stays hot between them."""
 
-LOOK_EVERY_S = 1.0
-"""Rates are means over this long."""
+MEASURE_EVERY_S = 1.0
+"""Rates are averages over this time."""
 
 
 class HotSources:
-    """Keeps the rates of all tables; `any` is whether one of them deserves the ring."""
+    """The rates of all tables; `any` says whether at least one of them uses the ring."""
 
     def __init__(self, choice: tuple[str, ...], metrics: Metrics) -> None:
         self._choice = choice
@@ -32,10 +32,13 @@ class HotSources:
         self.any = False
 
     def look(self) -> None:
-        """Measure when it is time. Not called from within a wait: nothing is counted then, which is no rate."""
+        """Measure the rates if MEASURE_EVERY_S has passed.
+
+        Must not be called during a wait for the sink: no rows are counted then, so the result would not be a rate.
+        """
         now = time.monotonic()
         passed_s = now - self._looked_at
-        if passed_s < LOOK_EVERY_S:
+        if passed_s < MEASURE_EVERY_S:
             return
         self._looked_at = now
         for table, rows in self._metrics.table_rows.items():

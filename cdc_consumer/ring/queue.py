@@ -1,9 +1,9 @@
-"""A bounded first-in-first-out queue of frames: memory first, then disk, then no more.
+"""A bounded first-in-first-out queue of frames: in memory first, then on disk, then it accepts no more.
 
     take  <-  memory  <-  disk  <-  rest  <-  put
 
-Whatever is further right came later. A frame goes to memory only while disk and rest are empty; `rest` holds the one
-chunk that a full disk refused. `accepts` tells beforehand whether there is room; a chunk that was put is always kept.
+Frames further right arrived later. A frame goes to memory only while disk and rest are empty. `rest` holds the one
+chunk that a full disk rejected. `accepts` says in advance whether there is room; a chunk that was put is never dropped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from cdc_consumer.ring.segments import Segments
 
 MEMORY_MAX_BYTES = 16 * 1024 * 1024
-"""Besides the number of slots: frames of wide rows fill memory sooner."""
+"""A limit in addition to the number of slots, because frames of wide rows fill the memory sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much the queue may hold."""
+    """The limits of the queue."""
 
     slots: int
     disk_bytes: int
@@ -27,7 +27,7 @@ class Bounds:
 
 
 class FrameQueue:
-    """Frames received and not yet handed on, in the chunks they were received in."""
+    """Frames that were received and not yet processed, in the chunks in which they were received."""
 
     def __init__(self, bounds: Bounds, segments: Segments) -> None:
         self._bounds = bounds
@@ -37,7 +37,7 @@ class FrameQueue:
         self._memory_bytes = 0
         self._rest: list[bytes] = []
         self.disk_error: OSError | None = None
-        """Why the disk refused a chunk; none once it was empty again."""
+        """Why the disk rejected a chunk; None again once the queue was emptied."""
 
     def __len__(self) -> int:
         """Frames in memory."""
@@ -48,11 +48,11 @@ class FrameQueue:
 
     @property
     def disk_bytes(self) -> int:
-        """What is on disk."""
+        """Bytes on disk."""
         return self._segments.bytes
 
     def accepts(self, *, on_disk: bool) -> bool:
-        """Whether another chunk may be put, on disk only when allowed."""
+        """Return whether the queue accepts another chunk; `on_disk` says whether it may go to disk."""
         if self._rest or self.disk_error is not None:
             return False
         if not self._segments.bytes and self._fits():
@@ -60,7 +60,7 @@ class FrameQueue:
         return on_disk and self._segments.bytes < self._bounds.disk_bytes
 
     def put(self, frames: list[bytes]) -> int:
-        """Keep a chunk -> bytes written to disk for it."""
+        """Store a chunk -> the number of bytes written to disk for it."""
         if not self._segments.bytes and not self._rest and self._fits():
             self._remember(frames)
             return 0
@@ -72,7 +72,7 @@ class FrameQueue:
             return 0
 
     def take(self, limit: int) -> list[bytes]:
-        """Up to `limit` frames, the oldest first: a chunk, or a part of it."""
+        """Remove and return up to `limit` frames, the oldest first: a chunk, or a part of one."""
         if not self._memory:
             frames = self._segments.take()
             if not frames:
@@ -89,7 +89,7 @@ class FrameQueue:
         return chunk
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._segments.close()
 
     def _remember(self, frames: list[bytes]) -> None:

@@ -1,8 +1,8 @@
-"""Frames for the relay: from the queue when it holds some, otherwise straight from the server.
+"""Gives frames to the relay: from the queue if it holds some, otherwise directly from the server.
 
-Usually the queue is empty and costs nothing. While the sink keeps the relay waiting and a hot source is written, the
-waiting thread itself goes on receiving into the queue: no second thread, no lock, and the order is plain. Only a wait
-that lasts goes to disk, so that an ordinary moment of back pressure does not.
+Usually the queue is empty and costs nothing. While the relay waits for the sink and a hot source is written, the
+waiting thread itself continues to receive into the queue: no second thread, no lock, and the order is obvious. Only
+during a long wait do frames go to disk; a short moment of back pressure does not cause disk writes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from cdc_consumer.wal.session import ReplicationSession
 log = logging.getLogger(__name__)
 
 SPILL_AFTER_S = 2.0
-"""A relay that has not come back for frames for so long waits for a broker, not for room in a buffer."""
+"""If the relay has not taken frames for this long, it waits for a broker, not only for room in a buffer."""
 
 CHUNK_FRAMES = 2_000
-"""Received at once into the queue."""
+"""Frames received at once into the queue."""
 
 CHUNKS_PER_WAIT = 10
-"""Then whoever waits looks again at what it waits for."""
+"""After so many chunks the waiting code checks again what it waits for."""
 
 WARN_EVERY_S = 60.0
 
 
 class Receiver:
-    """The relay's source of frames, and what the sink calls while it waits."""
+    """The relay's source of frames; the sink calls `while_waiting` while it waits."""
 
     def __init__(
         self, session: ReplicationSession, feedback: Feedback, queue: FrameQueue, hot: HotSources, metrics: Metrics
@@ -46,30 +46,30 @@ class Receiver:
         self._spilling = False
 
     def take(self, limit: int, timeout_s: float) -> list[bytes]:
-        """Up to `limit` frames in the order of the stream; waits for the first at most `timeout_s`."""
+        """Return up to `limit` frames in the order of the stream; waits at most `timeout_s` for the first one."""
         self._taken_at = time.monotonic()
         self._hot.look()
         if not self._queue:
             return self._session.receive(limit, timeout_s)
         frames = self._queue.take(limit)
-        self._told()
+        self._report()
         return frames
 
     def while_waiting(self) -> None:
-        """The relay cannot go on yet: stay in touch with the server, and let it go on if it has much to send."""
+        """Report to the server while the relay waits, and receive into the queue if a source is hot."""
         self._feedback.while_waiting()
         if self._hot.any:
             self._fill()
 
     def close(self) -> None:
-        """Forget what was received and not handed on; the server sends it again."""
+        """Drop the frames that were received and not processed; the server sends them again."""
         self._queue.close()
 
     def _fill(self) -> None:
-        lasting = time.monotonic() - self._taken_at >= SPILL_AFTER_S
+        is_long_wait = time.monotonic() - self._taken_at >= SPILL_AFTER_S
         received = False
         for _ in range(CHUNKS_PER_WAIT):
-            if not self._queue.accepts(on_disk=lasting):
+            if not self._queue.accepts(on_disk=is_long_wait):
                 break
             frames = self._session.receive(CHUNK_FRAMES, 0.0)
             if not frames:
@@ -77,10 +77,10 @@ class Receiver:
             received = True
             self._metrics.spilled.inc(self._queue.put(frames))
         if received:
-            self._told()
+            self._report()
 
-    def _told(self) -> None:
-        """Gauges, and a word in the log when the disk is used and when it is not any more."""
+    def _report(self) -> None:
+        """Set the gauges, and log when the queue starts and stops using the disk."""
         queue = self._queue
         self._metrics.ring_frames.set(len(queue))
         self._metrics.spill_bytes.set(queue.disk_bytes)
@@ -88,10 +88,10 @@ class Receiver:
             self._spilling = True
             if time.monotonic() - self._warned_at >= WARN_EVERY_S:
                 self._warned_at = time.monotonic()
-                log.warning("the sink does not keep up: received changes go to disk until it does")
+                log.warning("the sink does not keep up, received changes go to disk")
         elif self._spilling and not queue:
             self._spilling = False
-            log.info("all changes kept on disk were handed on")
+            log.info("all changes from disk are processed")
         if (error := queue.disk_error) is not None and time.monotonic() - self._warned_at >= WARN_EVERY_S:
             self._warned_at = time.monotonic()
-            log.warning("disk refuses received changes, the server keeps the rest", extra={"problem": error.strerror})
+            log.warning("disk rejects received changes, the server retains the rest", extra={"problem": error.strerror})

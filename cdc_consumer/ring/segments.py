@@ -1,8 +1,8 @@
-"""Frames on disk, first in first out, in files without a name.
+"""Stores frames on disk, first in first out, in files without a name.
 
-A file that was never linked into a folder ends with the process, however that dies: nothing is left to be found, to be
-mistaken for data, or to be cleaned up at the next start. Nothing is lost with it either, because the slot still stands
-before everything that is in here.
+A file that has no name in any folder disappears with the process, no matter how the process ends. So nothing has to be
+cleaned up at the next start, and no old file can be mistaken for data. Nothing is lost either, because the slot's
+position is still before everything in these files.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-"""Disk is given back file by file."""
+"""Disk space is freed file by file."""
 
 _LENGTH = struct.Struct(">I")
 
 
 @dataclass(slots=True)
 class _Segment:
-    """A file, how much of it is written, and the chunks not yet read as (offset, size)."""
+    """A file, the number of bytes written to it, and the chunks that were not read yet as (offset, size)."""
 
     file: BinaryIO
     end: int
@@ -30,19 +30,19 @@ class _Segment:
 
 
 class Segments:
-    """Chunks of frames in a folder's file system."""
+    """Chunks of frames in the file system of a folder."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
         self._segments: deque[_Segment] = deque()
         self.bytes = 0
-        """On disk and not yet read."""
+        """Bytes on disk that were not read yet."""
 
     def append(self, frames: list[bytes]) -> int:
-        """Store a chunk whole -> its size; or raise OSError and store nothing of it."""
+        """Store a whole chunk -> its size. On OSError nothing of the chunk is stored."""
         chunk = b"".join([part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)])
         if not self._segments or self._segments[-1].end >= SEGMENT_BYTES:
-            # Given to the segment below, which closes it.
+            # The segment below owns the file and closes it.
             file = tempfile.TemporaryFile(dir=self._folder, prefix="pg-trickle-", buffering=0)  # noqa: SIM115
             self._segments.append(_Segment(file, 0, deque()))
         segment = self._segments[-1]
@@ -55,7 +55,7 @@ class Segments:
         return len(chunk)
 
     def take(self) -> list[bytes]:
-        """The oldest chunk's frames; empty when there is none."""
+        """Remove the oldest chunk -> its frames; empty if there is none."""
         while self._segments and not self._segments[0].chunks:
             self._segments.popleft().file.close()
         if not self._segments:
@@ -78,7 +78,7 @@ class Segments:
         return frames
 
     def close(self) -> None:
-        """Give all disk back."""
+        """Close all files, which frees their disk space."""
         for segment in self._segments:
             segment.file.close()
         self._segments.clear()

@@ -1,4 +1,4 @@
-"""Encoded rows of a table that is being copied: they wait on local disk until its copy is written, in their order."""
+"""Takes the encoded rows of a table while it is copied, holds them on local disk, and returns them in order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cdc_consumer.ring.segments import Segments
 from shared_schema.lsn import Lsn
 
 CHUNK_BYTES = 256 * 1024
-"""Kept in memory before it goes to disk."""
+"""Bytes held in memory before they go to disk."""
 
 _KEYED, _KEYLESS = b"k", b"n"
 
 
 class Spool:
-    """Rows of one relation in commits from `since` on."""
+    """The rows of one relation in commits from `since` on."""
 
     def __init__(self, since: Lsn, segments: Segments) -> None:
         self.since = since
@@ -30,7 +30,7 @@ class Spool:
         return self._segments.bytes
 
     def write(self, key: bytes | None, value: bytes) -> None:
-        """Keep a row."""
+        """Store a row."""
         self._chunk += (_KEYLESS if key is None else _KEYED + key, value)
         self._chunk_bytes += len(value)
         if self._chunk_bytes >= CHUNK_BYTES:
@@ -38,13 +38,13 @@ class Spool:
                 self._segments.append(self._chunk)
             except OSError as error:
                 raise CaptureFailed(
-                    f"the disk does not take the changes of a table that is being copied: {error.strerror}",
-                    hint="see PG_TRICKLE_RING_SPILL_FOLDER; the copy is begun again",
+                    f"the changes of a table that is being copied cannot be written to disk: {error.strerror}",
+                    hint="check the disk of PG_TRICKLE_RING_SPILL_FOLDER; the copy is started again automatically",
                 ) from error
             self._chunk, self._chunk_bytes = [], 0
 
     def drain(self) -> Iterator[list[EncodedRow]]:
-        """All rows in the order they came, in pieces; they are gone then."""
+        """Remove all rows and yield them in chunks, in the order in which they were written."""
         while chunk := self._segments.take():
             yield _rows(chunk)
         chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
@@ -52,7 +52,7 @@ class Spool:
             yield _rows(chunk)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._segments.close()
         self._chunk, self._chunk_bytes = [], 0
 

@@ -1,1 +1,1 @@
-"""The Kafka side: topics, schemas, transactions, and the progress that a restart resumes from."""
+"""Where change rows are written: Kafka topics or buffer tables, with the progress that a restart resumes from."""

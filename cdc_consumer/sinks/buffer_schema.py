@@ -1,9 +1,9 @@
-"""The tables of schema `pgtrickle_changes`: making them, and keeping a buffer table fit for each schema version.
+"""Creates the tables of schema `pgtrickle_changes`, and alters a buffer table to fit each schema version.
 
-`changes_<oid>`   the change rows of the source table with that oid: the stamp and its company, then a column per source
-                  column. A column that is gone stays, a column whose type changed is renamed and made anew.
-`versions`        what the columns were when a row was written: `__pgt_version` of a row refers to it. Masks count its
-                  columns.
+`changes_<oid>`   the change rows of the source table with that oid: bookkeeping columns, then one column per source
+                  column. A dropped column stays; a column whose type changed is renamed, and a new one is added.
+`versions`        the columns at the time a row was written: `__pgt_version` of a row refers to it. Bit masks count
+                  these columns.
 `control`         log messages and schema changes, the same JSON as on the control topic.
 `progress`        the progress record of each slot and the capture records, the same JSON as on the progress topic.
 """
@@ -41,31 +41,31 @@ CREATE TABLE IF NOT EXISTS pgtrickle_changes.control (
 
 
 def create_buffers(connection: Connection) -> None:
-    """Everything but the buffer tables; safe when several do it at once."""
+    """Create everything except the buffer tables. Safe if several processes do it at the same time."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('pgtrickle_changes'))")
         connection.execute(_CREATE)
 
 
 def buffers_exist(connection: Connection) -> bool:
-    """Whether the tables are there."""
+    """Return whether the tables exist."""
     row = connection.execute("SELECT to_regclass('pgtrickle_changes.progress') IS NOT NULL").fetchone()
     return row is not None and bool(row[0])
 
 
 def buffer_table(relid: int) -> str:
-    """`changes_<oid>`, without its schema."""
+    """Return the name of a buffer table, `changes_<oid>`, without its schema."""
     return f"changes_{relid}"
 
 
 def fit_buffer_table(connection: Connection, schema: TableSchema) -> Layout:
-    """Make or alter the buffer table so that it takes this version's rows."""
+    """Create or alter the buffer table so that it can hold the rows of this schema version."""
     own = {name for name, _ in BOOKKEEPING}
     for column in schema.columns:
         if column.name in own:
             raise UnsupportedColumn(
-                f"column {column.name} of {schema.table} has the name of a column of ours",
-                hint="rename it, leave it out by a column list, or use mode log",
+                f"column {column.name} of {schema.table} has the same name as a bookkeeping column of the buffer table",
+                hint="rename the column, exclude it by a column list of the publication, or use mode log",
             )
     table = sql.Identifier(SCHEMA, buffer_table(schema.relid))
     bookkeeping = sql.SQL(", ".join(f"{name} {kind}" for name, kind in BOOKKEEPING))
@@ -101,12 +101,13 @@ ORDER BY t.typnamespace = 'pg_catalog'::regnamespace DESC LIMIT 1
 def _target_type(connection: Connection, kind: PgType) -> tuple[str, str]:
     """-> (type in SQL, catalog name): the base type under all domains, or `text`.
 
-    Text for types this database does not have, and for those whose values are read by looking into the catalog (enums,
-    composite types, `regclass`): it may have moved on since the value was printed, and then refuses it. A domain's
-    checks are the source's business, and an unknown value is NULL here whatever they say.
+    Text for types that this database does not have, and for types whose values are parsed with the help of the catalog
+    (enums, composite types, `regclass`): the catalog may have changed since the value was printed, and would then
+    reject it. Domains are not used because the source has already checked them, and because an unknown value is NULL
+    here even if the domain does not allow NULL.
     """
-    place = {"name": kind.name, "typmod": kind.typmod, "display": kind.display}
-    row = connection.execute(_TYPE, place).fetchone()
+    parameters = {"name": kind.name, "typmod": kind.typmod, "display": kind.display}
+    row = connection.execute(_TYPE, parameters).fetchone()
     return (str(row[0]), str(row[1])) if row else ("text", "text")
 
 
@@ -121,7 +122,7 @@ def _free_name(name: str, present: dict[str, str]) -> str:
 
 
 def _version(connection: Connection, schema: TableSchema) -> int:
-    """The number of this schema version, a new one if it was never seen."""
+    """Return the number of this schema version; a version that is not stored yet gets a new number."""
     avro = schema_json(change_schema(schema))
     known = "SELECT version FROM pgtrickle_changes.versions WHERE relid = %s AND avro_schema = %s::jsonb"
     if row := connection.execute(known, (schema.relid, avro)).fetchone():

@@ -1,4 +1,4 @@
-"""What librdkafka reports -> our typed errors."""
+"""Turns the errors that librdkafka reports into this project's typed errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _ABSENT = {KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRAN
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
-    """The error inside the exception."""
+    """Return the error inside the exception."""
     error: KafkaError = exception.args[0]
     return error
 
 
 def diagnose_kafka(error: KafkaError, doing: str) -> TopicError:
-    """A librdkafka error, and what we were doing, -> error."""
+    """Return the typed error for a librdkafka error; `doing` says what the consumer did at that moment."""
     said = error.str()
     if error.code() in _FENCED or "fenced" in said.lower():
         return Fenced(
             f"another instance took over while {doing}: {said}",
-            hint="only one instance writes for a slot; this one stands by until the other ends",
+            hint="only one instance writes for a slot; this one stands by until the other one stops",
         )
     if error.code() in _OVERSIZE:
         return OversizeMessage(
@@ -35,17 +35,17 @@ def diagnose_kafka(error: KafkaError, doing: str) -> TopicError:
             f"no Kafka broker answered while {doing}: {said}", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP"
         )
     if error.code() == KafkaError.INVALID_TIMESTAMP:
-        # Only of topics that others made: on ours the broker's clock counts.
+        # Only for topics that another program created: topics of this project use the broker's clock.
         return PublishFailed(
             f"Kafka failed while {doing}: {said}",
-            hint="this machine's clock is ahead of the broker's: set it right, or message.timestamp.type=LogAppendTime"
-            " on the topic, then start again",
+            hint="the clock of this machine is ahead of the broker's clock: correct it, or set"
+            " message.timestamp.type=LogAppendTime on the topic, then start again",
         )
     return PublishFailed(
-        f"Kafka failed while {doing}: {said}", hint="start again: it resumes after the last transaction"
+        f"Kafka failed while {doing}: {said}", hint="start again: the consumer resumes after the last transaction"
     )
 
 
 def is_retryable(error: KafkaError) -> bool:
-    """Whether librdkafka says the same call may be repeated."""
+    """Return whether librdkafka allows to repeat the same call."""
     return bool(error.retriable()) or error.code() == KafkaError._TIMED_OUT

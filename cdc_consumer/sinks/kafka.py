@@ -1,6 +1,6 @@
-"""The transactional producer: change rows in, whole commits and their progress record out, all or nothing.
+"""Writes change rows to Kafka: whole source commits and their progress record in one Kafka transaction.
 
-One Kafka transaction is open from the first row until `publish`.
+A Kafka transaction is open from the first row until `publish`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from shared_schema.table_schema import TableSchema
 from shared_schema.topics import control_topic, progress_topic
 
 REPORTED_BYTES = 100_000
-"""Rows of this size are reported on one by one: the broker may refuse them for it, and that must be said."""
+"""Rows of this size get a delivery report each: the broker may reject a row for its size, and the error must say so."""
 
 
 @dataclass(slots=True)
 class Channel:
     """A topic in the open transaction.
 
-    The last row of each partition is held back until the end, so that only its delivery is reported on: that gives the
-    partition's end, and a delivery that failed before it makes the commit fail.
+    The last row of each partition is held back until the end of the transaction, and only this row gets a delivery
+    report. The report gives the partition's end offset. If the delivery of an earlier row failed, the commit fails.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class Channel:
 
 
 class TopicRowWriter:
-    """Rows of one schema version on their way to a topic."""
+    """Writes the rows of one schema version to a topic."""
 
     def __init__(
         self, publisher: KafkaSink, topics: Topics, channel: Channel, codec: ChangeCodec, header: bytes
@@ -65,35 +65,38 @@ class TopicRowWriter:
         self._header = header
 
     def redirect(self, write: Write) -> TopicRowWriter:
-        """Encodes for the topic, writes elsewhere."""
+        """Return a writer that encodes for the topic but passes the rows to `write`."""
         other = TopicRowWriter(self._publisher, self._topics, self._channel, self._codec, self._header)
         other.write, other.write_all = write, partial(_each, write)
         return other
 
     def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
-        """Generated functions that write Avro."""
+        """Return the encoder for the rows of one transaction: generated functions that write Avro."""
         return TransactionEncoder(reader, self._header, begin)
 
     def copier(self, at: Lsn, now_us: int) -> CopyEncoder:
-        """Generated functions that write Avro."""
+        """Return the encoder for copied rows: generated functions that write Avro."""
         return CopyEncoder(self._codec, self._header, at, now_us)
 
     def append(self, row: ChangeRow) -> None:
-        """The table-driven way."""
+        """Encode a row by the table-driven path and write it."""
         key = None if row.values is None else self._codec.encode_key(row.values)
         self.write(key, self._header + self._codec.encode_body(row))
 
     def empty(self, row: ChangeRow) -> None:
-        """Into every partition, with one stamp: so the next progress names them all, and none is read late."""
+        """Write the T row into every partition, with the same stamp.
+
+        So the next progress record names all partitions, and no partition is read too late.
+        """
         self._publisher.write_everywhere(self._channel, self._header + self._codec.encode_body(row))
 
     def used(self) -> bool:
-        """Whether the topic ever held a record."""
+        """Return whether the topic ever held a record."""
         return self._topics.used(self._channel.topic)
 
 
 class KafkaSink:
-    """Writes the change rows of one slot."""
+    """Writes the change rows of one slot to Kafka topics."""
 
     def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
         self._topics = topics
@@ -110,16 +113,16 @@ class KafkaSink:
 
     @property
     def transaction_limit_s(self) -> float | None:
-        """The broker ends transactions that last too long."""
+        """How long a Kafka transaction may last: the broker aborts longer ones."""
         return float(self._settings.transaction_max_s)
 
     @property
     def untouched(self) -> bool:
-        """Whether the progress topic never had a record."""
+        """Whether the progress topic never held a record."""
         return self._topics.end_offset(self._progress_topic, 0) == 0
 
     def remember(self, progress: Progress) -> None:
-        """Take over the end offsets of the last progress record: every later one names all partitions."""
+        """Take over the end offsets of the last progress record, because every later one names all partitions."""
         self._ends = _later(progress.end_offsets, self._ends)
         self._control_end = max(progress.control_end, self._control_end)
 
@@ -129,11 +132,11 @@ class KafkaSink:
         self._producer.produce(self._control_topic, control.encode_control(self._slot, record), None, 0)
 
     def schema(self, fingerprint: str) -> TableSchema | None:
-        """A schema version an earlier instance wrote with."""
+        """Return a schema version that an earlier instance used; None if it cannot be found."""
         return read_schema(self._settings, fingerprint)
 
     def row_writer(self, schema: TableSchema) -> TopicRowWriter:
-        """Where rows of a schema version go; their schema is on its topic when this returns."""
+        """Return the writer for a schema version; the schemas topic holds the schema when this returns."""
         topic, written = self._topics.ensure_table(schema.table), codec(schema)
         header = self._schemas.ensure(written, topic)
         channel = self._channels.get(topic)
@@ -142,7 +145,7 @@ class KafkaSink:
         return TopicRowWriter(self, self._topics, channel, written, header)
 
     def write(self, channel: Channel, key: bytes | None, value: bytes) -> None:
-        """Add an encoded row to the open Kafka transaction, opening one if needed."""
+        """Add an encoded row to the open Kafka transaction; open one if needed."""
         held, partition = channel.held, 0
         if channel.partitions > 1 and key:
             partition = zlib.crc32(key) % channel.partitions
@@ -153,7 +156,7 @@ class KafkaSink:
         held[partition] = key, value
 
     def write_all(self, channel: Channel, rows: list[EncodedRow]) -> None:
-        """The same for several."""
+        """Add several encoded rows to the open Kafka transaction."""
         if channel.partitions > 1:
             for key, value in rows:
                 self.write(channel, key, value)
@@ -170,37 +173,37 @@ class KafkaSink:
         self._held.append(channel)
 
     def _send(self, topic: str, partition: int, rows: list[EncodedRow]) -> None:
-        """The loop that every row goes through."""
+        """Pass rows to the producer. Every row goes through this loop, so it must be fast."""
         offer, report = self._producer.offer, self._producer.delivered
         for key, value in rows:
             try:
                 offer(topic, value, key, partition, report if len(value) >= REPORTED_BYTES else None)
             except (BufferError, KafkaException):
-                # Nothing was taken: wait for room, or say what is wrong.
+                # The producer did not accept the row: wait for room, or raise the typed error.
                 self._producer.produce(topic, value, key, partition)
 
     def write_everywhere(self, channel: Channel, value: bytes) -> None:
-        """Add an encoded row without a key to every partition of the topic, behind what is held back there."""
+        """Add an encoded row without a key to every partition of the topic, after the row that is held back there."""
         self._producer.begin()
         for partition in range(channel.partitions):
             if (row := channel.held.get(partition)) is not None:
                 self._producer.produce(channel.topic, row[1], row[0], partition)
-                # Reported on twice is harmless; the second place is the later one.
+                # Two delivery reports for one partition are harmless; the second one has the larger offset.
                 channel.held[partition] = None, value
             else:
                 self._producer.produce(channel.topic, value, None, partition)
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """End the transaction with its captures and its progress record; returns when it is committed.
+        """Write captures and the progress record, and commit; returns when the transaction is committed.
 
-        Without progress its end offsets go into the next record: a reader learns from there how far to read.
+        Without progress the end offsets go into the next progress record, which tells readers how far to read.
         """
         self._producer.begin()
         self._release()
         self._producer.drain()
         records: list[Capture | Progress] = [*captures]
         if progress is not None:
-            # Not among the others: readers wait for those, and most do not read this one.
+            # The control topic is not among the end offsets: readers wait for those, and most do not read this topic.
             written, self._producer.offsets = self._producer.offsets, {}
             self._control_end = written.pop(self._control_topic, {}).get(0, self._control_end)
             self._ends = _later(self._ends, written)
@@ -217,7 +220,7 @@ class KafkaSink:
         self._producer.commit("erasing progress")
 
     def abort(self) -> None:
-        """Undo what the open transaction holds; errors do not matter, an unfinished transaction is never read."""
+        """Abort the open transaction. Errors do not matter: an unfinished transaction is never read."""
         if not self._producer.open:
             return
         for channel in self._held:
@@ -226,11 +229,11 @@ class KafkaSink:
         self._producer.abort()
 
     def close(self) -> None:
-        """Nothing is left behind but the transaction."""
+        """Abort the open transaction."""
         self.abort()
 
     def poll(self) -> None:
-        """Take delivery reports that have come in."""
+        """Process delivery reports that have arrived."""
         self._producer.poll()
 
     def _release(self) -> None:
@@ -247,5 +250,5 @@ def _each(write: Write, rows: list[EncodedRow]) -> None:
 
 
 def _later(old: Offsets, new: Offsets) -> Offsets:
-    """Both maps as one; a partition in both stands at the new offset."""
+    """Merge both maps; for a partition that is in both, the new offset counts."""
     return {topic: old.get(topic, {}) | new.get(topic, {}) for topic in old.keys() | new.keys()}

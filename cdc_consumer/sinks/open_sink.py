@@ -1,4 +1,4 @@
-"""Settings -> the sink they ask for."""
+"""Takes the settings, returns the sink for the configured mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_consumer.sinks.topics import Topics
 
 
 def prepare_sink(settings: ConsumerSettings) -> None:
-    """Make what must be there before anything is read or written; fails early when nobody answers."""
+    """Create the topics or tables that must exist before reading and writing; fails early if the sink does not answer."""
     match settings.mode:
         case "log":
             Topics(settings).ensure_control()
@@ -24,7 +24,7 @@ def prepare_sink(settings: ConsumerSettings) -> None:
 
 
 def open_sink(settings: ConsumerSettings, idle: Callable[[], None], metrics: Metrics) -> Sink:
-    """Take over the slot's transactions: whoever wrote for it before can write no more."""
+    """Open the sink and take over the slot's transactions: the previous writer of the slot is fenced."""
     match settings.mode:
         case "log":
             return KafkaSink(settings, Topics(settings), idle, metrics)
@@ -33,7 +33,7 @@ def open_sink(settings: ConsumerSettings, idle: Callable[[], None], metrics: Met
 
 
 def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIMEOUT_S) -> StoredState:
-    """The progress and captures of the slot; who is not there after `patience_s` is away."""
+    """Return the progress and captures of the slot; a broker that does not answer within `patience_s` is an error."""
     match settings.mode:
         case "log":
             return progress.read_topic_state(settings, patience_s)
@@ -42,16 +42,16 @@ def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIM
 
 
 def is_state_in_doubt(settings: ConsumerSettings) -> bool:
-    """Whether more progress may be stored than can be read at this moment."""
+    """Return whether more progress may be stored than can be read at the moment."""
     return settings.mode == "log" and progress.is_in_doubt(settings)
 
 
 Probe = Callable[[], None]
-"""Asks the place where change rows go whether it is there; raises the typed error when it is not."""
+"""Tests whether the sink answers; raises the typed error if it does not."""
 
 
 def open_probe(settings: ConsumerSettings) -> Probe:
-    """For one who asks again and again."""
+    """Return a probe that can be called repeatedly."""
     match settings.mode:
         case "log":
             return Topics(settings).probe

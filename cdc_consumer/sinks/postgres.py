@@ -1,7 +1,7 @@
-"""The sink of modes `sidecar` and `remote`: change-buffer tables in PostgreSQL, rows and position in one transaction.
+"""Writes change rows to buffer tables in PostgreSQL (modes `sidecar`, `remote`): rows and progress in one transaction.
 
-Rows are collected per table and sent by COPY. The session holds an advisory lock of the slot: who has it is the only
-writer, and who loses its connection loses the lock with it.
+Rows are collected per table and sent by COPY. The session holds an advisory lock for the slot: the holder is the only
+writer, and a session that loses its connection also loses the lock.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ from shared_schema.table_schema import TableSchema
 log = logging.getLogger(__name__)
 
 COPY_BYTES = 1024 * 1024
-"""Rows of one table that wait before they are sent."""
+"""Bytes of rows that are collected for one table before they are sent."""
 
 HELD_BYTES = 16 * 1024 * 1024
-"""Rows of all tables that wait."""
+"""The same for all tables together."""
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 
 LOCK_WAIT_S = 0.5
-"""We have the slot, so whoever holds the lock has lost it: a killed instance's session ends at once, one that hangs is
-ended. Waiting longer would only add to the time of a takeover."""
+"""This instance has the slot, so the instance that holds the lock has lost the slot. The session of a killed instance
+ends immediately; the session of an instance that hangs is terminated after this time. Waiting longer would only delay
+the takeover."""
 
 
 def prepare_buffers(settings: ConsumerSettings) -> None:
-    """Make the tables that are there before any source table is."""
-    with _diagnosed(), connect(settings.buffer_url) as connection:
+    """Create the tables that do not depend on a source table."""
+    with _typed_errors(), connect(settings.buffer_url) as connection:
         buffer_schema.create_buffers(connection)
 
 
 def read_buffer_state(settings: ConsumerSettings) -> StoredState:
-    """The slot's records as last committed."""
-    with _diagnosed(), connect(settings.buffer_url) as connection:
+    """Return the committed progress and captures of the slot."""
+    with _typed_errors(), connect(settings.buffer_url) as connection:
         if not buffer_schema.buffers_exist(connection):
             return StoredState()
         query = "SELECT key, record::text FROM pgtrickle_changes.progress WHERE slot = %s"
@@ -71,15 +72,15 @@ def read_buffer_state(settings: ConsumerSettings) -> StoredState:
 
 
 def probe_buffers(settings: ConsumerSettings) -> None:
-    """Returns when the database of the buffer tables answered, and raises when it does not."""
+    """Test whether the database of the buffer tables answers; raises if it does not."""
     connect(settings.buffer_url).close()
 
 
 class BufferRowWriter:
-    """Rows of one schema version on their way to a buffer table."""
+    """Writes the rows of one schema version to a buffer table."""
 
     def __init__(self, sink: BufferSink, layout: Layout) -> None:
-        self.write: Write = self._keep
+        self.write: Write = self._collect
         self._sink = sink
         self._layout = layout
         self._form = RowForm(layout)
@@ -92,44 +93,44 @@ class BufferRowWriter:
         self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(place, listed)
 
     def redirect(self, write: Write) -> BufferRowWriter:
-        """Makes COPY rows for the buffer table, writes elsewhere."""
+        """Return a writer that makes COPY rows for the buffer table but passes them to `write`."""
         other = BufferRowWriter(self._sink, self._layout)
         other.write = write
         return other
 
-    def _keep(self, key: bytes | None, value: bytes) -> None:
-        """A COPY row, until there are enough."""
+    def _collect(self, key: bytes | None, value: bytes) -> None:
+        """Collect a COPY row; rows are sent once there are enough."""
         (self._text if key is None else self._binary).append(value)
         self._bytes += len(value)
         self._sink.hold(self, len(value), full=self._bytes >= COPY_BYTES)
 
     def write_all(self, rows: list[EncodedRow]) -> None:
-        """Keep several."""
+        """Write several COPY rows."""
         for key, value in rows:
             self.write(key, value)
 
     def encoder(self, reader: TableReader, begin: Begin) -> BufferEncoder:
-        """PostgreSQL's text, moved."""
+        """Return the encoder for one transaction: it passes PostgreSQL's text on."""
         return BufferEncoder(self._form, TextReader(reader.relation, reader.schema), begin)
 
     def copier(self, at: Lsn, now_us: int) -> BufferCopier:
-        """The same for copied lines."""
+        """Return the encoder for copied lines."""
         return BufferCopier(self._form, len(self._layout.types), at, now_us)
 
     def append(self, row: ChangeRow) -> None:
-        """A T row; every other row was taken by an encoder."""
+        """Write a T row; the encoder handles all other rows."""
         self.write(*self._form.row(row))
 
     def empty(self, row: ChangeRow) -> None:
-        """A T row like any other: a table has one order."""
+        """Write the T row like any other row: a table has a single order."""
         self.append(row)
 
     def used(self) -> bool:
-        """Whether the buffer table, or what was consumed from it, ever held a row."""
+        """Return whether the buffer table ever held a row, also one that was consumed and deleted."""
         return self._sink.used(self._layout.schema)
 
     def send(self, connection: Connection) -> int:
-        """COPY what is kept -> its size."""
+        """Send the collected rows by COPY -> their size."""
         with connection.cursor() as cursor:
             if self._binary:
                 with cursor.copy(self._copy + sql.SQL(" (FORMAT binary)")) as copy:
@@ -140,7 +141,7 @@ class BufferRowWriter:
         return self.drop()
 
     def drop(self) -> int:
-        """Forget what is kept -> its size."""
+        """Drop the collected rows -> their size."""
         size, self._bytes = self._bytes, 0
         self._text.clear()
         self._binary.clear()
@@ -148,50 +149,51 @@ class BufferRowWriter:
 
 
 class BufferSink:
-    """Writes the change rows of one slot."""
+    """Writes the change rows of one slot to buffer tables."""
 
     def __init__(self, settings: ConsumerSettings, idle: Callable[[], None]) -> None:
         self._slot = settings.slot
         self._idle = idle
         self._held: dict[BufferRowWriter, None] = {}
         self._held_bytes = 0
-        with _diagnosed():
+        with _typed_errors():
             self._connection = connect(settings.buffer_url)
-            # What is reported to the server as published must survive a crash, whatever the server's default.
+            # What is acknowledged as published must survive a crash, whatever the server's default setting is.
             self._connection.execute("SET synchronous_commit = on")
             self._take_lock()
 
     def row_writer(self, schema: TableSchema) -> BufferRowWriter:
-        """The buffer table, made or altered if needed."""
-        with _diagnosed():
+        """Return the writer for a schema version; create or alter its buffer table if needed."""
+        with _typed_errors():
             if not self._held and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-                # Not left open: the next capture's consistent point waits for every open transaction, in sidecar mode.
+                # The transaction is not left open: in sidecar mode it is in the source database, and the consistent
+                # point of the next capture waits for every open transaction there.
                 with self._connection.transaction():
                     return BufferRowWriter(self, buffer_schema.fit_buffer_table(self._connection, schema))
-            # Rows that wait belong into the table as it was when they were encoded.
+            # The collected rows must be sent first: they were encoded for the table as it is now.
             self._begin()
             self._send_all()
             return BufferRowWriter(self, buffer_schema.fit_buffer_table(self._connection, schema))
 
     @property
     def transaction_limit_s(self) -> float | None:
-        """A transaction may last as long as it likes."""
+        """None: PostgreSQL does not limit the duration of a transaction."""
         return None
 
     @property
     def untouched(self) -> bool:
-        """Whether no table ever had a buffer."""
-        with _diagnosed():
+        """Whether no table ever had a buffer table."""
+        with _typed_errors():
             row = self._connection.execute("SELECT NOT EXISTS (SELECT FROM pgtrickle_changes.versions)").fetchone()
         return row is not None and bool(row[0])
 
     def remember(self, progress: Progress) -> None:
-        """Tables have no offsets."""
+        """Do nothing: tables have no offsets."""
 
     def control(self, record: ControlRecord) -> None:
-        """Add it to the control table."""
+        """Add a control record to the control table."""
         content = json.loads(control.encode_control(self._slot, record))
-        with _diagnosed():
+        with _typed_errors():
             self._begin()
             self._connection.execute(
                 "INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)",
@@ -199,37 +201,37 @@ class BufferSink:
             )
 
     def schema(self, fingerprint: str) -> TableSchema | None:
-        """A schema version an earlier instance wrote with."""
-        with _diagnosed():
+        """Return a schema version that an earlier instance used; None if it cannot be found."""
+        with _typed_errors():
             found = self._connection.execute("SELECT avro_schema FROM pgtrickle_changes.versions").fetchall()
         schemas = (parse_table_schema(avro) for (avro,) in found)
         return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
     def hold(self, row_writer: BufferRowWriter, size: int, *, full: bool) -> None:
-        """A row was added to the outlet."""
+        """Note that a row was added to the writer; send all collected rows if there are enough."""
         self._held[row_writer] = None
         self._held_bytes += size
         if full or self._held_bytes >= HELD_BYTES:
-            with _diagnosed():
+            with _typed_errors():
                 self._begin()
                 self._send_all()
             self._idle()
 
     def used(self, schema: TableSchema) -> bool:
-        """Whether a capture record or a row tells of an earlier life of the buffer table."""
+        """Return whether a capture record or a row shows that the buffer table was used before."""
         table = sql.Identifier(SCHEMA, buffer_table(schema.relid))
         known = "SELECT EXISTS (SELECT FROM pgtrickle_changes.progress WHERE (record ->> 'relid')::oid = %s)"
-        with _diagnosed():
+        with _typed_errors():
             captured = self._connection.execute(known, (schema.relid,)).fetchone()
             row = self._connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table)).fetchone()
         return any(found is not None and found[0] for found in (captured, row))
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """Commit the rows with their captures and their progress."""
+        """Commit the rows together with their captures and their progress."""
         records: list[Capture | Progress] = [*captures]
         if progress is not None:
             records.append(progress({}))
-        with _diagnosed():
+        with _typed_errors():
             self._begin()
             self._send_all()
             for record in records:
@@ -241,13 +243,13 @@ class BufferSink:
             self._connection.execute("COMMIT")
 
     def erase(self, keys: list[bytes]) -> None:
-        """Delete progress and captures."""
-        with _diagnosed():
+        """Delete progress and captures by their keys."""
+        with _typed_errors():
             listed = [key.decode() for key in keys]
             self._connection.execute("DELETE FROM pgtrickle_changes.progress WHERE key = ANY (%s)", (listed,))
 
     def abort(self) -> None:
-        """Roll back; a lost connection has done so by itself."""
+        """Roll back; if the connection is lost, the server has done so already."""
         for row_writer in self._held:
             row_writer.drop()
         self._held.clear()
@@ -258,10 +260,10 @@ class BufferSink:
             return
 
     def poll(self) -> None:
-        """A server says nothing by itself."""
+        """Do nothing: PostgreSQL sends no reports."""
 
     def close(self) -> None:
-        """End the session, and with it the lock."""
+        """Close the session, which releases the lock."""
         self.abort()
         self._connection.close()
 
@@ -283,7 +285,7 @@ class BufferSink:
             if row is not None and row[0]:
                 return
             if time.monotonic() >= deadline:
-                log.warning("ending the session of the instance before us", extra={"slot": self._slot})
+                log.warning("terminating the session of the previous instance", extra={"slot": self._slot})
                 self._connection.execute(_END_HOLDER, (key,))
                 deadline = time.monotonic() + LOCK_WAIT_S
             self._idle()
@@ -299,7 +301,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 
 
 @contextmanager
-def _diagnosed() -> Iterator[None]:
+def _typed_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:

@@ -1,7 +1,7 @@
-"""librdkafka's transactional producer, with typed errors and without blocking: records in, delivered offsets out.
+"""Wraps librdkafka's transactional producer: takes records, returns delivered offsets, raises typed errors.
 
-Nothing here blocks for more than a moment without calling `idle`, which keeps the replication connection alive while a
-broker is slow or away.
+Nothing here blocks for long without calling `idle`, which keeps the replication connection alive while a broker is slow
+or unavailable.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TRANSACTION_TIMEOUT_MS = 900_000
 """The longest a broker allows by default; a source commit that takes longer to send cannot be published."""
 
 STATISTICS_EVERY_MS = 5_000
-"""How often librdkafka tells what it had to repeat by itself."""
+"""How often librdkafka reports its statistics, with the number of its own retries."""
 
 STEP_S = 0.01
-"""How long one wait may last before `idle` is called again: the server's data are taken in meanwhile."""
+"""How long one wait may last before `idle` is called again, which may receive data from the server."""
 
 
 class TransactionalProducer:
-    """One producer of one transactional id: whoever had the id before is fenced when this one is made."""
+    """A producer with the slot's transactional id. Creating it fences the previous producer with that id."""
 
     def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
         self._topics = topics
@@ -42,9 +42,9 @@ class TransactionalProducer:
         self._repeated = 0
         self._progress_topic = progress_topic(settings.topic_prefix)
         self.open = False
-        """Whether a transaction is."""
+        """Whether a transaction is open."""
         self.offsets: Offsets = {}
-        """The offset after the last record of each partition but progress; whoever uses them takes them away."""
+        """The offset after the last record of each partition, except progress; `publish` takes and resets them."""
         self._failed: KafkaError | None = None
         self._producer = Producer(
             {
@@ -62,7 +62,7 @@ class TransactionalProducer:
             }
         )
         self.offer = self._producer.produce
-        """`(topic, value, key, partition, report)`: librdkafka's own, for the loop of many rows; it may refuse."""
+        """`(topic, value, key, partition, report)`: librdkafka's own function, for the fast loop; it may raise."""
         self._complete(self._producer.init_transactions, "taking over the slot's transactions")
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class TransactionalProducer:
         self.open = True
 
     def produce(self, topic: str, value: bytes | None, key: bytes | None, partition: int) -> None:
-        """Add a record that is reported on; waits while the queue is full."""
+        """Add a record with a delivery report; waits while the queue is full."""
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, self.delivered)
@@ -92,18 +92,18 @@ class TransactionalProducer:
             return
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """The report on a record."""
+        """Process the delivery report of a record."""
         if error is not None:
             self._failed = self._failed or error
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if topic is None or partition is None or offset is None or topic == self._progress_topic:
             return
-        # A batch the broker had already stored is confirmed without its offset: -1 stands for "ask".
+        # If the broker had already stored a batch, it confirms it without an offset: -1 means "ask the broker later".
         self.offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
 
     def drain(self) -> None:
-        """Returns when every record was delivered."""
+        """Wait until every record is delivered."""
         while self._serve(self._producer.flush, STEP_S, "delivering rows"):
             self._idle()
         if self._failed is not None:
@@ -113,12 +113,12 @@ class TransactionalProducer:
                 ends[partition] = self._topics.end_offset(topic, partition)
 
     def commit(self, doing: str) -> None:
-        """End the transaction; returns when it is committed."""
+        """Commit the transaction; returns when it is committed."""
         self._complete(self._producer.commit_transaction, doing)
         self.open = False
 
     def abort(self) -> None:
-        """Undo the open transaction; errors do not matter, an unfinished transaction is never read."""
+        """Abort the open transaction. Errors do not matter: an unfinished transaction is never read."""
         self.open, self.offsets = False, {}
         try:
             self._producer.purge()
@@ -127,11 +127,11 @@ class TransactionalProducer:
             return
 
     def poll(self) -> None:
-        """Take delivery reports that have come in."""
+        """Process delivery reports that have arrived."""
         self._serve(self._producer.poll, 0.0, "delivering rows")
 
     def _diagnose(self, error: KafkaError, doing: str) -> TopicError:
-        """After a fatal error every call only says that there was one; which one, the next poll tells."""
+        """Return the typed error. After a fatal error every call only says "fatal"; the next poll gives the cause."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._serve(self._producer.poll, 0.0, doing)
@@ -140,22 +140,22 @@ class TransactionalProducer:
         return diagnose_kafka(error, doing)
 
     def _serve(self, call: Callable[[float], int], timeout_s: float, doing: str) -> int:
-        """Poll or flush. Both run callbacks, and both raise a fatal error that became known meanwhile."""
+        """Call poll or flush. Both run callbacks, and both raise a fatal error that occurred meanwhile."""
         try:
             return call(timeout_s)
         except KafkaException as exception:
             raise diagnose_kafka(kafka_error(exception), doing) from exception
         except SystemError as error:
-            # A delivery report came after the fatal error in the same call: the binding complains about itself then.
+            # A delivery report followed the fatal error in the same call: the Python binding then raises SystemError.
             if isinstance(error.__cause__, KafkaException):
                 raise diagnose_kafka(kafka_error(error.__cause__), doing) from error
             raise
 
     def _complete(self, call: Callable[[], None], doing: str) -> None:
-        """Make a transactional call and wait for its end, in touch with the rest of the process meanwhile.
+        """Run a transactional call on a separate thread and call `idle` until it has ended.
 
-        The call itself has no limit and runs in a thread of its own. One that is cut short and repeated would have to
-        be told apart from its own late answer, which librdkafka does not do for certain on a busy machine.
+        The call itself has no timeout. A call that timed out and was repeated could be confused with the late answer to
+        its first attempt: librdkafka does not reliably distinguish them on a busy machine.
         """
         while True:
             outcome: Future[None] = Future()
@@ -175,7 +175,7 @@ class TransactionalProducer:
                 return
 
     def _count_retries(self, statistics: str) -> None:
-        """librdkafka repeats requests and connects again by itself; its figures are sums since it began."""
+        """Count librdkafka's own retries and reconnects; its figures are totals since the producer was created."""
         brokers = json.loads(statistics).get("brokers", {}).values()
         repeated = sum(broker.get("txretries", 0) + max(0, broker.get("connects", 0) - 1) for broker in brokers)
         self._retries.inc(max(0, repeated - self._repeated))

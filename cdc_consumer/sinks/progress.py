@@ -1,4 +1,4 @@
-"""Reading back what a slot has published: the state that a restart resumes from."""
+"""Reads the progress topic, returns the last published state of a slot, from which a restart resumes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shared_schema.topics import progress_topic, schemas_topic
 READING = "reading the progress topic"
 
 READ_TIMEOUT_S = 30.0
-"""The topic is compacted and small; longer means that the broker is not there."""
+"""The topic is compacted and small; if reading takes longer, the broker is not available."""
 
 
 def read_topic_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOUT_S) -> StoredState:
-    """Read the progress topic to its end, committed records only; empty when there is no topic."""
+    """Read the committed records of the progress topic to its end; the state is empty if there is no topic."""
     topic = progress_topic(settings.topic_prefix)
     with _reading(settings, READING) as consumer:
-        # Asked first: a consumer that does not know the partition's leader waits half a second before it looks.
+        # The metadata request comes first: a consumer that does not know the partition's leader waits half a second.
         if consumer.list_topics(topic, timeout=patience_s).topics[topic].error is not None:
             return StoredState()
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -37,10 +37,10 @@ def read_topic_state(settings: ConsumerSettings, patience_s: float = READ_TIMEOU
 
 
 def is_in_doubt(settings: ConsumerSettings) -> bool:
-    """Whether the progress topic ends with transactions that readers do not see yet.
+    """Return whether the progress topic ends with transactions that readers do not see yet.
 
-    The broker answers a commit before it tells the partitions, so for a moment, or until it is back, the last record
-    is there and not to be read.
+    The broker confirms a commit before it writes the markers into the partitions. So for a moment, or until a failed
+    broker has restarted, the last record is stored but cannot be read.
     """
     readable, written = (_end(settings, isolation) for isolation in ("read_committed", "read_uncommitted"))
     return readable < written
@@ -54,7 +54,7 @@ def _end(settings: ConsumerSettings, isolation: str) -> int:
 
 @contextmanager
 def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_committed") -> Iterator[Consumer]:
-    """A reader; its errors in our words, `doing` says what it was at."""
+    """Open a consumer; its errors become typed errors, and `doing` says what it did."""
     consumer = Consumer(
         {
             **client_options(settings),
@@ -74,7 +74,7 @@ def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_comm
 
 
 def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
-    """A schema version from the schemas topic, under whatever key; None when it is not there."""
+    """Return the schema version with this fingerprint from the schemas topic, under any key; None if it is not there."""
     for text in _values(settings, schemas_topic(settings.topic_prefix)):
         found = parse_table_schema(json.loads(text))
         if codec(found).id.hex() == fingerprint:
@@ -104,7 +104,7 @@ def _fold(consumer: Consumer, slot: str) -> StoredState:
 
 
 def _to_end(consumer: Consumer) -> Iterator[Message]:
-    """The records of the one assigned partition, up to its end."""
+    """Yield the records of the one assigned partition up to its end."""
     deadline = time.monotonic() + READ_TIMEOUT_S
     while time.monotonic() < deadline:
         message = consumer.poll(1.0)

@@ -1,7 +1,7 @@
-"""A Confluent-compatible schema registry: schema text in, its id out. One POST per schema version and process.
+"""Registers schemas in a Confluent-compatible registry: takes schema text, returns its id.
 
-The registry's own compatibility rule for a subject is respected: a version it refuses stops the consumer before any row
-written with it goes out.
+There is one POST per schema version and process. The registry's compatibility rule for a subject applies: a version
+that it rejects stops the consumer before any row is written with it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S = 10.0
-"""Once per schema version; a registry that takes longer is away."""
+"""A request happens once per schema version; a registry that needs longer counts as unavailable."""
 
 REFUSED = (409, 422)
 """Incompatible with an earlier version; not a schema it understands."""
 
 
 class SchemaRegistry:
-    """The registry at one URL; user and password may be part of it."""
+    """A registry at one URL, which may contain user and password."""
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -37,12 +37,14 @@ class SchemaRegistry:
             self._headers["Authorization"] = f"Basic {token}"
 
     def register(self, subject: str, schema: str) -> int:
-        """The id of the schema under the subject; the same again when it is known already."""
+        """Register the schema under the subject -> its id; a schema that is already registered keeps its id."""
         quoted = urllib.parse.quote(subject, safe="")
         answer = self._post(f"/subjects/{quoted}/versions", {"schema": schema, "schemaType": "AVRO"}, subject)
         found = answer.get("id")
         if not isinstance(found, int) or not 0 <= found < 1 << 31:
-            raise SchemaRefused(f"{self._url} answered without an id", hint="is it a Confluent-compatible registry?")
+            raise SchemaRefused(
+                f"the answer of {self._url} has no schema id", hint="is it a Confluent-compatible registry?"
+            )
         return found
 
     def _post(self, path: str, content: dict[str, str], subject: str) -> dict[str, Any]:
@@ -57,12 +59,12 @@ class SchemaRegistry:
             said = _message(error)
             if error.code in REFUSED:
                 raise SchemaRefused(
-                    f"the schema registry refused a new version of {subject}: {said}",
-                    hint=f"allow it (PUT /config/{subject}, compatibility NONE) and start again; nothing is lost",
+                    f"the schema registry rejected a new version of {subject}: {said}",
+                    hint=f"allow it (PUT /config/{subject}, compatibility NONE) and start again; no change is lost",
                 ) from error
             if error.code in (401, 403):
                 raise SchemaRefused(
-                    f"the schema registry does not let us in: {said}",
+                    f"the schema registry denied access: {said}",
                     hint="put user and password into PG_TRICKLE_SCHEMA_REGISTRY_URL",
                 ) from error
             raise RegistryUnavailable(f"the schema registry failed ({error.code}): {said}") from error

@@ -1,8 +1,8 @@
-"""Schema versions on the compacted `<prefix>.schemas` topic and, when there is one, in a schema registry.
+"""Writes schema versions to the compacted `<prefix>.schemas` topic and, if configured, to a schema registry.
 
-Key = fingerprint in hexadecimal, or the number the registry gave; value = schema text. A schema is durable before the
-first row that needs it is produced, outside the row's transaction: a reader that sees a row can always find its schema,
-even though transaction markers reach partitions at different moments.
+Key = fingerprint in hexadecimal, or the registry's id; value = schema text. A schema is durable before the first row
+that needs it is produced, and it is written outside the row's transaction. So a reader that sees a row can always find
+its schema, although transaction markers reach partitions at different moments.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from shared_schema.topics import schemas_topic
 log = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 30.0
-"""Once per schema version and process, so waiting is cheap; without the schema no row may go out."""
+"""Happens once per schema version and process, so a long wait is acceptable; no row may be written before its schema."""
 
 
 class SchemaRegistrar:
-    """Publishes each schema version once per process; repeating one is harmless on a compacted topic."""
+    """Publishes each schema version once per process; a repeated record is harmless on a compacted topic."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._topic = schemas_topic(settings.topic_prefix)
@@ -36,7 +36,7 @@ class SchemaRegistrar:
         self._headers: dict[bytes, bytes] = {}
 
     def ensure(self, codec: ChangeCodec, topic: str) -> bytes:
-        """Returns when readers can find the schema -> the header of messages written with it."""
+        """Publish the schema if needed -> the header of messages that use it. Readers can find the schema then."""
         known = self._headers.get(codec.id)
         if known is not None:
             return known
@@ -56,4 +56,6 @@ class SchemaRegistrar:
         except KafkaException as exception:
             raise diagnose_kafka(kafka_error(exception), "publishing a schema") from exception
         if left:
-            raise BrokerUnavailable("no Kafka broker took a schema", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP")
+            raise BrokerUnavailable(
+                "no Kafka broker answered while publishing a schema", hint="check PG_TRICKLE_KAFKA_BOOTSTRAP"
+            )

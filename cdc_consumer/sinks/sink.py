@@ -1,7 +1,8 @@
-"""What the relay asks of the place where change rows go. It does not know whether that is Kafka or PostgreSQL.
+"""The interface of a sink, to which the relay writes change rows. The relay does not know if it is Kafka or PostgreSQL.
 
 One transaction of the sink is open from the first row until `publish`, which makes rows, captures and progress visible
-together or not at all. Nothing blocks for more than about a second without calling the `idle` it was opened with.
+together or not at all. No call blocks for more than about a second without calling the `idle` function that the sink
+was opened with.
 """
 
 from __future__ import annotations
@@ -22,107 +23,117 @@ from shared_schema.table_schema import TableId, TableSchema
 
 @dataclass(frozen=True)
 class StoredState:
-    """The last committed progress of a slot and the tables captured under it.
+    """The last committed progress of a slot and its captured tables.
 
-    Captures without a progress record are void: whatever wrote them never got as far as publishing a frontier.
+    Captures without a progress record are void: the instance that wrote them never published a frontier.
     """
 
     progress: Progress | None = None
     captures: dict[TableId, Capture] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()
-    """Keys of every record of the slot, void ones too."""
+    """Keys of all records of the slot, including void ones."""
 
 
 Write = Callable[[bytes | None, bytes], None]
-"""Takes an encoded row: key and value."""
+"""A function that writes an encoded row: key and value."""
 
 
 class RowEncoder(Protocol):
-    """Row messages of one relation in one transaction -> what `RowWriter.write` takes."""
+    """Encodes the row messages of one relation in one transaction for `RowWriter.write`."""
 
     def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
-        """INSERTs of the relation that follow each other from frame `first` on, messages beginning `at` -> their rows.
+        """Encode consecutive INSERTs of the relation, from frame `first` on -> their rows.
 
-        As many as it likes to take at once; none says nothing about the first.
+        `at` is the offset of the message in each frame. The encoder decides how many INSERTs it handles. An empty
+        result does not mean that the first one cannot be encoded: the caller then uses `encode`.
         """
 
     def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
-        """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
+        """Encode the row message at offset `at` -> key and value of each row.
+
+        A row that it cannot encode raises one of SLOW_PATH.
+        """
 
 
 class RowCopier(Protocol):
-    """Lines of a table's COPY -> what `RowWriter.write` takes."""
+    """Encodes the lines of a table's COPY for `RowWriter.write`."""
 
     def encode(self, line: bytes, seq: int) -> EncodedRow:
-        """A line with its end, and its number among the snapshot's rows."""
+        """Encode a line (with its line end); `seq` is its number among the copied rows."""
 
 
 class RowWriter(Protocol):
-    """The way of one schema version's rows into the open transaction."""
+    """Writes the rows of one schema version into the open transaction."""
 
     @property
     def write(self) -> Write:
-        """Add an encoded row, opening a transaction if needed; an attribute because it is called for every row."""
+        """Add an encoded row; open a transaction if needed. An attribute, because it is called for every row."""
 
     def write_all(self, rows: list[EncodedRow]) -> None:
-        """Add several."""
+        """Add several encoded rows."""
 
     def redirect(self, write: Write) -> RowWriter:
-        """The same rows, encoded the same way, but given to `write`; they may come to `write_all` here later."""
+        """Return a writer that encodes in the same way but passes the rows to `write`.
+
+        These rows may be given to `write_all` of this writer later.
+        """
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
-        """For the rows of one transaction."""
+        """Return the encoder for the rows of one transaction."""
 
     def copier(self, at: Lsn, now_us: int) -> RowCopier:
-        """For rows of a snapshot, stamped `at`."""
+        """Return the encoder for copied rows, which are stamped `at`."""
 
     def append(self, row: ChangeRow) -> None:
-        """Add a row that no encoder took."""
+        """Add a row that the encoder cannot encode."""
 
     def empty(self, row: ChangeRow) -> None:
-        """Add the T row before a new copy, where every reader of what is here meets it."""
+        """Add the T row before a new copy, so that every reader of the existing rows sees it."""
 
     def used(self) -> bool:
-        """Whether rows were ever written here; asked before the first row goes there."""
+        """Return whether rows were ever written here; called before the first row is written."""
 
 
 class Sink(Protocol):
-    """Where one slot's change rows go."""
+    """Stores the change rows of one slot."""
 
     def row_writer(self, schema: TableSchema) -> RowWriter:
-        """The place of a schema version, made if missing; its schema is known to readers when this returns."""
+        """Return the writer for a schema version; create its topic or table if it is missing.
+
+        Readers can find the schema when this returns.
+        """
 
     @property
     def transaction_limit_s(self) -> float | None:
-        """How long one transaction may last, None when that does not matter."""
+        """How long one transaction may last; None without a limit."""
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing was ever published here, so that no reader believes to know a table already."""
+        """Whether nothing was ever published here, so that no reader can know a table already."""
 
     def remember(self, progress: Progress) -> None:
-        """Take over what the last progress record says of the sink: every later one names all partitions."""
+        """Take over the offsets of the last progress record, because every later one names all partitions."""
 
     def control(self, record: ControlRecord) -> None:
         """Add a control record to the open transaction."""
 
     def schema(self, fingerprint: str) -> TableSchema | None:
-        """A schema version an earlier instance wrote with, None when it is not to be found."""
+        """Return a schema version that an earlier instance used; None if it cannot be found."""
 
     def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """End the transaction with its captures and its progress; returns when it is durable.
+        """Write captures and progress and end the transaction; returns when it is durable.
 
-        Without progress its rows count for readers only once a later transaction has some.
+        Without progress readers count its rows only after a later transaction with a progress record.
         """
 
     def erase(self, keys: list[bytes]) -> None:
-        """Forget progress and captures by their keys."""
+        """Delete progress and captures by their keys."""
 
     def abort(self) -> None:
-        """Undo what the open transaction holds."""
+        """Abort the open transaction."""
 
     def poll(self) -> None:
-        """Take in what the sink reports by itself."""
+        """Process the reports that the sink has sent."""
 
     def close(self) -> None:
-        """Give up what is open and let go of the connection."""
+        """Abort the open transaction and close the connection."""

@@ -1,4 +1,4 @@
-"""Creating topics explicitly, with the settings the contract needs, and knowing their partitions."""
+"""Creates the topics with the settings that the topic contract needs, and reads their partitions and end offsets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from shared_schema.table_schema import TableId
 from shared_schema.topics import BROKER_TIME, control_topic, progress_topic, schemas_topic, table_topic
 
 ADMIN_TIMEOUT_S = 20.0
-"""Longer than a broker election, shorter than anybody's patience."""
+"""Longer than a leader election, short enough for a person who waits."""
 
 ASK_TIMEOUT_S = 5.0
-"""For one question of several tries."""
+"""Timeout of one request that is repeated if it fails."""
 
 PROGRESS_COMPACTION_LAG_MS = 600_000
 """A reader that lags by less than this still sees every progress record."""
@@ -33,11 +33,11 @@ _REFUSED = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 }
-"""Asking again cannot help."""
+"""Errors for which a retry cannot help."""
 
 
 def client_options(settings: ConsumerSettings) -> dict[str, str | int | float | bool]:
-    """What every Kafka client of ours is opened with."""
+    """Return the options that every Kafka client of the consumer uses."""
     return {
         "client.id": "pg-trickle-cdc",
         "log_level": 2,
@@ -57,15 +57,15 @@ class Topics:
             self._reader = Consumer({**client_options(settings), **reading})
         except KafkaException as exception:
             raise SettingsError(
-                f"librdkafka does not take the Kafka settings: {kafka_error(exception).str()}",
-                hint="see PG_TRICKLE_KAFKA_OPTIONS and PG_TRICKLE_KAFKA_BOOTSTRAP",
+                f"librdkafka rejects the Kafka settings: {kafka_error(exception).str()}",
+                hint="check PG_TRICKLE_KAFKA_OPTIONS and PG_TRICKLE_KAFKA_BOOTSTRAP",
             ) from exception
         self._partitions: dict[str, int] = {}
         self._made: set[str] = set()
-        """Topics this object created, until somebody asked whether they are used."""
+        """Topics that this object created and for which `used` was not called yet."""
 
     def ensure_control(self) -> None:
-        """The progress, the schemas and the control topic."""
+        """Create the progress, the schemas and the control topic if they are missing."""
         prefix = self._settings.topic_prefix
         lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(PROGRESS_COMPACTION_LAG_MS)}
         self._create(progress_topic(prefix), 1, lag)
@@ -73,42 +73,42 @@ class Topics:
         self._create(control_topic(prefix), 1, {"retention.ms": str(self._settings.topic_retention_ms)})
 
     def ensure_table(self, table: TableId) -> str:
-        """A table's topic -> its name."""
+        """Create a table's topic if it is missing -> its name."""
         name = table_topic(self._settings.topic_prefix, table)
         retention = {"retention.ms": str(self._settings.topic_retention_ms)}
         self._create(name, self._settings.topic_partitions, retention)
         return name
 
     def partitions(self, topic: str) -> int:
-        """How many partitions an existing topic has; asked once."""
+        """Return the number of partitions of an existing topic; the broker is asked once."""
         known = self._partitions.get(topic)
         if known is None:
             known = self._partitions[topic] = self._count(topic)
         return known
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset the partition's next record will get, uncommitted ones counted."""
+        """Return the offset of the partition's next record, counting uncommitted records."""
 
         def ask() -> int:
-            # Not the admin client's list_offsets: it may fail for good right after a topic's leader was elected.
-            # And what this client believes about the topic may be older than its leader too.
+            # Not the admin client's list_offsets: it may fail permanently right after a leader election.
+            # The metadata of this client may also be older than the election, so it is refreshed first.
             self._reader.list_topics(topic, timeout=ASK_TIMEOUT_S)
             found = self._reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_TIMEOUT_S)
             if found is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             return found[1]
 
-        return self._patiently(ask, f"looking at topic {topic}")
+        return self._retry(ask, f"looking at topic {topic}")
 
     def probe(self) -> None:
-        """Returns when a broker answered, and raises when none does."""
+        """Test whether a broker answers; raises if none does."""
         try:
             self._reader.list_topics(progress_topic(self._settings.topic_prefix), timeout=ASK_TIMEOUT_S)
         except KafkaException as exception:
-            raise diagnose_kafka(kafka_error(exception), "asking whether it is there") from exception
+            raise diagnose_kafka(kafka_error(exception), "testing whether a broker answers") from exception
 
     def used(self, topic: str) -> bool:
-        """Whether anything was ever written to the topic; asked before the first row goes there."""
+        """Return whether anything was ever written to the topic; called before the first row is written."""
         if topic in self._made:
             self._made.remove(topic)
             return False
@@ -121,10 +121,10 @@ class Topics:
                 raise KafkaException(found.error)
             return len(found.partitions)
 
-        return self._patiently(ask, f"looking at topic {topic}")
+        return self._retry(ask, f"looking at topic {topic}")
 
-    def _patiently(self, ask: Callable[[], int], doing: str) -> int:
-        """Ask until there is an answer: a topic that was just made has no leader for a moment."""
+    def _retry(self, ask: Callable[[], int], doing: str) -> int:
+        """Repeat a request until it succeeds: a topic that was just created has no leader for a moment."""
         deadline = time.monotonic() + ADMIN_TIMEOUT_S
         while True:
             try:

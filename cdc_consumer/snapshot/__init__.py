@@ -1,1 +1,1 @@
-"""How a table joins the stream: its rows at one consistent point, then every later change."""
+"""Captures tables: copies their rows at one consistent point, from which on every later change is streamed."""

@@ -1,4 +1,4 @@
-"""Which tables are captured, from where on, and when to look for new ones."""
+"""Knows which tables are captured and from which position on, and starts the search for new tables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""After a capture that could not begin: somebody's lock or rewrite is usually gone by then."""
+"""Pause after a capture that could not begin: the lock or the rewrite that prevented it is usually gone by then."""
 
 HOLD_S = 0.5
-"""How long the stream stands still for an export to reach its consistent point before it could be overtaken."""
+"""How long the stream stops for an export, so that the stream does not pass the export's consistent point first."""
 
 HOLD_STEP_S = 0.02
-"""The export mostly takes a few milliseconds."""
+"""An export usually takes a few milliseconds."""
 
 
 class Captures:
-    """The captured tables of a slot, and at most one export that waits for the stream to reach its point."""
+    """The captured tables of a slot, and at most one export that waits until the stream reaches its point."""
 
     def __init__(
         self,
@@ -46,25 +46,25 @@ class Captures:
         self._held_until: float | None = None
         self.export: Export | None = None
         self.settled = False
-        """Whether every table found at the start is captured."""
+        """Whether every table that was found at the start is captured."""
         self._index()
 
     def since(self, relid: int, table: TableId) -> Lsn | None:
-        """Commits from this position on are streamed for the relation; None when it is not captured."""
+        """Return the position from which on the relation's commits are streamed; None if it is not captured."""
         capture = self._by_relid.get(relid)
         return capture.snapshot_lsn if capture is not None and capture.table == table else None
 
     def holds(self, relid: int) -> bool:
-        """Whether the relation is captured, or about to be."""
+        """Return whether the relation is captured or is part of the current export."""
         exported = self.export.tables if self.export is not None else ()
         return relid in self._by_relid or any(table.schema.relid == relid for table in exported)
 
     def request(self) -> None:
-        """Look at the publications as soon as possible."""
+        """Check the publications for new tables as soon as possible."""
         self._look_at = 0.0
 
     def turn(self) -> None:
-        """Start a look when it is time, take its outcome when it is there."""
+        """Start a check of the publications if one is due, and take over its result if it is there."""
         now = time.monotonic()
         if self.export is None and now >= self._look_at and self._watch.look(self._captured):
             self._look_at = now + self._heartbeat_s
@@ -74,12 +74,12 @@ class Captures:
         self._held_until = None
 
     def joined(self, capture: Capture) -> None:
-        """A table's copy and its capture record are published."""
+        """Add a captured table: its copy and its capture record are published."""
         self._captured[capture.table] = capture
         self._index()
 
     def done(self) -> None:
-        """All tables of the export are; more may have joined the publications meanwhile."""
+        """Close the export: all its tables are captured. Then check for tables that were published meanwhile."""
         if self.export is not None:
             self.export.close()
         self.export, self._frontier.limit = None, None
@@ -87,13 +87,16 @@ class Captures:
         self.request()
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running check and close the export."""
         self._watch.close()
         if self.export is not None:
             self.export.close()
 
     def _holding(self) -> bool:
-        """Once per export, for a moment: an export that waits for long transactions must not stop the stream."""
+        """Return whether the stream should stop for the export that is being prepared.
+
+        Only once per export and for HOLD_S: an export that waits for long transactions must not stop the stream.
+        """
         if not self._watch.exporting.is_set():
             return False
         if self._held_until is None:
@@ -114,7 +117,7 @@ class Captures:
         if sighting.export is None:
             self.settled = True
         elif self._frontier.passed(sighting.export.at):
-            # The stream got beyond the consistent point first: rows of these tables were already left out.
+            # The stream passed the consistent point first, so it already dropped rows of these tables.
             log.info("capture overtaken by the stream", extra={"lsn": str(sighting.export.at)})
             sighting.export.close()
             self.request()

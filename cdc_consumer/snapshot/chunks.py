@@ -1,7 +1,7 @@
-"""A table -> queries that together read each of its rows once: page ranges of the table, or of each leaf partition.
+"""Takes a table, returns queries that together read each of its rows once: page ranges of the table or its partitions.
 
-Rows the snapshot sees lie in pages that existed when it was taken. The last range has no end, so nothing depends on
-when the size was asked for.
+All rows that the snapshot sees are in pages that existed when it was taken. The last range has no end, so the result
+does not depend on the moment at which the size was read.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from shared_schema.table_schema import quote_identifier
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """A relation that holds rows of its own."""
+    """A relation with storage: a plain table or a leaf partition."""
 
     relation: str
-    """Quoted."""
+    """Quoted name."""
     pages: int
     rows: int
-    """As the last ANALYZE estimated, for the pages there are now; -1 when nobody did."""
+    """Row density of the last ANALYZE times the current number of pages; -1 without statistics."""
     by_page: bool
-    """Whether ranges of pages can be read alone."""
+    """Whether page ranges can be read separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One COPY."""
+    """One COPY command and the number of pages that it reads."""
 
     query: str
     pages: int
@@ -52,10 +52,10 @@ ORDER BY c.oid
 
 
 def parts_of(reader: Connection, table: TableExport) -> list[TablePart]:
-    """What the snapshot's transaction sees of the table's storage."""
-    place = {"relid": table.published.relid, "partitioned": table.published.partitioned}
+    """Return the parts of the table's storage, as the snapshot's transaction sees them."""
+    parameters = {"relid": table.published.relid, "partitioned": table.published.partitioned}
     try:
-        found = reader.execute(_PARTS, place).fetchall()
+        found = reader.execute(_PARTS, parameters).fetchall()
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return [
@@ -65,14 +65,14 @@ def parts_of(reader: Connection, table: TableExport) -> list[TablePart]:
 
 
 def expected_rows(table: TableExport, parts: list[TablePart]) -> int | None:
-    """An estimate, None when there is none."""
+    """Return the estimated number of rows; None if there is no estimate."""
     if table.published.row_filter or any(part.rows < 0 and part.pages for part in parts):
         return None
     return sum(max(0, part.rows) for part in parts)
 
 
 def chunks_of(table: TableExport, parts: list[TablePart], pages: int) -> list[Chunk]:
-    """COPY commands that read each row of the table once, with the table's columns in their order."""
+    """Return COPY commands that together read each row of the table once, with the columns in table order."""
     return [chunk for part in parts for chunk in _chunks(table, part, pages)]
 
 

@@ -1,7 +1,7 @@
-"""Chunks of a table -> batches of COPY lines, read by several connections inside one snapshot.
+"""Takes the chunks of a table, returns batches of COPY lines, read by several connections inside one snapshot.
 
-Each connection has a thread that only waits and collects; the lines come out of one bounded queue, in no particular
-order between chunks. Nothing here looks into a line.
+Each connection has a thread that only waits and collects lines. All lines come out of one bounded queue; there is no
+order between chunks. This module does not look into a line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cdc_consumer.wal.diagnosis import diagnose_exception, diagnose_postgres
 Lines = list[bytes]
 
 BATCH_ROWS, BATCH_BYTES = 1_000, 256 * 1024
-"""Large enough that handing over costs nothing, small enough that the queue's memory does not show."""
+"""Large enough that the queue costs almost nothing, small enough that its memory does not matter."""
 
 BATCHES_AHEAD = 4
-"""Batches per connection that wait to be taken."""
+"""Batches per connection that may wait in the queue."""
 
 TAKE_S = 0.2
-"""How long a thread waits for room before it looks whether it is still wanted."""
+"""How long a thread waits for room in the queue before it checks whether it must stop."""
 
 
 class CopyReaders:
-    """Chunks under way: a thread per connection, batches for whoever takes them."""
+    """Reads chunks on one thread per connection and queues their lines in batches."""
 
     def __init__(self, readers: Sequence[Connection], chunks: Sequence[Chunk]) -> None:
         self._stop = threading.Event()
@@ -51,7 +51,7 @@ class CopyReaders:
         return not self._left
 
     def take(self, timeout_s: float) -> tuple[Lines, int] | None:
-        """A batch of lines, and the pages that are finished with it; None when there is none in time."""
+        """Return a batch of lines and the number of pages that it completes; None if none arrives in time."""
         try:
             batch = self._batches.get(timeout=timeout_s) if timeout_s else self._batches.get_nowait()
         except queue.Empty:
@@ -64,7 +64,7 @@ class CopyReaders:
         return lines, pages or 0
 
     def close(self) -> None:
-        """Give up what is not read."""
+        """Stop the threads; lines that were not taken are dropped."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -91,7 +91,7 @@ class CopyReaders:
 
 
 def read_copy_lines(reader: Connection, query: str, stopped: Callable[[], bool]) -> Iterator[Lines]:
-    """The lines of one COPY TO STDOUT; straight from libpq, a row at a time costs too much above it."""
+    """Yield the lines of one COPY TO STDOUT in batches. Uses libpq directly: psycopg's loop per row costs too much."""
     conn = reader.pgconn
     readable = select.poll()
     readable.register(conn.socket, select.POLLIN)
@@ -134,7 +134,7 @@ def _begin(conn: pq.abc.PGconn, readable: select.poll, query: str) -> None:
 
 
 def _finish(conn: pq.abc.PGconn) -> None:
-    """The command's result after its last line: an error may come there too."""
+    """Read the command's result after its last line: an error may come there too."""
     while (result := conn.get_result()) is not None:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise _failure(conn, result)

@@ -1,9 +1,9 @@
-"""Preparing a capture: a consistent point, and a reader that sees the tables exactly as of it.
+"""Prepares a capture: takes tables, returns a consistent point and a reader that sees the tables exactly as of it.
 
 A temporary slot gives the consistent point L and exports the snapshot that belongs to it: commits whose record starts
-before L are in the snapshot, all others will be streamed. The reader then locks the tables against rewriting. A table
-that was truncated or rewritten between snapshot and lock would look empty under the older snapshot, so its storage is
-compared and the capture starts again if it moved.
+before L are in the snapshot, all others will be streamed. The reader then locks the tables so that they cannot be
+rewritten. A table that was truncated or rewritten between snapshot and lock would look empty in the older snapshot.
+Therefore its storage is compared, and the capture starts again if the storage changed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from shared_schema.lsn import Lsn
 from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
 LOCK_TIMEOUT_S = 5
-"""Long enough for an ordinary ALTER TABLE to finish; after it the capture starts again with a new snapshot."""
+"""Long enough for an ordinary ALTER TABLE to finish; after this time the capture starts again with a new snapshot."""
 
 _names = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class TableExport:
-    """A table to copy, with the schema its rows have at the consistent point."""
+    """A table to copy, with the schema of its rows at the consistent point."""
 
     published: PublishedTable
     schema: TableSchema
@@ -48,23 +48,24 @@ class Export:
     tables: tuple[TableExport, ...]
     reader: Connection
     others: list[Connection]
-    """Further readers inside the same snapshot, made when a table is large enough."""
+    """Further readers inside the same snapshot, opened if a table is large enough."""
     database_url: str = field(repr=False)
 
     @property
     def stamp(self) -> Lsn:
-        """The position of the snapshot's rows: one byte before the point, where no commit record can start."""
+        """The LSN in the stamps of the copied rows: one byte before the point, where no commit record can start."""
         return Lsn(self.at.value - 1)
 
     def readers(self, number: int, table: TableExport) -> list[Connection]:
-        """That many connections that see the table in this snapshot, hold its lock, and do nothing else."""
+        """Return `number` connections that see the table in this snapshot and hold a lock on it."""
         try:
             while len(self.others) < number - 1:
                 row = self.reader.execute("SELECT pg_export_snapshot()").fetchone()
                 self.others.append(connect(self.database_url))
                 _enter(self.others[-1], str(row[0]) if row else "")
             for other in self.others[: number - 1]:
-                # Somebody who waits for an exclusive lock since we took ours would wait for us, and these for him.
+                # If a session has requested an exclusive lock since the first reader took its lock, that session waits
+                # for the first reader and these readers wait for that session: the lock timeout ends this deadlock.
                 _lock(other, table.published)
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
@@ -77,20 +78,23 @@ class Export:
 
 
 def prepare_export(
-    database_url: str, publications: tuple[str, ...], wanted: Sequence[PublishedTable], known: Container[TableId] = ()
+    database_url: str,
+    publications: tuple[str, ...],
+    requested: Sequence[PublishedTable],
+    known: Container[TableId] = (),
 ) -> Export:
-    """Open a reader on the wanted tables at a new consistent point; waits for running write transactions."""
+    """Open a reader of the requested tables at a new consistent point. Waits for running write transactions."""
     reader = connect(database_url)
     try:
         with ReplicationSession(database_url) as exporter:
             name = f"pg_trickle_capture_{os.getpid()}_{next(_names)}"
             at, snapshot = exporter.create_slot(name, temporary=True, export=True)
             _enter(reader, snapshot)
-            for table in wanted:
+            for table in requested:
                 _lock(reader, table)
                 _check_storage(reader, table)
         described = {t.relid: t for t in published_tables(reader, publications)}
-        tables = tuple(_export(reader, described.get(t.relid, t), t.table in known) for t in wanted)
+        tables = tuple(_export(reader, described.get(t.relid, t), t.table in known) for t in requested)
     except psycopg.Error as error:
         reader.close()
         raise diagnose_exception(error) from error
@@ -130,7 +134,10 @@ def _lock(reader: Connection, table: PublishedTable) -> None:
 def _check_storage(reader: Connection, table: PublishedTable) -> None:
     row = reader.execute(_MOVED, {"relid": table.relid, "partitioned": table.partitioned}).fetchone()
     if row is None or row[0]:
-        raise CaptureFailed(f"{table.table} was rewritten while its capture began", hint="it is tried again")
+        raise CaptureFailed(
+            f"{table.table} was truncated or rewritten while its capture began",
+            hint="the capture is tried again automatically",
+        )
 
 
 _DESCRIBED = """
@@ -145,7 +152,7 @@ WHERE c.oid = %s ORDER BY a.attnum
 
 
 def _export(reader: Connection, published: PublishedTable, again: bool) -> TableExport:
-    """Describe the table as the stream would, so that copied and streamed rows share one schema version."""
+    """Describe the table as the stream would, so that copied and streamed rows have the same schema version."""
     rows = reader.execute(_DESCRIBED, (published.relid,)).fetchall()
     columns = tuple(
         RelationColumn(name, oid, typmod, in_key) for _, name, oid, typmod, in_key in rows if name in published.columns

@@ -1,12 +1,12 @@
-"""Copying one exported table into the sink.
+"""Copies one exported table into the sink and returns its capture record.
 
-Copied rows are stamped one byte before the consistent point L, where no commit record can start: so they come after
-everything the snapshot replaces, before every streamed row of the table (whose commits start at L or later), share a
-stamp with none of them, and a frontier of L includes them. The T row of a table captured again has number 0, its rows
-follow.
+Copied rows are stamped one byte before the consistent point L, where no commit record can start. So they come after
+everything that the snapshot replaces and before every streamed row of the table (whose commits start at L or later),
+they share a stamp with none of them, and a frontier of L includes them. If the table is captured again, its T row has
+ordinal 0 and its rows follow.
 
-A copy that takes long is cut into several transactions of the sink. Readers do not count its rows before the capture
-record, and one that dies is followed by a T row and a whole copy at a later point.
+A long copy is split over several transactions of the sink. Readers do not count its rows before the capture record. If
+a copy does not finish, a T row and a complete copy at a later point follow.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 WAIT_S = 0.2
-"""How long a wait for lines may last before the server is answered."""
+"""How long one wait for lines may last before the server gets a status update."""
 
 
 class TableCopy:
-    """One table's rows on their way into the sink."""
+    """Copies the rows of one table into the sink, step by step."""
 
     def __init__(
         self, settings: ConsumerSettings, sink: Sink, metrics: Metrics, export: Export, table: TableExport
@@ -44,11 +44,11 @@ class TableCopy:
         self._export = export
         self._table = table
         self._seq = 0
-        # Also for an empty table: its readers need its columns too.
+        # Also for an empty table: readers need its columns too.
         self.row_writer = sink.row_writer(table.schema)
         now_us = time.time_ns() // 1000
         if self.row_writer.used():
-            # It may hold rows of an earlier table or of an attempt that failed.
+            # It may hold rows of an earlier table of this name, or of an unfinished copy.
             self.row_writer.empty(ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True))
         self._encode = self.row_writer.copier(export.stamp, now_us).encode
         parts = parts_of(export.reader, table)
@@ -60,11 +60,11 @@ class TableCopy:
 
     @property
     def done(self) -> bool:
-        """Whether every row is in the sink's open transaction, or was before."""
+        """Whether every row was written to the sink, in its open transaction or an earlier one."""
         return self._reading.done
 
     def step(self, timeout_s: float) -> bool:
-        """Write a batch of rows; False when none came in time."""
+        """Write one batch of rows -> False if none arrived in time."""
         batch = self._reading.take(timeout_s)
         if batch is None:
             return False
@@ -77,7 +77,7 @@ class TableCopy:
         return True
 
     def capture(self) -> Capture:
-        """The record to be published with the last rows."""
+        """Return the capture record, which is to be published together with the last rows."""
         name = self._table.schema.table
         seconds = self._report.end()
         log.info(
@@ -110,13 +110,13 @@ class Loader:
         self._metrics = metrics
 
     def begin(self, export: Export, table: TableExport) -> TableCopy:
-        """A copy that whoever asked for it takes further, step by step."""
+        """Start a copy; the caller runs its steps."""
         return TableCopy(self._settings, self._sink, self._metrics, export, table)
 
     def load(self, export: Export, table: TableExport) -> Capture:
-        """Copy the whole table while the stream stands still; the capture is to be published with its last rows."""
+        """Copy the whole table while the stream is stopped -> the capture, to be published with the last rows."""
         copy, committed_at = self.begin(export, table), time.monotonic()
-        # Not for one captured before: its readers would see it half until this copy ends.
+        # Not for a table that was captured before: its readers would see half of it until this copy ends.
         cut_s = None if table.again else self._sink.transaction_limit_s
         try:
             while not copy.done:

@@ -1,4 +1,4 @@
-"""How far a copy is: a bar on a terminal, log lines elsewhere, and a gauge for both."""
+"""Reports the progress of a copy: a bar on a terminal, log lines otherwise, and always a gauge."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 LOG_EVERY_S = 5.0
-"""Often enough to see that it lives, seldom enough for a copy of hours."""
+"""Often enough to see that the copy is running, rare enough for a copy that takes hours."""
 
 
 class CopyReport:
-    """One table's copy."""
+    """The progress of one table's copy."""
 
     def __init__(self, table: TableId, expected: int | None, pages: int, metrics: Metrics) -> None:
         self._table = str(table)
         self._expected = expected
         self._pages, self._pages_done = pages, 0
-        self._began = self._told = time.monotonic()
+        self._began = self._logged_at = time.monotonic()
         self.rows = 0
         self._copied = metrics.captured_rows.labels(self._table)
         self._left = metrics.copy_rows_left.labels(self._table)
@@ -35,7 +35,7 @@ class CopyReport:
             self._bar.start()
 
     def advance(self, rows: int, pages: int) -> None:
-        """More rows were handed on, more pages are finished."""
+        """Add rows that were written and pages that are finished."""
         self.rows += rows
         self._pages_done += pages
         self._copied.inc(rows)
@@ -43,19 +43,19 @@ class CopyReport:
         self._left.set(max(0, expected - self.rows) if expected is not None else 0)
         if self._bar is not None:
             self._bar.update(self._task, completed=self.rows, total=expected)
-        elif time.monotonic() - self._told >= LOG_EVERY_S:
-            self._told = time.monotonic()
+        elif time.monotonic() - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = time.monotonic()
             log.info("copying table", extra={"table": self._table, **self.figures()})
 
     @property
     def expected(self) -> int | None:
-        """Rows in all: as the statistics say, or what the finished pages held on average."""
+        """Estimated number of rows: from the statistics, or from the average of the finished pages."""
         if self._expected is not None:
             return max(self._expected, self.rows)
         return self.rows * self._pages // self._pages_done if self._pages_done else None
 
     def figures(self) -> dict[str, int | float]:
-        """Rows, rate, and when it will be done, for a log line."""
+        """Return rows, rate and remaining time, for a log line."""
         seconds = time.monotonic() - self._began
         rate = self.rows / seconds if seconds > 0 else 0.0
         figures: dict[str, int | float] = {"rows": self.rows, "rows_per_s": round(rate)}
@@ -64,7 +64,7 @@ class CopyReport:
         return figures
 
     def end(self) -> float:
-        """Take the bar away -> how long it took, in seconds."""
+        """Remove the bar -> the duration of the copy in seconds."""
         self._left.set(0)
         if self._bar is not None:
             self._bar.stop()

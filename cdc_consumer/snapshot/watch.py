@@ -1,6 +1,7 @@
-"""Looks for tables that joined the publications and prepares their export, in a thread of its own.
+"""Finds tables that were added to the publications and prepares their export, on a separate thread.
 
-Creating a slot can wait for other people's transactions, so the stream must go on meanwhile. One round at a time.
+Creating a slot can wait for transactions of other sessions, and the stream must continue meanwhile. Only one check runs
+at a time.
 """
 
 from __future__ import annotations
@@ -19,44 +20,44 @@ from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId
 
 GROUP_BYTES = 64 * 1024 * 1024
-"""What small tables that are copied together may have in all; a larger table is copied alone."""
+"""Total size of small tables that are copied together; a larger table is copied alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTables:
-    """What one round saw: where the server's log ends, and an export if tables are to be captured."""
+    """The result of one check: the end of the server's log, and an export if there are tables to capture."""
 
     position: Lsn
     export: Export | None
 
 
 class CaptureWatch:
-    """Rounds of looking at the publications."""
+    """Checks the publications on a separate thread."""
 
     def __init__(self, database_url: str, publications: tuple[str, ...], *, together: bool = False) -> None:
         self.together = together
-        """Export everything at one point, because no frontier may be published before all of it is copied."""
+        """Whether to export all tables at one point, because no frontier may be published before all are copied."""
         self._database_url = database_url
         self._publications = publications
         self._round: Future[SeenTables] | None = None
         self._catalog: Connection | None = None
         self._closed = False
         self.exporting = threading.Event()
-        """Set while a consistent point is being found."""
+        """Set while an export is being prepared."""
 
     def look(self, captured: Mapping[TableId, Capture]) -> bool:
-        """Start a round unless one is under way."""
+        """Start a check unless one is running -> whether it was started."""
         if self._round is not None:
             return False
         outcome: Future[SeenTables] = Future()
-        # A daemon: a round may wait for somebody's transaction and must not hold up the end of the process.
+        # A daemon thread: a check may wait for another session's transaction and must not delay the end of the process.
         thread = threading.Thread(target=self._run, args=(outcome, dict(captured)), name="capture", daemon=True)
         self._round = outcome
         thread.start()
         return True
 
     def sighting(self, timeout_s: float = 0.0) -> SeenTables | None:
-        """The finished round's result, once; None while there is none. Raises what the round raised."""
+        """Return the result of a finished check once; None if there is none. Raises the check's exception."""
         if self._round is None:
             return None
         if not self._round.done():
@@ -68,7 +69,7 @@ class CaptureWatch:
         return finished.result()
 
     def close(self) -> None:
-        """Stop looking; a round under way closes its own connections when it ends."""
+        """Stop checking; a running check closes its own connections when it ends."""
         self._closed = True
         if self._round is None or self._round.done():
             self._release()
@@ -94,26 +95,26 @@ class CaptureWatch:
             self._catalog = connect(self._database_url)
         if missing := missing_publications(self._catalog, self._publications):
             raise PublicationMissing(
-                f"publication {missing[0]} was dropped: its tables' changes are no longer streamed",
-                hint="start again to create it empty, then add the tables",
+                f"publication {missing[0]} was dropped: changes of its tables are no longer streamed",
+                hint="start again, which creates the publication without tables; then add the tables",
             )
-        wanted = [t for t in published_tables(self._catalog, self._publications) if is_new(t, captured)]
-        if not wanted:
+        new = [t for t in published_tables(self._catalog, self._publications) if is_new(t, captured)]
+        if not new:
             return SeenTables(server_position(self._catalog), None)
         self.exporting.set()
         try:
-            group = wanted if self.together else first_capture_group(wanted)
+            group = new if self.together else first_capture_group(new)
             export = prepare_export(self._database_url, self._publications, group, captured)
         finally:
             self.exporting.clear()
         return SeenTables(server_position(self._catalog), export)
 
 
-def first_capture_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
-    """The tables to copy at one point, small ones together: the frontier waits while they are copied."""
+def first_capture_group(new: list[PublishedTable]) -> list[PublishedTable]:
+    """Return the tables to copy at one point: small ones together, because the frontier waits while they are copied."""
     group: list[PublishedTable] = []
     room = GROUP_BYTES
-    for table in sorted(wanted, key=lambda t: (t.bytes, t.table)):
+    for table in sorted(new, key=lambda t: (t.bytes, t.table)):
         room -= table.bytes
         if group and room < 0:
             break
@@ -122,7 +123,11 @@ def first_capture_group(wanted: list[PublishedTable]) -> list[PublishedTable]:
 
 
 def is_new(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
-    """Not captured yet, made again under the same name, or away from all its publications for a while."""
+    """Return whether a table must be captured.
+
+    It is not captured yet, was dropped and created again under the same name, or was in none of the publications for
+    some time.
+    """
     known = captured.get(table.table)
     if known is None or known.relid != table.relid:
         return True

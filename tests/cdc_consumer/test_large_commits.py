@@ -83,7 +83,7 @@ def test_publications_may_not_change_in_the_middle(make_consumer: MakeConsumer, 
     publishes(consumer, published + 3)
     consumer.kill()
     consumer.environment["PG_TRICKLE_PUBLICATIONS"] = "pg_trickle,another"
-    assert "written in part" in refused(consumer)
+    assert "published only in part" in refused(consumer)
 
 
 @LOG_AND_TABLES

@@ -79,7 +79,7 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
     assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0
     assert consumer.metric("pg_trickle_cdc_spill_bytes") == 0 == consumer.metric("pg_trickle_cdc_ring_frames")
     log = consumer.log.read_text()
-    assert log.count("go to disk") == 1 and log.count("kept on disk were handed on") == 1
+    assert log.count("go to disk") == 1 and log.count("all changes from disk are processed") == 1
 
 
 def test_stopped_while_the_broker_is_away(make_consumer: MakeConsumer, db: Connection, kafka: KafkaBroker) -> None:
