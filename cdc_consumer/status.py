@@ -33,7 +33,7 @@ ASK_BROKER_S = 5.0
 
 
 def read_status(settings: ConsumerSettings) -> dict[str, Any]:
-    """Return the slot as the server reports it, the stored progress, the report of the running instance, and all tables."""
+    """Return the slot as the server reports it, the stored progress, the running instance's report, and all tables."""
     url = settings.database_url.get_secret_value()
     with connect(url) as catalog:
         # The order matters: a running instance advances all three meanwhile, and the progress must not look as if it

@@ -1,4 +1,4 @@
-"""What both binaries agree on: names, types, records on the wire and tables in the catalog.
+"""Definitions that both binaries share: names, types, records on the wire and tables in the catalog.
 
-Imports nothing of ours. The one thing that does IO is the status server both binaries run.
+Imports nothing else of this project. The only part that does IO is the status server, which both binaries run.
 """

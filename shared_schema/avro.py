@@ -1,9 +1,9 @@
-"""TableSchema <-> Avro schema, and the header that tells a reader which schema a message was written with.
+"""Converts between TableSchema and Avro schema, encodes change rows, and writes the header that identifies the schema.
 
-Without a schema registry a message is `b"T\\x01"` + 8-byte fingerprint + Avro body, and the schema is found in the
-`<prefix>.schemas` topic under the fingerprint. With a registry it is Confluent's wire format, and the schema is found
-in the registry, and in the schemas topic under the hexadecimal of its number. The fingerprint covers the whole schema
-text, PostgreSQL types and key included, so a change that Avro itself would not notice (varchar(10) -> varchar(20)) is
+Without a schema registry a message is `b"T\\x01"` + 8-byte fingerprint + Avro body, and the `<prefix>.schemas` topic
+holds the schema under the fingerprint. With a registry the message has Confluent's wire format, and the schema is in
+the registry, and in the schemas topic under its registry id in hexadecimal. The fingerprint covers the whole schema
+text, including PostgreSQL types and key. So a change that Avro itself does not see (varchar(10) -> varchar(20)) is
 still a new version.
 """
 
@@ -30,7 +30,7 @@ HEADER_BYTES = len(MAGIC) + FINGERPRINT_BYTES
 
 REGISTRY_MAGIC = b"\0"
 REGISTRY_ID_BYTES = 4
-"""Confluent's wire format: a zero byte and the schema's number in the registry."""
+"""Confluent's wire format: a zero byte and the schema's id in the registry."""
 
 _ENVELOPE: tuple[tuple[str, Any], ...] = (
     ("op", {"type": "enum", "name": "op", "symbols": ["I", "D", "T"]}),
@@ -48,9 +48,10 @@ _NAME_CHAR = re.compile(r"[A-Za-z0-9]")
 
 
 def avro_name(name: str) -> str:
-    """An Avro-legal twin of any PostgreSQL name, injective: what is no letter or digit becomes _, __ or _xHEX_.
+    """Return a valid Avro name for any PostgreSQL name. Injective.
 
-    A single underscore between letters or digits stays as it is, so ordinary names do not change.
+    Characters other than letters and digits become _xHEX_. A single underscore between letters or digits does not
+    change, so ordinary names stay as they are.
     """
     out: list[str] = []
     for i, char in enumerate(name):
@@ -64,7 +65,7 @@ def avro_name(name: str) -> str:
 
 
 def change_schema(schema: TableSchema) -> dict[str, Any]:
-    """The Avro record of one relation's change rows, PostgreSQL's view of it in the `pg_*` properties."""
+    """Return the Avro record of a relation's change rows; the `pg_*` properties hold PostgreSQL's description."""
     row_fields = [
         {
             "name": avro_name(column.name),
@@ -94,7 +95,7 @@ def change_schema(schema: TableSchema) -> dict[str, Any]:
 
 
 def key_schema(schema: TableSchema) -> dict[str, Any] | None:
-    """The Avro record of a message key: the primary-key columns; None for a keyless relation."""
+    """Return the Avro record of a message key: the primary-key columns; None for a relation without a key."""
     if not schema.key:
         return None
     return {
@@ -106,7 +107,7 @@ def key_schema(schema: TableSchema) -> dict[str, Any] | None:
 
 
 def parse_table_schema(avro_schema: dict[str, Any]) -> TableSchema:
-    """The inverse of change_schema."""
+    """Return the TableSchema of an Avro schema: the inverse of change_schema."""
     try:
         row = avro_schema["fields"][-1]["type"][1]
         columns = tuple(
@@ -124,17 +125,17 @@ def parse_table_schema(avro_schema: dict[str, Any]) -> TableSchema:
 
 
 def schema_json(avro_schema: dict[str, Any]) -> str:
-    """The one text form of a schema: what is fingerprinted, registered and stored."""
+    """Return the canonical text of a schema, which is fingerprinted, registered and stored."""
     return json.dumps(avro_schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(text: str) -> bytes:
-    """Schema text -> 8 bytes."""
+    """Return the fingerprint of a schema text, 8 bytes."""
     return hashlib.sha256(text.encode()).digest()[:FINGERPRINT_BYTES]
 
 
 class ChangeCodec:
-    """Encodes and decodes the change rows of one schema version; table-driven, the reference for faster ones."""
+    """Encodes and decodes the change rows of one schema version. Table-driven; the reference for generated encoders."""
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
@@ -151,7 +152,7 @@ class ChangeCodec:
 
     @property
     def text(self) -> str:
-        """The schema as registered."""
+        """The schema text as registered."""
         return self._text
 
     @property
@@ -161,15 +162,15 @@ class ChangeCodec:
 
     @property
     def header(self) -> bytes:
-        """What a message begins with when its schema is on the schemas topic."""
+        """The first bytes of a message whose schema is on the schemas topic."""
         return self._header
 
     def encode(self, row: ChangeRow) -> bytes:
-        """Change row -> message value."""
+        """Encode a change row -> message value."""
         return self._header + self.encode_body(row)
 
     def encode_body(self, row: ChangeRow) -> bytes:
-        """Change row -> Avro bytes without a header."""
+        """Encode a change row -> Avro bytes without a header."""
         width = len(self._fields)
         record = {
             "op": row.op.value,
@@ -187,9 +188,9 @@ class ChangeCodec:
         return out.getvalue()
 
     def encode_key(self, values: tuple[Value, ...]) -> bytes | None:
-        """Row image -> message key; None for keyless relations.
+        """Encode the key of a row image -> message key; None for relations without a key.
 
-        It has no header, so that a new schema version does not move a key to another partition.
+        The key has no header, so that a new schema version does not move a key to another partition.
         """
         if self._key_parsed is None:
             return None
@@ -200,7 +201,10 @@ class ChangeCodec:
         return out.getvalue()
 
     def _named(self, values: tuple[Value, ...]) -> dict[str, Any]:
-        """Fields of the row record; a special value names its union branch, fastavro would take it for a date."""
+        """Return the fields of the row record.
+
+        A special value names its union branch explicitly, because fastavro would treat it as a date.
+        """
         named: dict[str, Any] = dict(zip(self._fields, values, strict=True))
         for field, special in zip(self._fields, self._special, strict=True):
             if special and isinstance(named[field], str):
@@ -208,16 +212,16 @@ class ChangeCodec:
         return named
 
     def decode(self, message: bytes) -> ChangeRow:
-        """Message value -> change row; the header must be this schema's."""
+        """Decode a message value -> change row; the message must have the header of this schema."""
         if message.startswith(REGISTRY_MAGIC):
-            # Numbers of a registry are no fingerprints: whoever looked this codec up by it must be right.
+            # A registry id is not a fingerprint and cannot be checked here: the caller must have found the codec by it.
             return self.decode_body(message[len(REGISTRY_MAGIC) + REGISTRY_ID_BYTES :])
         if not message.startswith(self._header):
             raise ContractError(f"a message of {self.schema.table} was written with another schema version")
         return self.decode_body(message[HEADER_BYTES:])
 
     def decode_body(self, body: bytes) -> ChangeRow:
-        """Avro bytes without the header -> change row."""
+        """Decode Avro bytes without the header -> change row."""
         try:
             record: Any = fastavro.schemaless_reader(io.BytesIO(body), self._parsed, None)
         except (EOFError, IndexError, ValueError, OverflowError) as error:
@@ -236,18 +240,18 @@ class ChangeCodec:
 
 
 def registry_header(number: int) -> bytes:
-    """What a message begins with when its schema has this number in the registry."""
+    """Return the first bytes of a message whose schema has this id in the registry."""
     return REGISTRY_MAGIC + number.to_bytes(REGISTRY_ID_BYTES, "big")
 
 
 @lru_cache(maxsize=4096)
 def codec(schema: TableSchema) -> ChangeCodec:
-    """The codec of a schema version; building one parses the schema, so it is kept."""
+    """Return the codec of a schema version. Cached, because building one parses the schema."""
     return ChangeCodec(schema)
 
 
 def header_fingerprint(message: bytes) -> bytes:
-    """The fingerprint in a message's header, or the schema's number in the registry: its key in the schemas topic."""
+    """Return the fingerprint or the registry id in a message's header: the schema's key in the schemas topic."""
     if message.startswith(REGISTRY_MAGIC) and len(message) > REGISTRY_ID_BYTES:
         return message[len(REGISTRY_MAGIC) : len(REGISTRY_MAGIC) + REGISTRY_ID_BYTES]
     if len(message) < HEADER_BYTES or not message.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""Change rows: the only shape in which a change of a table exists outside PostgreSQL.
+"""Change rows: the only form of a table's changes outside PostgreSQL.
 
 INSERT -> I. DELETE -> D. UPDATE -> D(old) directly followed by I(new). TRUNCATE -> one T without a row image.
 """
@@ -17,7 +17,7 @@ Value = None | bool | int | float | str | bytes | Decimal | datetime.date | date
 
 
 class Op(Enum):
-    """What a change row does to the multiset that is the table."""
+    """The operation of a change row: what it does to the Z-set that is the table."""
 
     INSERT = "I"
     DELETE = "D"
@@ -25,7 +25,7 @@ class Op(Enum):
 
     @property
     def weight(self) -> int:
-        """+1 or -1; a TRUNCATE has no weight of its own because it removes whatever is there."""
+        """+1 or -1; 0 for a TRUNCATE, which has no weight of its own because it removes all rows."""
         match self:
             case Op.INSERT:
                 return 1
@@ -37,7 +37,7 @@ class Op(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """Total order of change rows: where the commit record starts, then the ordinal inside the transaction."""
+    """The total order of change rows: the LSN where the commit record starts, then the ordinal in the transaction."""
 
     lsn: Lsn
     seq: int
@@ -49,8 +49,8 @@ class ChangeRow:
 
     `values` follows the order of the relation's columns and is None for a TRUNCATE. `changed` holds the ordinals an
     UPDATE changed (the same on its D and its I) and is None for a genuine INSERT or DELETE. `unknown` holds the
-    ordinals this image does not know (old images without REPLICA IDENTITY FULL, unchanged TOAST values): their place
-    in `values` is None and means nothing.
+    ordinals of columns that this image does not contain (old images without REPLICA IDENTITY FULL, unchanged TOAST
+    values): their entries in `values` are None and have no meaning.
     """
 
     op: Op
@@ -64,7 +64,7 @@ class ChangeRow:
 
 
 def pack_columns(ordinals: frozenset[int], width: int) -> bytes:
-    """Column ordinals -> bitmask: ordinal i is bit i % 8 (least significant first) of byte i // 8."""
+    """Encode column ordinals as a bit mask: ordinal i is bit i % 8 (least significant first) of byte i // 8."""
     mask = bytearray((width + 7) // 8)
     for ordinal in ordinals:
         mask[ordinal >> 3] |= 1 << (ordinal & 7)
@@ -72,5 +72,5 @@ def pack_columns(ordinals: frozenset[int], width: int) -> bytes:
 
 
 def unpack_columns(mask: bytes) -> frozenset[int]:
-    """The inverse of pack_columns."""
+    """Decode a bit mask: the inverse of pack_columns."""
     return frozenset(8 * i + bit for i, byte in enumerate(mask) for bit in range(8) if byte >> bit & 1)

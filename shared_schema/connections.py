@@ -1,4 +1,4 @@
-"""How a connection to PostgreSQL notices that the other side is gone."""
+"""Completes connection strings to PostgreSQL, so that both sides quickly detect a lost connection."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ NETWORK = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-"""A server whose machine died is noticed in about ten seconds; whoever sets one of these keeps it."""
+"""With these a failed server machine is detected in about ten seconds; values in the connection string win."""
 
 SERVER_SIDE: LiteralString = (
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
     " SET tcp_user_timeout = '10s'"
 )
-"""The same for the other direction: else a session we lost keeps its locks for hours. Says nothing on local sockets."""
+"""The same for the server's side: otherwise the server would hold the locks of a lost session for hours. No effect on
+local sockets."""
 
 
 def conninfo(database_url: str, **more: str) -> str:
-    """A URL or key=value string with `more`, and with what it does not say itself of NETWORK."""
+    """Return the connection string with `more`, and with those options of NETWORK that it does not set itself."""
     given = parse_conninfo(database_url)
     return make_conninfo(database_url, **more, **{name: value for name, value in NETWORK.items() if name not in given})
 
 
 def parse_conninfo(database_url: str) -> dict[str, str]:
-    """The parts of a URL or key=value string."""
+    """Return the options of a URL or key=value string."""
     try:
         return {name: str(value) for name, value in conninfo_to_dict(database_url).items() if value is not None}
     except psycopg.Error:

@@ -1,10 +1,10 @@
-"""Records of the `<prefix>.control` topic (JSON): what is in the log between change rows, in order with them by stamp.
+"""Records of the `<prefix>.control` topic (JSON): log messages and schema changes, ordered with change rows by stamp.
 
-`LogMessage`    pg_logical_emit_message(). Inside a transaction it has the transaction's commit position and an ordinal
-                of its own among its rows; outside, the last byte of its own record and ordinal 0.
+`LogMessage`    pg_logical_emit_message(). Inside a transaction its stamp has the commit LSN of the transaction and an
+                ordinal of its own among the rows; outside, the LSN of the last byte of its own record and ordinal 0.
 `SchemaChange`  rows of the table from this stamp on are written with another schema version.
 
-They are written in the transaction of the rows they stand between.
+They are written in the transaction of the rows before and after them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shared_schema.table_schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """A message somebody put into the log; `xid` is 0 outside a transaction."""
+    """A logical message in the log; `xid` is 0 outside a transaction."""
 
     stamp: Stamp
     xid: int
@@ -45,7 +45,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """`changes` says in words what is different; only added columns are `compatible`."""
+    """A new schema version. `changes` describes the differences in words; only added columns are `compatible`."""
 
     stamp: Stamp
     table: TableId
@@ -73,6 +73,6 @@ ControlRecord = LogMessage | SchemaChange
 
 
 def encode_control(slot: str, record: ControlRecord) -> bytes:
-    """-> message value."""
+    """Encode a control record -> message value."""
     stamp = {"slot": slot, "lsn": str(record.stamp.lsn), "seq": record.stamp.seq}
     return json.dumps(stamp | record.fields(), separators=(",", ":"), ensure_ascii=False).encode()

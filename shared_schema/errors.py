@@ -1,20 +1,20 @@
-"""The root of every expected error: what happened, what to do about it, whether trying again can help.
+"""The base class of every expected error: what happened, what to do about it, and whether a retry can help.
 
 TrickleError
 ├── SettingsError        a setting is missing or out of bounds
 ├── ContractError        bytes or records on a topic break the contract
-├── UnsupportedColumn    a column's type cannot be carried exactly
-└── (each binary adds its own below its `errors.py`)
+├── UnsupportedColumn    a column's values cannot be represented exactly
+└── (each binary adds its own in its `errors.py`)
 """
 
 from __future__ import annotations
 
 
 class TrickleError(Exception):
-    """An expected failure: one sentence for the problem, one for the way out."""
+    """An expected error: one sentence for the problem, one for the solution."""
 
     retryable: bool = False
-    """Whether the same action may succeed later without anybody changing anything."""
+    """Whether the same action may succeed later without a change by the operator."""
 
     def __init__(self, problem: str, *, hint: str = "") -> None:
         super().__init__(problem)
@@ -26,7 +26,7 @@ class TrickleError(Exception):
 
 
 class SettingsError(TrickleError):
-    """A setting is missing, malformed or out of its bounds."""
+    """A setting is missing, malformed or out of bounds."""
 
 
 class ContractError(TrickleError):
@@ -34,4 +34,4 @@ class ContractError(TrickleError):
 
 
 class UnsupportedColumn(TrickleError):
-    """A column holds values that no physical type of ours can hold exactly."""
+    """A column has values that no physical type can represent exactly."""

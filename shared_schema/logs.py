@@ -1,4 +1,4 @@
-"""Log lines: a fixed event with fields, as text or JSON. Identifiers and counts only, never row values."""
+"""Formats log lines: a fixed event with fields, as text or JSON. Identifiers and counts only, never row values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _one_line(value: object) -> str:
-    """Names may hold line ends and other characters that would forge or hide a line."""
+    """Escape characters that are not printable: a name with a line end could forge or hide a log line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
 
 
@@ -24,7 +24,7 @@ class TextFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record, fields after the event; a traceback follows on its own lines."""
+        """Format one record: the event, then its fields; a traceback follows on separate lines."""
         stamp = f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z"
         fields = "".join(f" {k}={_one_line(v)}" for k, v in _fields(record).items())
         line = f"{stamp} {record.levelname} {record.name} {record.getMessage()}{fields}"
@@ -35,7 +35,7 @@ class JsonFormatter(TextFormatter):
     """The same as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as JSON."""
+        """Format one record as JSON."""
         entry: dict[str, object] = {
             "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
@@ -49,7 +49,7 @@ class JsonFormatter(TextFormatter):
 
 
 def configure(log_format: str, level: str) -> None:
-    """Send this process's log to standard error; called once by each command line, never on import."""
+    """Send the log of this process to standard error. Each command line calls this once; no import does."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()

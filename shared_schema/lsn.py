@@ -1,7 +1,7 @@
 """Positions in PostgreSQL's write-ahead log.
 
 A *frontier* is an Lsn too. It is exclusive, like PostgreSQL's own flush position: everything whose commit record
-starts **before** it is included, nothing at or after it is. A window is therefore the half-open range [old, new).
+starts **before** it is included, nothing at or after it is. An LSN range is therefore half-open: [lower, upper).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Lsn:
 
     def __post_init__(self) -> None:
         if not 0 <= self.value <= LSN_MAX:
-            raise ContractError(f"{self.value} is no log position")
+            raise ContractError(f"{self.value} is not an LSN")
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
@@ -32,7 +32,7 @@ class Lsn:
                 raise ValueError(text)
             return cls((int(high, 16) << 32) | int(low, 16))
         except ValueError as error:
-            raise ContractError(f"{text!r} is no log position", hint="expected the form 16/B374D848") from error
+            raise ContractError(f"{text!r} is not an LSN", hint="expected the form 16/B374D848") from error
 
     def __str__(self) -> str:
         return f"{self.value >> 32:X}/{self.value & 0xFFFF_FFFF:X}"
@@ -42,19 +42,19 @@ class Lsn:
 
 
 ORIGIN = Lsn(0)
-"""Before everything: the frontier of somebody who has seen nothing."""
+"""The frontier before everything: no change is included."""
 
 
 @dataclass(frozen=True, slots=True)
 class LsnRange:
-    """Stamps in [lower, upper): what came in between two frontiers."""
+    """The stamps in [lower, upper): what lies between two frontiers."""
 
     lower: Lsn
     upper: Lsn
 
     def __post_init__(self) -> None:
         if self.upper < self.lower:
-            raise ContractError(f"a window may not end at {self.upper} before it begins at {self.lower}")
+            raise ContractError(f"an LSN range cannot end at {self.upper}, before its lower bound {self.lower}")
 
     def __contains__(self, lsn: Lsn) -> bool:
         return self.lower <= lsn < self.upper

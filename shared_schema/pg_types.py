@@ -1,10 +1,10 @@
-"""One table: how each PostgreSQL type travels (Avro) and rests (Spark, Arrow name). No Spark import.
+"""Maps each PostgreSQL type to its physical type: how values are encoded in Avro and stored in Spark. No Spark import.
 
-Every physical type is exact. A type without an entry of its own travels as the text PostgreSQL prints, which is exact
-too, and is written back by the type's own input function.
+Every physical type is exact. A type without an entry is represented by the text that PostgreSQL prints. This is exact
+too, and the input function of the type reads it when rows are written back.
 
-Values that the Avro logical type cannot hold (numeric NaN and infinities, infinite or out-of-range dates) travel in a
-third union branch as PostgreSQL's text: `["null", <logical type>, "string"]`.
+Values that the Avro logical type cannot hold (numeric NaN and infinities, infinite or out-of-range dates) use a third
+union branch with PostgreSQL's text: `["null", <logical type>, "string"]`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DECIMAL_DIGITS = 38
 
 
 class PhysicalType(Enum):
-    """How a value rests in a trace; the value is the Spark DDL type where it does not depend on the typmod."""
+    """How a trace stores a value; the enum's value is the Spark DDL type unless that depends on the typmod."""
 
     BOOLEAN = "boolean"
     SMALLINT = "smallint"
@@ -39,10 +39,10 @@ class PhysicalType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """A column type as PostgreSQL knows it.
+    """A column type of PostgreSQL.
 
-    `name` is the catalog's short name (`int4`, `numeric`), of the base type where the column has a domain;
-    `display` is what format_type() prints (`numeric(10,2)`), kept for people and for writing back.
+    `name` is the catalog's short name (`int4`, `numeric`), of the base type if the column has a domain; `display` is
+    what format_type() prints (`numeric(10,2)`), for messages and for writing back.
     """
 
     oid: int
@@ -52,21 +52,21 @@ class PgType:
 
     @property
     def precision_scale(self) -> tuple[int, int] | None:
-        """(precision, scale) of a bounded numeric, None for any other type or an unbounded numeric."""
+        """(precision, scale) of a bounded numeric; None for every other type and for an unbounded numeric."""
         if self.name != "numeric" or self.typmod < VARHDRSZ:
             return None
         packed = self.typmod - VARHDRSZ
-        # The scale is an 11-bit signed number since PostgreSQL 15 allows numeric(3,-2).
+        # The scale is an 11-bit signed number, because PostgreSQL 15 and later allow numeric(3,-2).
         return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
     @property
     def physical_type(self) -> PhysicalType:
-        """The exact resting form; TEXT for everything without a better one."""
+        """The physical type; TEXT for every type without an entry."""
         if self.name == "numeric":
             bounds = self.precision_scale
             fits = bounds is not None and bounds[0] <= MAX_DECIMAL_DIGITS and 0 <= bounds[1] <= bounds[0]
             return PhysicalType.DECIMAL if fits else PhysicalType.TEXT
-        return _CARRIERS.get(self.name, PhysicalType.TEXT)
+        return _PHYSICAL_TYPES.get(self.name, PhysicalType.TEXT)
 
     @property
     def spark_ddl(self) -> str:
@@ -77,7 +77,7 @@ class PgType:
 
     @property
     def avro(self) -> list[Any]:
-        """The nullable Avro union this type travels in."""
+        """The nullable Avro union of this type."""
         match self.physical_type:
             case PhysicalType.BOOLEAN:
                 return ["null", "boolean"]
@@ -105,7 +105,7 @@ class PgType:
                 return ["null", "string"]
 
 
-_CARRIERS = {
+_PHYSICAL_TYPES = {
     "bool": PhysicalType.BOOLEAN,
     "int2": PhysicalType.SMALLINT,
     "int4": PhysicalType.INT,

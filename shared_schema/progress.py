@@ -1,17 +1,17 @@
 """Records of the compacted `<prefix>.progress` topic (JSON).
 
 `Progress` (key = slot): everything whose commit record starts before `frontier` is on the topics. It is written inside
-the Kafka transaction it speaks of. Transaction markers do not reach all partitions at one moment, and readers take
-each partition in pieces of their own, so `end_offsets` says, for every partition ever written, the offset after the
-last record before `frontier`: a reader is complete up to `frontier` once it has those too. It names all partitions,
-not only those of its own transaction, because compaction removes earlier records.
+the Kafka transaction that it describes. Transaction markers do not reach all partitions at the same moment, and readers
+read each partition at its own pace. Therefore `end_offsets` gives, for every partition ever written, the offset after
+the last record before `frontier`: a reader is complete up to `frontier` once it has read up to these offsets. The
+record names all partitions, not only those of its own transaction, because compaction removes earlier records.
 
-While a table joins, its rows belong below a frontier that must wait for them, but the stream goes on: `written` is then
-ahead of `frontier`. Everything of the captured tables before it is on the topics, and a restart goes on from there.
+While a table is copied, the frontier waits for its rows, but the stream continues: `written` is then ahead of
+`frontier`. All changes of the captured tables before `written` are on the topics, and a restart resumes there.
 
 `Capture` (key = slot|schema|table): the relation's rows as of `snapshot_lsn` are on its topic, and every later change
-follows. It is written in the Kafka transaction of the last snapshot row, and also tells readers of empty tables that
-there is nothing to wait for.
+follows. It is written in the Kafka transaction of the last copied row. It also tells readers of an empty table that
+there are no rows to wait for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class LastCommit:
-    """The last source commit before a frontier, and the publications it was streamed through."""
+    """The last source commit before a frontier, and the publications through which it was streamed."""
 
     lsn: Lsn
     xid: int
@@ -40,10 +40,10 @@ class LastCommit:
 
 @dataclass(frozen=True)
 class CommitPart:
-    """The beginning of a source commit that is too long for one transaction of the sink.
+    """The first part of a source commit that is too long for one transaction of the sink.
 
-    Its change rows and control records with ordinals below `rows` are written; they do not count before the frontier
-    passes `lsn`, where the commit record starts. Ordinals depend on the publications it is streamed through.
+    Its change rows and control records with ordinals below `rows` are written. They do not count before the frontier
+    passes `lsn`, where the commit record starts. Ordinals depend on the publications through which it is streamed.
     """
 
     lsn: Lsn
@@ -53,7 +53,7 @@ class CommitPart:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a slot's topics are complete, and which server the frontier belongs to."""
+    """The frontier up to which a slot's topics are complete, and the server to which the frontier belongs."""
 
     slot: str
     system_id: str
@@ -63,28 +63,28 @@ class Progress:
     end_offsets: Offsets
     last_commit: LastCommit | None = None
     control_end: int = 0
-    """The same for the control topic, which most readers do not read."""
+    """The end offset of the control topic, which most readers do not read."""
     schemas: dict[int, str] = field(default_factory=dict)
-    """relid -> fingerprint of the schema version its last rows before the frontier were written with."""
+    """Relation oid -> fingerprint of the schema version of its last rows before the frontier."""
     part: CommitPart | None = None
-    """What is written beyond the frontier."""
+    """The part of a source commit that is written beyond the frontier."""
     written: Lsn | None = None
-    """Where the stream stands, when that is not the frontier."""
+    """The position of the stream, if it is not the frontier."""
     windows: int = 0
-    """Of a stream table: the number of the last window that has rows; they are numbered from 1 without a gap."""
+    """For a stream table: the number of the last delta that has rows; deltas are numbered from 1 without a gap."""
 
     @property
     def resume_at(self) -> Lsn:
-        """Where the stream goes on after a restart."""
+        """The position from which the stream resumes after a restart."""
         return self.written or self.frontier
 
     @property
     def key(self) -> bytes:
-        """One live record per slot."""
+        """The message key: one record per slot survives compaction."""
         return self.slot.encode()
 
     def encode(self) -> bytes:
-        """-> message value."""
+        """Encode the record -> message value."""
         return json.dumps(
             {
                 "kind": "progress",
@@ -107,11 +107,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Capture:
-    """A relation has joined the stream.
+    """A relation is captured: its initial copy is complete.
 
-    `membership` names the publication entries it came through. It differs when a table left a publication and came
-    back, and then the relation is captured again, because what happened between is in no stream. `schema_id` is the
-    fingerprint of the schema version its rows were copied with, in hex.
+    `membership` names the publication entries through which it is published. It differs after a table was removed from
+    a publication and added again. Then the relation is captured again, because no stream contains the changes in
+    between. `schema_id` is the fingerprint of the schema version of the copied rows, in hexadecimal.
     """
 
     slot: str
@@ -124,11 +124,11 @@ class Capture:
 
     @property
     def key(self) -> bytes:
-        """One live record per slot and relation."""
+        """The message key: one record per slot and relation survives compaction."""
         return json.dumps([self.slot, self.table.schema, self.table.name]).encode()
 
     def encode(self) -> bytes:
-        """-> message value."""
+        """Encode the record -> message value."""
         return json.dumps(
             {
                 "kind": "capture",
@@ -146,12 +146,12 @@ class Capture:
 
 
 def with_epoch(membership: str, number: int) -> str:
-    """The membership of a relation that somebody asked to be captured anew, for the `number`-th time."""
+    """Return the membership of a relation whose recapture was requested for the `number`-th time."""
     return ",".join(f"{entry}~{number}" for entry in membership.split(",")) if number else membership
 
 
 def membership_epoch(membership: str) -> int:
-    """The inverse: which request a capture answers, 0 for none."""
+    """Return the number of the recapture request that a capture fulfils, 0 for none: the inverse of with_epoch."""
     return int(membership.rpartition("~")[2]) if "~" in membership else 0
 
 
@@ -164,7 +164,7 @@ def _part(fields: dict[str, Any] | None) -> CommitPart | None:
 
 
 def decode_progress(value: bytes) -> Progress | Capture:
-    """Message value -> record."""
+    """Decode a message value -> record."""
     try:
         record: dict[str, Any] = json.loads(value)
         match record["kind"]:
@@ -195,7 +195,9 @@ def decode_progress(value: bytes) -> Progress | Capture:
                     record.get("schema_id", ""),
                 )
             case kind:
-                raise ContractError(f"unknown progress record kind {kind!r}", hint="is the writer newer than this?")
+                raise ContractError(
+                    f"unknown progress record kind {kind!r}", hint="is the writer newer than this program?"
+                )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractError("a progress record is malformed") from error
 

@@ -1,4 +1,4 @@
-"""Settings both binaries take, read once from `PG_TRICKLE_*` environment variables and command-line flags."""
+"""Settings of both binaries, read once from `PG_TRICKLE_*` environment variables and command-line flags."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shared_schema.topics import DEFAULT_PREFIX, check_prefix
 ENV_PREFIX = "PG_TRICKLE_"
 
 LIVE: dict[str, Any] = {"live": True}
-"""`json_schema_extra` of a setting that a running program takes over without a restart."""
+"""`json_schema_extra` of a setting whose new value a running program uses without a restart."""
 
 
 class SharedSettings(BaseSettings):
-    """Where PostgreSQL and Kafka are, and how logs look."""
+    """Connections to PostgreSQL and Kafka, and the format of logs."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
 
     database_url: SecretStr = Field(
-        description="source database, a libpq URL or key=value string; .pgpass and service files work"
+        description="source database, as a libpq URL or key=value string; .pgpass and service files work"
     )
     kafka_bootstrap: str = Field(
         default="127.0.0.1:9092", min_length=1, description="Kafka bootstrap servers, host:port separated by commas"
@@ -32,19 +32,23 @@ class SharedSettings(BaseSettings):
         repr=False,
         description="further librdkafka client options as a JSON object (security.protocol, sasl.*, ssl.*)",
     )
-    topic_prefix: str = Field(default=DEFAULT_PREFIX, description="first part of every source topic's name")
+    topic_prefix: str = Field(default=DEFAULT_PREFIX, description="first part of the name of every source topic")
     slot: str = Field(
         default="pg_trickle",
         pattern=r"^[a-z0-9_]{1,63}$",
-        description="replication slot; also the key of the progress record",
+        description="name of the replication slot; also the key of the progress record",
     )
     metrics_host: str = Field(default="127.0.0.1", description="address of /metrics, /healthz and /readyz")
-    log_format: Literal["text", "json"] = Field(default="text", description="one line of text or one JSON object")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least level logged")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="format of a log line: text or a JSON object"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="lowest level that is logged"
+    )
 
     @field_validator("topic_prefix")
     @classmethod
-    def _usable_prefix(cls, value: str) -> str:
+    def _check_prefix(cls, value: str) -> str:
         try:
             return check_prefix(value)
         except TrickleError as error:
@@ -55,7 +59,7 @@ S = TypeVar("S", bound=SharedSettings)
 
 
 def load_settings(cls: type[S], **overrides: Any) -> S:
-    """Build the settings object; flags that were not given (None) leave the environment's value. One clear error."""
+    """Build the settings object. A flag that is None leaves the value of the environment. Raises one clear error."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return cls(**given)

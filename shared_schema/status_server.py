@@ -1,4 +1,4 @@
-"""The small HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (it lives), `/readyz` (it works)."""
+"""The HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (alive or not), `/readyz` (ready or not), `/status`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from shared_schema.errors import SettingsError
 
 
 class Condition(Protocol):
-    """How a binary is; asked at every request."""
+    """The health of a binary; read at every request."""
 
     @property
     def alive(self) -> bool:
-        """Whether its loop turned lately."""
+        """Whether its loop ran recently."""
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work."""
+        """Whether it is ready, that is, doing its work."""
 
     @property
     def reason(self) -> str:
-        """Why it does not, in a few words."""
+        """Why it is not ready, in a few words."""
 
 
 Report = Callable[[], dict[str, Any]]
-"""What `/status` answers, as JSON."""
+"""Returns the content of `/status`, which is sent as JSON."""
 
 
 class StatusServer:
-    """Serves on a thread of its own while the context is open; port 0 serves nothing."""
+    """Serves on a separate thread while the context is open; port 0 disables it."""
 
     def __init__(
         self, host: str, port: int, registry: CollectorRegistry, condition: Condition, report: Report = dict
@@ -48,7 +48,7 @@ class StatusServer:
         except OSError as error:
             raise SettingsError(
                 f"cannot listen on {host}:{port}: {error.strerror}",
-                hint="set PG_TRICKLE_METRICS_PORT to a free port, or to 0 for none",
+                hint="set PG_TRICKLE_METRICS_PORT to a free port, or to 0 to disable the server",
             ) from error
         self._server.daemon_threads = True
 
@@ -70,7 +70,7 @@ def _handler(registry: CollectorRegistry, condition: Condition, report: Report) 
                 case "/metrics":
                     self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
                 case "/healthz":
-                    self._state(condition.alive, "alive", "the loop has not turned lately")
+                    self._state(condition.alive, "alive", "the main loop has not run recently")
                 case "/readyz":
                     self._state(condition.ready and condition.alive, "ready", condition.reason)
                 case "/status":
@@ -90,6 +90,6 @@ def _handler(registry: CollectorRegistry, condition: Condition, report: Report) 
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Scrapes are not worth a log line."""
+            """Log nothing: a scrape is not worth a log line."""
 
     return Handler

@@ -1,8 +1,8 @@
-"""Settings that lie in the database: how each is described there, and how they join those of the process.
+"""Describes the settings for the database, and merges the settings stored there with those of the process.
 
     flag > environment > pgtrickle.set_setting() > ALTER DATABASE … SET pg_trickle.<name> > default
 
-The settings classes are the one definition. `describe_settings` turns them into the rows that `install` writes, so
+The settings classes are the only definition. `describe_settings` turns them into the rows that `install` writes, so
 that SQL checks the same bounds.
 """
 
@@ -22,7 +22,7 @@ from shared_schema.settings import ENV_PREFIX, SharedSettings, load_settings
 S = TypeVar("S", bound=SharedSettings)
 
 HIDDEN = frozenset({"database_url", "kafka_bootstrap", "kafka_options"})
-"""What a process needs before it has read anything, and what may hold passwords: not in the database at all."""
+"""Settings that a process needs before it can read the database, or that may contain passwords: never stored there."""
 
 PLACES = frozenset(
     [
@@ -40,7 +40,8 @@ PLACES = frozenset(
         "log_format",
     ]
 )
-"""Where a process lives and writes is for whoever starts it; the database shows these but does not set them."""
+"""Settings about where a process runs and writes: the operator sets them at its start. The database shows them but
+cannot set them."""
 
 INSTALLED: LiteralString = (
     "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -50,12 +51,12 @@ INSTALLED: LiteralString = (
 READ: LiteralString = "SELECT name, value, source FROM pgtrickle._stored_settings()"
 
 Stored = Mapping[str, tuple[str, str]]
-"""Name -> value as text, where it lies."""
+"""Name -> (value as text, where it is stored)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting as the database knows it."""
+    """The description of one setting in the database."""
 
     name: str
     program: str
@@ -66,25 +67,25 @@ class SettingDescription:
     options: list[str] | None
     pattern: str | None
     live: bool
-    """Whether a running program takes a new value over."""
+    """Whether a running program uses a new value without a restart."""
     settable: bool
     description: str
 
     def row(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the description as a JSON object."""
         return asdict(self)
 
 
 def describe_settings(cls: type[SharedSettings], program: str) -> list[SettingDescription]:
-    """The settings of one class that may lie in the database."""
+    """Return the descriptions of those settings of a class that may be shown in the database."""
     return [
-        _described(name, field, "both" if name in SharedSettings.model_fields else program)
+        _describe(name, field, "both" if name in SharedSettings.model_fields else program)
         for name, field in cls.model_fields.items()
         if name not in HIDDEN and "SecretStr" not in str(field.annotation)
     ]
 
 
-def _described(name: str, field: FieldInfo, program: str) -> SettingDescription:
+def _describe(name: str, field: FieldInfo, program: str) -> SettingDescription:
     options = [str(option) for option in get_args(field.annotation)] if "Literal" in str(field.annotation) else None
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     kinds: dict[Any, str] = {bool: "boolean", int: "integer", float: "number"}
@@ -105,7 +106,7 @@ def _bound(field: FieldInfo, *names: str) -> float | None:
 
 
 def setting_text(value: Any) -> str:
-    """A value as a user writes it."""
+    """Return a value in the form in which a user writes it."""
     match value:
         case bool():
             return str(value).lower()
@@ -117,13 +118,13 @@ def setting_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class LoadedSettings(Generic[S]):
-    """Settings, and for each where its value is from: flag, environment, setting, database or default."""
+    """Settings, and for each the source of its value: flag, environment, setting, database or default."""
 
     settings: S
     sources: dict[str, str]
 
     def in_use(self) -> list[tuple[str, str, str]]:
-        """Name, value, source of everything that is no secret."""
+        """Return name, value and source of every setting that is not secret."""
         values = {name: getattr(self.settings, name) for name in self.sources if name not in HIDDEN}
         return [
             (name, setting_text(value), self.sources[name])
@@ -133,7 +134,10 @@ class LoadedSettings(Generic[S]):
 
 
 def merge_settings(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -> LoadedSettings[S]:
-    """The settings of a process whose database holds `stored`; one out of bounds is named with its place."""
+    """Merge the settings of a process with those stored in its database.
+
+    The error for a stored value that is out of bounds says that the value is in the database.
+    """
     given = {name: value for name, value in overrides.items() if value is not None}
     base = load_settings(cls, **given)
     sources = {
@@ -148,7 +152,7 @@ def merge_settings(cls: type[S], overrides: Mapping[str, Any], stored: Stored) -
     try:
         settings = load_settings(cls, **given, **used)
     except SettingsError as error:
-        # The process's own were fine above.
+        # The settings of the process itself were valid above.
         raise SettingsError(
             f"{error.problem}, in the database",
             hint=f"SELECT pgtrickle.reset_setting(…), ALTER DATABASE … RESET pg_trickle.…, or a {ENV_PREFIX}… variable",

@@ -1,4 +1,4 @@
-"""What a captured relation looks like at one point in the log."""
+"""The schema of a captured relation at one point in the log: columns, types, key and replica identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared_schema.pg_types import PgType
 
 
 class ReplicaIdentity(Enum):
-    """What the old image of a changed row holds (pg_class.relreplident)."""
+    """Which columns the old image of a changed row contains (pg_class.relreplident)."""
 
     DEFAULT = "d"
     FULL = "f"
@@ -19,7 +19,7 @@ class ReplicaIdentity(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableId:
-    """A relation by its two names, unquoted."""
+    """The schema and the name of a relation, unquoted."""
 
     schema: str
     name: str
@@ -29,12 +29,12 @@ class TableId:
 
     @property
     def quoted(self) -> str:
-        """Safe to paste into SQL text."""
+        """The quoted name, safe in SQL text."""
         return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
 
 
 def quote_identifier(name: str) -> str:
-    """`a"b` -> `"a""b"`, as PostgreSQL reads it."""
+    """Quote a name for PostgreSQL: `a"b` -> `"a""b"`."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Columns and key of one relation; `key` names the primary-key columns, empty for a keyless table."""
+    """Columns and key of one relation; `key` names the primary-key columns, empty for a table without a key."""
 
     table: TableId
     relid: int
@@ -57,7 +57,7 @@ class TableSchema:
     replica_identity: ReplicaIdentity
 
     def column(self, name: str) -> Column:
-        """The column of that name; a KeyError names the table and what it has."""
+        """Return the column of that name; the KeyError names the table and its columns."""
         for column in self.columns:
             if column.name == name:
                 return column

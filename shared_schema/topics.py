@@ -1,8 +1,8 @@
-"""Topic names. Injective: two relations never share a topic, whatever characters their names hold.
+"""Converts between tables and topic names. Injective: two relations never share a topic, whatever their names contain.
 
-Kafka takes `.` and `_` for the same character where it names metrics, and refuses a topic that differs from another
-only by them. So the schema's part has no underscore (it becomes -5f) and the table's part keeps its own: what stands
-before the first separator behind the prefix is the schema, whichever way it is read.
+In names of metrics Kafka does not distinguish `.` and `_`, and it rejects a topic whose name differs from another one
+only in these. So the schema's part has no underscore (it becomes -5f), while the table's part keeps its underscores:
+the part before the first separator after the prefix is always the schema.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ DEFAULT_PREFIX = "trickle"
 DEFAULT_PUBLICATION_PREFIX = "trickle_out"
 
 BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""Of every topic: retention and compaction go by the broker's clock, and ours may be wrong. A broker refuses messages
-that say they are from the future."""
+"""For every topic: retention and compaction use the broker's clock, because the local clock may be wrong. A broker
+rejects messages with a timestamp in the future."""
 
 TOPIC_NAME_MAX = 249
 """Kafka's own limit: a topic is a folder name with a suffix."""
@@ -29,14 +29,16 @@ _PREFIX = re.compile(r"[A-Za-z0-9_]+(?:[.][A-Za-z0-9_]+)*")
 
 
 def check_prefix(prefix: str) -> str:
-    """Return the prefix, or raise SettingsError when Kafka or the name patterns could not take it."""
+    """Return the prefix, or raise SettingsError if Kafka or the name patterns cannot use it."""
     if not _PREFIX.fullmatch(prefix):
-        raise SettingsError(f"topic prefix {prefix!r} is not usable", hint="use letters, digits, _ and inner dots")
+        raise SettingsError(
+            f"topic prefix {prefix!r} is not valid", hint="use letters, digits, _ and dots between them"
+        )
     return prefix
 
 
 def escape_name(part: str) -> str:
-    """A name in letters, digits, _ and -xx only, injective: for topics and folders."""
+    """Return the name with only letters, digits, _ and -xx, for topics and folders. Injective."""
     return "".join(c if _SAFE.match(c) else "".join(f"-{b:02x}" for b in c.encode()) for c in part)
 
 
@@ -46,7 +48,10 @@ def _unescape(part: str) -> str:
 
 
 def table_topic(prefix: str, table: TableId) -> str:
-    """`trickle.public.orders`; characters Kafka refuses become -xx, the hexadecimal of their UTF-8 bytes."""
+    """Return the topic of a table: `trickle.public.orders`.
+
+    Characters that Kafka does not allow become -xx, the hexadecimal of their UTF-8 bytes.
+    """
     schema = escape_name(table.schema).replace("_", _UNDERSCORE)
     topic = f"{prefix}.{schema}.{escape_name(table.name)}"
     if len(topic) > TOPIC_NAME_MAX:
@@ -58,7 +63,7 @@ def table_topic(prefix: str, table: TableId) -> str:
 
 
 def table_of_topic(prefix: str, topic: str) -> TableId | None:
-    """The relation whose change rows a topic carries, None for the progress and schema topics."""
+    """Return the relation whose change rows a topic holds; None for the progress and schema topics."""
     parts = topic.removeprefix(f"{prefix}.").split(".")
     if not topic.startswith(f"{prefix}.") or len(parts) != 2:
         return None
@@ -66,21 +71,21 @@ def table_of_topic(prefix: str, topic: str) -> TableId | None:
 
 
 def progress_topic(prefix: str) -> str:
-    """Compacted: how far the topics of this prefix are complete."""
+    """Return the topic of the progress records (compacted)."""
     return f"{prefix}.progress"
 
 
 def schemas_topic(prefix: str) -> str:
-    """Compacted: fingerprint -> Avro schema."""
+    """Return the topic of the Avro schemas (compacted): fingerprint -> schema."""
     return f"{prefix}.schemas"
 
 
 def control_topic(prefix: str) -> str:
-    """Log messages and schema changes, in order with the change rows by their stamps."""
+    """Return the topic of log messages and schema changes, which their stamps order with the change rows."""
     return f"{prefix}.control"
 
 
 def subscribe_pattern(prefix: str) -> str:
-    """Regular expression for Spark's subscribePattern: every table topic and the progress topic of the prefix."""
+    """Return the regular expression for Spark's subscribePattern: all table topics and the progress topic."""
     quoted = re.escape(prefix)
     return rf"{quoted}\.(progress|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)"

@@ -1,4 +1,4 @@
-"""Avro's bytes of single values, from tables: what generated encoders are made of. Everything is exact or raises."""
+"""Lookup tables and functions for generated encoders: they return the exact Avro bytes of one value, or raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NULL = b"\0"
 """Union branch 0."""
 
 CACHE_MAX = 20_000
-"""Entries of one cache; a full one is emptied, which costs less than keeping track of use."""
+"""Entries of one cache; a full cache is cleared, which costs less than tracking the use of each entry."""
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _SECOND_US = 1_000_000
@@ -20,7 +20,7 @@ K = TypeVar("K")
 
 
 class Cache(dict[K, V]):
-    """A bounded cache that computes what is missing."""
+    """A bounded cache that computes missing entries."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Cache(dict[K, V]):
 
 
 def varint(number: int) -> bytes:
-    """A non-negative number, seven bits a byte, the lowest first."""
+    """Encode a non-negative number: seven bits per byte, the lowest bits first."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -44,17 +44,17 @@ def varint(number: int) -> bytes:
 
 
 def long(number: int) -> bytes:
-    """Avro's int and long."""
+    """Encode Avro's int and long."""
     return varint(number << 1 if number >= 0 else ~(number << 1))
 
 
 def column_long(number: int) -> bytes:
-    """The same in union branch 1."""
+    """Encode an int or long in union branch 1."""
     return b"\x02" + long(number)
 
 
 def column_bytes(content: bytes) -> bytes:
-    """Bytes or text in union branch 1."""
+    """Encode bytes or text in union branch 1."""
     return b"\x02" + long(len(content)) + content
 
 
@@ -68,18 +68,18 @@ ENDS = [varint(n) for n in range(1 << 14)]
 """The last one or two bytes of a varint."""
 
 PAIRS = [bytes((n & 127 | 128, n >> 7 | 128)) for n in range(1 << 14)]
-"""Two bytes of a varint that goes on."""
+"""Two bytes of a varint that further bytes follow."""
 
 COLUMN_PAIRS = [b"\x02" + pair for pair in PAIRS]
 
 SMALL = [b"\x02" + ENDS[n << 1] for n in range(8192)] + [b"\x02" + ENDS[~(n << 1)] for n in range(-8192, 0)]
-"""Union branch 1 with a number of -8192 to 8191; negative ones by Python's negative index."""
+"""Union branch 1 with a number from -8192 to 8191; negative numbers use Python's negative index."""
 
 BOOLEANS = {b"t\0\0\0\1t": b"\x02\x01", b"t\0\0\0\1f": b"\x02\x00"}
 """A whole column of a tuple -> union branch 1."""
 
 DATES: Cache[bytes, bytes] = Cache(lambda text: column_long(_day(text)))
-"""`2000-01-31` -> union branch 1; ValueError for what is no ordinary date."""
+"""`2000-01-31` -> union branch 1; ValueError for everything that is not an ordinary date."""
 
 DAYS: Cache[bytes, int] = Cache(lambda text: _day(text) * 86_400 * _SECOND_US)
 """`2000-01-31` -> microseconds since 1970."""
@@ -91,7 +91,7 @@ SECONDS = {b":%02d" % s: s * _SECOND_US for s in range(60)}
 """`:56` -> microseconds."""
 
 HIGH: Cache[int, bytes] = Cache(varint)
-"""The end of a varint that is long, for parts that repeat."""
+"""The last bytes of a long varint, for high parts that repeat."""
 
 FRACTION = {1: 100_000, 2: 10_000, 3: 1_000, 4: 100, 5: 10, 6: 1}
-"""Digits after the point -> microseconds of the last one."""
+"""Number of digits after the decimal point -> microseconds of the last digit."""

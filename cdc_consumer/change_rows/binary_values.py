@@ -1,4 +1,4 @@
-"""A value's text, as PostgreSQL prints it, -> its bytes in COPY's binary format, or ValueError."""
+"""Takes a value's text as PostgreSQL prints it, returns its bytes in COPY's binary format, or raises ValueError."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _date(text: bytes) -> bytes:
 
 
 def _timestamp(text: bytes) -> bytes:
-    # The fifth character tells infinity and five-digit years apart, the last ones years before Christ.
+    # The fifth character detects infinity and five-digit years, the suffix detects years before Christ.
     if text[4:5] != b"-" or text.endswith(b"BC"):
         raise ValueError(text)
     return struct.pack(">q", (datetime.datetime.fromisoformat(text.decode()) - _MOMENT_ZERO) // _MICROSECOND)
@@ -69,7 +69,7 @@ def _numeric(text: bytes) -> bytes:
     whole, _, fraction = digits.partition(b".")
     if not (whole + fraction).isdigit():
         raise ValueError(text)
-    # Groups of four digits to both sides of the point.
+    # Groups of four digits on both sides of the decimal point.
     left = whole.rjust(-(-len(whole) // 4) * 4, b"0")
     right = fraction.ljust(-(-len(fraction) // 4) * 4, b"0")
     groups = [int((left + right)[i : i + 4]) for i in range(0, len(left) + len(right), 4)]
@@ -107,5 +107,5 @@ _FORMS: dict[str, BinaryForm] = {
 
 
 def binary_form(type_name: str) -> BinaryForm | None:
-    """The function for a type, None when its values travel as text."""
+    """Return the function for a type; None if its values are sent as text."""
     return _FORMS.get(type_name)

@@ -1,8 +1,8 @@
-"""Row messages -> rows of a change-buffer table, as COPY takes them: PostgreSQL's own text, moved, not interpreted.
+"""Takes row messages, returns rows of a buffer table for COPY. PostgreSQL's text is passed on and not interpreted.
 
-A row travels in COPY's binary format when each of its values has a binary form made here, otherwise in the text
-format. Both are read by PostgreSQL's own receive and input functions, so they mean the same. What `write` gets as key
-tells them apart: BINARY, or None for text.
+A row has COPY's binary format if each of its values has a binary form here, otherwise COPY's text format. PostgreSQL's
+own receive and input functions read both, so they mean the same. The key that `write` gets distinguishes them: BINARY,
+or None for text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BOOKKEEPING = (
     ("__pgt_snapshot", "boolean NOT NULL"),
     ("__pgt_version", "integer NOT NULL"),
 )
-"""Columns in front of the source's own; the first two are the stamp and the primary key."""
+"""Columns before the columns of the source table; the first two are the stamp and the primary key."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -46,19 +46,19 @@ _ESCAPES = [(b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A schema version's place in the buffer table: its number, and the type each value is stored as."""
+    """How a schema version is stored in the buffer table: its number, and the type of each column there."""
 
     schema: TableSchema
     version: int
     types: tuple[str, ...]
-    """Catalog names, `text` where the target does not know the source's type."""
+    """Catalog names; `text` if the target database does not have the source's type."""
 
 
 class TextParser:
-    """Stands in for RowParser: a value stays the text it came as."""
+    """Replaces RowParser: a value stays the text that was received."""
 
     def value(self, ordinal: int, raw: bytes) -> Value:
-        """The text itself."""
+        """Return the text unchanged."""
         return raw
 
 
@@ -71,7 +71,7 @@ class TextReader(TableReader):
 
 
 class RowForm:
-    """Change rows whose values are text -> COPY rows."""
+    """Turns change rows whose values are text into COPY rows."""
 
     def __init__(self, layout: Layout) -> None:
         self._version = layout.version
@@ -80,7 +80,7 @@ class RowForm:
         self._count = struct.pack(">H", len(BOOKKEEPING) + self._width)
 
     def row(self, row: ChangeRow) -> EncodedRow:
-        """-> (BINARY or None, COPY row)."""
+        """Return (BINARY or None, COPY row)."""
         values = row.values if row.values is not None else (None,) * self._width
         changed = None if row.changed is None else pack_columns(row.changed, self._width)
         partial = pack_columns(row.unknown, self._width) if row.unknown else None
@@ -88,7 +88,7 @@ class RowForm:
             try:
                 return BINARY, self._binary(row, values, changed, partial, self._forms)
             except (ValueError, struct.error, OverflowError):
-                pass  # a value without a binary form of ours, infinity for example
+                pass  # a value without a binary form here, for example infinity
         return None, self._text(row, values, changed, partial)
 
     def _binary(
@@ -112,10 +112,10 @@ class RowForm:
             8,
             row.commit_ts_us - _POSTGRES_EPOCH_US,
         )
-        parts = [self._count, stamp, _sized(changed), _sized(partial)]
+        parts = [self._count, stamp, _add_length(changed), _add_length(partial)]
         parts.append(struct.pack(">I?Ii", 1, row.snapshot, 4, self._version))
         for form, value in zip(forms, values, strict=True):
-            parts.append(b"\xff\xff\xff\xff" if value is None else _sized(form(_bytes(value))))
+            parts.append(b"\xff\xff\xff\xff" if value is None else _add_length(form(_bytes(value))))
         return b"".join(parts)
 
     def _text(self, row: ChangeRow, values: Sequence[Value], changed: bytes | None, partial: bytes | None) -> bytes:
@@ -126,16 +126,16 @@ class RowForm:
             row.op.value.encode(),
             b"%d" % row.xid,
             commit.encode() + b"+00",
-            _hexadecimal(changed),
-            _hexadecimal(partial),
+            _encode_mask(changed),
+            _encode_mask(partial),
             b"t" if row.snapshot else b"f",
             b"%d" % self._version,
         ]
-        return b"\t".join([*own, *(b"\\N" if v is None else _escaped(_bytes(v)) for v in values)]) + b"\n"
+        return b"\t".join([*own, *(b"\\N" if v is None else _escape(_bytes(v)) for v in values)]) + b"\n"
 
 
 class BufferEncoder:
-    """Row messages of one relation in one transaction."""
+    """Encodes the row messages of one relation in one transaction."""
 
     def __init__(self, form: RowForm, reader: TextReader, begin: Begin) -> None:
         self._form = form
@@ -143,11 +143,11 @@ class BufferEncoder:
         self._transaction = Transaction(begin)
 
     def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
-        """None: rows are taken one by one."""
+        """Return no rows: this encoder handles rows one by one."""
         return []
 
     def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
-        """The row message that begins at `at` -> its rows."""
+        """Encode the row message at offset `at` -> its rows."""
         message = decode(frame[at:])
         if not isinstance(message, Insert | Update | Delete):
             raise MalformedMessage("a row message was expected", offset=0)
@@ -157,7 +157,7 @@ class BufferEncoder:
 
 
 class BufferCopier:
-    """Copied lines of one table at one position."""
+    """Encodes the copied lines of one table at one position."""
 
     def __init__(self, form: RowForm, width: int, at: Lsn, now_us: int) -> None:
         self._form = form
@@ -166,7 +166,7 @@ class BufferCopier:
         self._now_us = now_us
 
     def encode(self, line: bytes, seq: int) -> EncodedRow:
-        """A line and its number -> its row."""
+        """Encode a line with its number -> its row."""
         values = tuple(split_copy_line(line, self._width))
         return self._form.row(ChangeRow(Op.INSERT, Stamp(self._at, seq), NO_XID, self._now_us, values, snapshot=True))
 
@@ -180,19 +180,19 @@ def _forms(types: tuple[str, ...]) -> tuple[BinaryForm, ...] | None:
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise AssertionError("values of buffer rows are text as it came")
+        raise AssertionError("values of buffer rows are text as received")
     return value
 
 
-def _sized(content: bytes | None) -> bytes:
+def _add_length(content: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if content is None else len(content).to_bytes(4, "big") + content
 
 
-def _hexadecimal(mask: bytes | None) -> bytes:
+def _encode_mask(mask: bytes | None) -> bytes:
     return b"\\N" if mask is None else b"\\\\x" + mask.hex().encode()
 
 
-def _escaped(text: bytes) -> bytes:
+def _escape(text: bytes) -> bytes:
     for plain, escape in _ESCAPES:
         if plain in text:
             text = text.replace(plain, escape)

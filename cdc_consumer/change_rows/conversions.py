@@ -1,7 +1,7 @@
-"""The parts of generated encoders: source lines that turn one value's text into its Avro bytes, and what they refer to.
+"""Builds the parts of generated encoders: source lines that turn a value's text into its Avro bytes, and their names.
 
-Ordinary values only: whatever the lines do not know raises one of `SLOW_PATH`. They are made of ordinals and numbers
-alone, never of names.
+The lines handle ordinary values only; every other value raises one of `SLOW_PATH`. The source contains only ordinals
+and numbers, never names of tables or columns.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from shared_schema.table_schema import TableSchema
 
 
 class SlowPathRow(ValueError):
-    """A row that only the table-driven way can read, or refuse."""
+    """A row that only the table-driven path can encode or reject."""
 
 
 SLOW_PATH = (ValueError, LookupError, OverflowError, struct.error)
-"""What generated functions raise for odd rows."""
+"""The exceptions that generated functions raise for rows that they cannot encode."""
 
 
 def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
-    """What generated code can refer to."""
+    """Return the namespace of generated code: every name that it may use."""
     width = len(schema.columns)
 
     def mask(ordinals: frozenset[int]) -> bytes:
@@ -38,8 +38,8 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     others = frozenset(range(width)) - identity
     partial = mask(others) if others else b"\0"
     return {
-        "Odd": SlowPathRow,
-        "ODD": SLOW_PATH,
+        "SlowPathRow": SlowPathRow,
+        "SLOW_PATH": SLOW_PATH,
         "H": struct.Struct(">BI").unpack_from,
         "U": struct.Struct(">I").unpack_from,
         "J": b"".join,
@@ -76,7 +76,7 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
 
 
 def _long(target: str, value: str) -> str:
-    """Union branch 1 with an int or long."""
+    """Return the source line that encodes an int or long in union branch 1."""
     small, middle = (
         f"SM[{value}] if -8192<={value}<8192",
         f"CP[{value}<<1&16383]+EN[{value}>>13] if 0<{value}<134217728",
@@ -87,7 +87,7 @@ def _long(target: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """How generated code refers to a value's text: from `first` (a name or a number) to `end` in `name`."""
+    """How generated code refers to a value's text: the bytes of `name` from `first` (a name or a number) to `end`."""
 
     name: str = "b"
     first: str = "q"
@@ -95,11 +95,11 @@ class Text:
 
     @property
     def all(self) -> str:
-        """The value."""
+        """The whole value."""
         return f"{self.name}[{self.first}:{self.end}]"
 
     def at(self, offset: int) -> str:
-        """A place in it, counted from its start."""
+        """Return a position in it, counted from its start."""
         return (
             str(int(self.first) + offset)
             if self.first.isdigit()
@@ -109,19 +109,19 @@ class Text:
         )
 
     def part(self, start: int, stop: int) -> str:
-        """A piece of it, counted from its start."""
+        """Return a slice of it, counted from its start."""
         return f"{self.name}[{self.at(start)}:{self.at(stop)}]"
 
     def to_end(self, start: int, cut: int = 0) -> str:
-        """The rest of it, without its last bytes."""
+        """Return the rest of it from `start` on, without its last `cut` bytes."""
         return f"{self.name}[{self.at(start)}:{f'{self.end}-{cut}' if cut else self.end}]"
 
     def byte_before_end(self, distance: int) -> str:
-        """One byte."""
+        """Return one byte, counted from its end."""
         return f"{self.name}[{self.end}-{distance}]"
 
     def last(self, length: int) -> str:
-        """The last bytes."""
+        """Return its last `length` bytes."""
         return f"{self.name}[{self.end}-{length}:{self.end}]"
 
 
@@ -129,7 +129,10 @@ STREAMED = Text()
 
 
 def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
-    """A value's text, its length in l -> x, and y where the value is two pieces."""
+    """Return source lines that convert column `i`: the text, whose length is in l, becomes x, or x and y.
+
+    A value in two pieces has its length in x and its bytes in y (see `has_two_pieces`).
+    """
     match kind.physical_type:
         case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
             return [f"v=int({text.all})", _long(f"x{i}", "v")]
@@ -142,33 +145,33 @@ def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
         case PhysicalType.DATE:
             return [f"x{i}=DA[{text.all}]"]
         case PhysicalType.TIMESTAMP:
-            return [f"if {text.last(3)}!=b'+00': raise Odd", *_timestamp(i, 3, text)]
+            return [f"if {text.last(3)}!=b'+00': raise SlowPathRow", *_timestamp(i, 3, text)]
         case PhysicalType.TIMESTAMP_NTZ:
             return _timestamp(i, 0, text)
         case PhysicalType.BINARY:
             return [
-                f"if {text.part(0, 2)}!=b'\\\\x': raise Odd",
+                f"if {text.part(0, 2)}!=b'\\\\x': raise SlowPathRow",
                 f"y{i}=UH({text.to_end(2)})",
                 f"l=len(y{i})",
                 f"x{i}=SM[l] if l<8192 else CL(l)",
             ]
         case PhysicalType.TEXT:
-            # Text that is not UTF-8 must be refused, not passed on.
+            # Text that is not UTF-8 must be rejected, not passed on.
             return [f"x{i}=SM[l] if l<8192 else CL(l)", f"y{i}={text.all}", f"y{i}.isascii() or y{i}.decode()"]
         case PhysicalType.BOOLEAN:
-            raise AssertionError("booleans are whole columns")
+            raise AssertionError("booleans are converted as whole columns")
 
 
 def _decimal(i: int, kind: PgType, text: Text) -> list[str]:
     precision, scale = kind.precision_scale or (0, 0)
     point = [
-        f"if {text.byte_before_end(scale + 1)}!=46: raise Odd",
-        # int() takes underscores, signs and blanks, which no digit after the point may be.
+        f"if {text.byte_before_end(scale + 1)}!=46: raise SlowPathRow",
+        # int() accepts underscores, signs and blanks, which must not occur after the decimal point.
         f"f={text.last(scale)}",
-        "if not f.isdigit(): raise Odd",
+        "if not f.isdigit(): raise SlowPathRow",
         f"v=int({text.to_end(0, scale + 1)}+f)",
     ]
-    too_long = [f"if not -1{'0' * precision}<v<1{'0' * precision}: raise Odd"] if precision else []
+    too_long = [f"if not -1{'0' * precision}<v<1{'0' * precision}: raise SlowPathRow"] if precision else []
     return [
         *(point if scale else [f"v=int({text.all})"]),
         *too_long,
@@ -182,15 +185,15 @@ def _timestamp(i: int, suffix: int, text: Text) -> list[str]:
     return [
         f"v=DY[{text.part(0, 10)}]+MI[{text.part(10, 16)}]+SE[{text.part(16, 19)}]",
         f"if l!={19 + suffix}:",
-        f"  if {text.name}[{text.at(19)}]!=46: raise Odd",
+        f"  if {text.name}[{text.at(19)}]!=46: raise SlowPathRow",
         f"  f={text.to_end(20, suffix)}",
-        "  if not f.isdigit(): raise Odd",
+        "  if not f.isdigit(): raise SlowPathRow",
         f"  v+=int(f)*FR[l-{20 + suffix}]",
         "z=v<<1",
         f"x{i}=CP[z&16383]+PA[z>>14&16383]+HI[z>>28] if v>134217728 else CL(v)",
     ]
 
 
-def split_pieces(kind: PgType) -> bool:
-    """Whether a value is a length (or branch) in x and its bytes in y."""
+def has_two_pieces(kind: PgType) -> bool:
+    """Return whether a value has two pieces: its length (or branch) in x and its bytes in y."""
     return kind.physical_type in (PhysicalType.TEXT, PhysicalType.BINARY, PhysicalType.DECIMAL)

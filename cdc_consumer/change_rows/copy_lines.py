@@ -1,7 +1,7 @@
-"""Lines of `COPY … TO STDOUT` (text format) -> fields, and -> Kafka messages by a function generated per relation.
+"""Takes lines of `COPY … TO STDOUT` (text format), returns fields or, by a generated function per relation, messages.
 
-The function is made of the same conversions as those for the stream (`generate.convert`). A line it cannot take goes
-the table-driven way, which defines the bytes.
+The function uses the same conversions as the encoders of the stream (`conversions.convert`). A line that it cannot
+encode takes the table-driven path, which defines the bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from cdc_consumer.change_rows.avro_bytes import long
-from cdc_consumer.change_rows.conversions import SLOW_PATH, convert, names, split_pieces
+from cdc_consumer.change_rows.conversions import SLOW_PATH, convert, has_two_pieces, names
 from cdc_consumer.change_rows.encode import number
 from cdc_consumer.change_rows.generate import EncodedRow, indent
 from cdc_consumer.change_rows.values import RowParser
@@ -31,23 +31,23 @@ _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 
 
 def split_copy_line(line: bytes, width: int) -> Fields:
-    """One line, with its end -> the columns' text, None for NULL."""
+    """Split one line (with its line end) -> the text of each column, None for NULL."""
     if not width:
         return []
     texts = line[:-1].split(b"\t")
     if len(texts) != width:
-        raise ValueError(f"{len(texts)} columns copied, {width} asked for")
+        raise ValueError(f"{len(texts)} columns copied, {width} expected")
     if b"\\" not in line:
         return texts  # type: ignore[return-value]
-    return [None if text == b"\\N" else _unescaped(text) if b"\\" in text else text for text in texts]
+    return [None if text == b"\\N" else _unescape(text) if b"\\" in text else text for text in texts]
 
 
-def _unescaped(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
 
 
 class CopyEncoder:
-    """Copied rows of one table at one position -> Avro messages."""
+    """Turns the copied rows of one table at one position into Avro messages."""
 
     def __init__(self, codec: ChangeCodec, header: bytes, at: Lsn, now_us: int) -> None:
         self._codec = codec
@@ -57,12 +57,12 @@ class CopyEncoder:
         self._width = len(codec.schema.columns)
         self._copied = _function(codec.schema)
         self._parser = RowParser(codec.schema)
-        # op is I; changed_cols and partial are null, snapshot is true, and there is a row
+        # op is I; changed_cols and partial are null, snapshot is true, and row is not null
         self._head = header + b"\0" + long(at.value)
         self._tail = long(NO_XID) + long(now_us) + b"\0\0\x01\x02"
 
     def encode(self, line: bytes, seq: int) -> EncodedRow:
-        """A line and its number -> key and value."""
+        """Encode a line with its number -> key and value."""
         fields = split_copy_line(line, self._width)
         try:
             return self._copied(fields, self._head, number(seq), self._tail)
@@ -77,15 +77,15 @@ class CopyEncoder:
 
 @lru_cache(maxsize=4096)
 def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], EncodedRow]:
-    """`(fields, head, number, tail)` -> key and value."""
+    """Generate and compile the function `(fields, head, number, tail)` -> key and value."""
     kinds, columns = [c.type for c in schema.columns], [c.name for c in schema.columns]
     lines: list[str] = []
 
     def pieces(ordinals: list[int]) -> str:
-        return "".join(f"x{i},y{i}," if split_pieces(kinds[i]) else f"x{i}," for i in ordinals)
+        return "".join(f"x{i},y{i}," if has_two_pieces(kinds[i]) else f"x{i}," for i in ordinals)
 
     for i, kind in enumerate(kinds):
-        null = f"x{i}=N0; y{i}=E" if split_pieces(kind) else f"x{i}=N0"
+        null = f"x{i}=N0; y{i}=E" if has_two_pieces(kind) else f"x{i}=N0"
         taken = (
             [f"x{i}=BT[b]"] if kind.physical_type is PhysicalType.BOOLEAN else ["q=0; p=l=len(b)", *convert(i, kind)]
         )

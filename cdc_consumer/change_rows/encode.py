@@ -1,4 +1,4 @@
-"""Row messages of one relation in one transaction -> Kafka messages, by the relation's generated functions."""
+"""Encodes row messages of one relation in one transaction as Kafka messages, by the relation's generated functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSERTED, _DELETED = b"\x00", b"\x02"
 
 
 class TransactionEncoder:
-    """Holds what is the same in all rows of the relation in the transaction."""
+    """Holds the bytes that are the same in all rows of the relation in the transaction."""
 
     __slots__ = ("_deleted", "_functions", "_insert", "_inserted", "_new", "_old", "_tail", "_xid_time")
 
@@ -25,18 +25,21 @@ class TransactionEncoder:
         self._inserted = header + _INSERTED + lsn
         self._deleted = header + _DELETED + lsn
         self._xid_time = long(begin.xid) + long(begin.commit_ts_us)
-        # changed_cols and partial are null, snapshot is false, and there is a row
+        # changed_cols and partial are null, snapshot is false, and row is not null
         self._tail = self._xid_time + b"\0\0\0\x02"
         width = table.width.to_bytes(2, "big")
         self._new, self._old = b"N" + width, b"O" + width
         self._insert = b"I" + table.schema.relid.to_bytes(4, "big") + self._new
 
     def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
-        """The INSERTs that follow each other from frame `first` on, up to an odd one -> key and value of each."""
+        """Encode consecutive INSERTs from frame `first` on, up to one for the slow path -> key and value of each."""
         return self._functions.inserts(frames, first, at, self._insert, self._inserted, ordinal, self._tail)
 
     def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
-        """The row message that begins at `at` -> key and value of each row; an odd row raises one of ODD."""
+        """Encode the row message at offset `at` -> key and value of each row.
+
+        A row that only the slow path can encode raises one of SLOW_PATH.
+        """
         kind, marker = frame[at], frame[at + 5]
         if kind == INSERT:
             return self._functions.whole(frame, at + 5, self._new, self._inserted, number(ordinal), self._tail)
@@ -57,7 +60,7 @@ class TransactionEncoder:
 
 
 def number(ordinal: int) -> bytes:
-    """The `seq` field."""
+    """Encode the `seq` field."""
     if ordinal < 8192:
         return ENDS[ordinal << 1]
     return PAIRS[ordinal << 1 & 16383] + ENDS[ordinal >> 13] if ordinal < 134217728 else varint(ordinal << 1)

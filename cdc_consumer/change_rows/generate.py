@@ -1,9 +1,38 @@
-"""Writes, for one relation, the functions that turn its pgoutput tuples into Avro messages without values in between.
+"""Takes a relation's schema, returns generated functions that turn its pgoutput tuples directly into Avro messages.
 
-Only ordinary rows: whatever a function does not know (special values, tuples of another width, key images that changed)
-raises one of `SLOW_PATH`, and the row takes the table-driven way (`decode`, `Transaction.split`,
-`ChangeCodec.encode`), whose bytes are the same by definition. The source is made of ordinals and numbers alone, never
-of names.
+The functions go from bytes to bytes, without change rows in between. They handle ordinary rows only. Everything else
+(special values, tuples of another width, key images that changed) raises one of `SLOW_PATH`, and the row takes the
+table-driven path (`decode`, `Transaction.split`, `ChangeCodec.encode`), which defines the bytes. The source contains
+only ordinals and numbers, never names of tables or columns.
+
+For a table `(id integer PRIMARY KEY, name text)` six functions are generated: `whole`, `inserts`, `delete_key`,
+`update_key`, `update_full` and `update_long`. This is `whole`, which encodes an INSERT, with comments added:
+
+    def whole(b,p,mark,head,seq,tail):          # b: frame, p: offset of the tuple in it
+      if b[p:p+3]!=mark: raise SlowPathRow      # mark: "N" (a new tuple) and the number of columns
+      p+=3
+      t=b[p]                                    # column 0, integer
+      if t==116:                                # "t": the value follows as text
+        l,=U(b,p+1)                             # its length, 4 bytes
+        q=p+5; p=q+l                            # it is b[q:p]; p is now at the next column
+        v=int(b[q:p])
+        x0=SM[v] if -8192<=v<8192 else …        # its Avro bytes from a table; more cases for larger numbers
+      elif t==110: x0=N0; p+=1                  # "n": NULL is union branch 0
+      else: raise SlowPathRow                   # "u": unchanged TOAST, or an error
+      t=b[p]                                    # column 1, text
+      if t==116:
+        l,=U(b,p+1)
+        q=p+5; p=q+l
+        x1=SM[l] if l<8192 else CL(l)           # text has two pieces: x is its length, y its bytes
+        y1=b[q:p]
+        y1.isascii() or y1.decode()             # raises UnicodeDecodeError (a ValueError) if it is not UTF-8
+      elif t==110: x1=N0; y1=E; p+=1
+      else: raise SlowPathRow
+      if p!=len(b): raise SlowPathRow
+      return x0,J((head,seq,tail,x0,x1,y1,))    # message key, message value
+
+`inserts` does the same for many frames in one call, and splits a row into its columns with one `bytes.split`.
+`conversions.names` lists the short names: U unpacks a length, SM and CL encode numbers, J joins bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +41,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from cdc_consumer.change_rows.conversions import Text, convert, names, split_pieces
+from cdc_consumer.change_rows.conversions import Text, convert, has_two_pieces, names
 from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
 
 SEGMENT = 5
-"""Columns compared at once between the images of an UPDATE."""
+"""Number of columns that are compared at once between the two images of an UPDATE."""
 
 
 EncodedRow = tuple[bytes | None, bytes]
@@ -27,31 +56,35 @@ EncodedUpdate = tuple[bytes | None, bytes, bytes | None, bytes]
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFunctions:
-    """`(frame, position of the tuple's marker, ...)`; heads end before the number, tails begin behind it."""
+    """The functions of one relation, called as `(frame, offset of the tuple's marker, ...)`.
+
+    `head` is the start of the message up to the `seq` field, `tail` is what follows it up to the row.
+    """
 
     inserts: Callable[[list[bytes], int, int, bytes, bytes, int, bytes], list[EncodedRow]]
-    """(frames, index of the first, where messages begin, and how, head, first number, tail): a run of INSERTs."""
+    """(frames, index of the first, offset of the message, its first bytes, head, first ordinal, tail): many INSERTs."""
     whole: Callable[[bytes, int, bytes, bytes, bytes, bytes], EncodedRow]
-    """(…, marker, head, number, tail): an INSERT, or a DELETE with a full image."""
+    """(…, marker, head, seq, tail): an INSERT, or a DELETE with a full old image."""
     delete_key: Callable[[bytes, int, bytes, bytes, bytes], EncodedRow]
-    """(…, head, number, xid and time)"""
+    """(…, head, seq, xid and commit time): a DELETE with only the key."""
     update_key: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], EncodedUpdate]
-    """(…, head of D, head of I, both numbers, xid and time): without an old image."""
+    """(…, head of D, head of I, both seqs, xid and commit time): an UPDATE without an old image."""
     update_full: Callable[[bytes, int, bytes, bytes, bytes, bytes, bytes], EncodedUpdate]
+    """The same arguments: an UPDATE with a full old image."""
 
 
 @lru_cache(maxsize=4096)
 def generate_functions(schema: TableSchema, identity: frozenset[int]) -> GeneratedFunctions:
-    """Compile a relation's functions; the server repeats its descriptions, so they are kept."""
+    """Generate and compile the functions of a relation. Cached, because the server repeats its Relation messages."""
     writer = _Writer(schema, identity)
     space = names(schema, identity)
-    source = "\n".join(line for lines in writer.written() for line in lines)
+    source = "\n".join(line for lines in writer.write_all() for line in lines)
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
     return GeneratedFunctions(*(space[field.name] for field in fields(GeneratedFunctions)))
 
 
 class _Writer:
-    """Source lines of one relation's functions."""
+    """Writes the source lines of one relation's functions."""
 
     def __init__(self, schema: TableSchema, identity: frozenset[int]) -> None:
         self._types = [column.type for column in schema.columns]
@@ -60,8 +93,8 @@ class _Writer:
         names = [column.name for column in schema.columns]
         self._key = [names.index(name) for name in schema.key]
 
-    def written(self) -> list[list[str]]:
-        """Every function."""
+    def write_all(self) -> list[list[str]]:
+        """Return the source lines of every function."""
         updates = [self.update_key(), self.update_full(), self.update_long()]
         return [self.whole(), self.inserts(), self.delete_key(), *updates]
 
@@ -69,14 +102,15 @@ class _Writer:
         value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
         return [
             "def whole(b,p,mark,head,seq,tail):",
-            *indent(["if b[p:p+3]!=mark: raise Odd", "p+=3", *self._tuple(), f"return {self._key_of()},{value}"]),
+            *indent(["if b[p:p+3]!=mark: raise SlowPathRow", "p+=3", *self._tuple()]),
+            *indent([f"return {self._key_source()},{value}"]),
         ]
 
     def inserts(self) -> list[str]:
-        """A run of rows, most of which have neither a NULL nor a long value: all columns are cut apart in one call.
+        """Several rows, most of which have no NULL and no long value: one call splits a row into all its columns.
 
-        Values are text and hold no NUL byte, so `t` and three of them can only begin a column of less than 256 bytes:
-        as many as there are columns means that there is nothing else.
+        Values are text and contain no NUL byte. So `t` and three NUL bytes can only be the start of a column of less
+        than 256 bytes. If there are as many of them as columns, the tuple contains nothing else.
         """
         value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
         body = [
@@ -88,135 +122,139 @@ class _Writer:
             "  add(whole(b,at+5,NEW,head,seq,tail))",
             "  continue",
             f"{','.join(['_', *(f'c{i}' for i in range(self._width))])},=c",
-            *(line for i in range(self._width) for line in self._cut_column(i, f"c{i}")),
-            f"add(({self._key_of()},{value}))",
+            *(line for i in range(self._width) for line in self._convert_split_column(i, f"c{i}")),
+            f"add(({self._key_source()},{value}))",
         ]
         loop = ["for i in range(i,len(frames)):", "  b=frames[i]", *indent(body)]
         return [
             "def inserts(frames,i,at,mark,head,o,tail):",
-            *indent(["to=at+8", "out=[]", "add=out.append", "try:", *indent(loop), "except ODD: pass", "return out"]),
+            *indent(["to=at+8", "out=[]", "add=out.append"]),
+            *indent(["try:", *indent(loop), "except SLOW_PATH: pass", "return out"]),
         ]
 
-    def _cut_column(self, i: int, name: str) -> list[str]:
-        """The last byte of its length, then the value."""
+    def _convert_split_column(self, i: int, name: str) -> list[str]:
+        """Convert a column that was split off: `name` holds the last byte of its length, then the value."""
         kind = self._types[i]
         if kind.physical_type is PhysicalType.BOOLEAN:
             return [f"x{i}=BC[{name}]"]
-        return [f"p=len({name}); l=p-1", f"if {name}[0]!=l: raise Odd", *convert(i, kind, Text(name, "1"))]
+        return [f"p=len({name}); l=p-1", f"if {name}[0]!=l: raise SlowPathRow", *convert(i, kind, Text(name, "1"))]
 
     def delete_key(self) -> list[str]:
         value = f"J((head,seq,xt,DELETED,{self._identity_pieces()}))"
         return [
             "def delete_key(b,p,head,seq,xt):",
-            *indent(["if b[p:p+3]!=KEY: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
-            *indent([f"return {self._key_of(identity_only=True)},{value}"]),
+            *indent(["if b[p:p+3]!=KEY: raise SlowPathRow", "p+=3", *self._tuple(), *self._check_identity()]),
+            *indent([f"return {self._key_source(identity_only=True)},{value}"]),
         ]
 
     def update_key(self) -> list[str]:
         deleted = f"J((hd,sd,xt,CHANGED_D,{self._identity_pieces()}))"
         inserted = f"J((hi,si,xt,CHANGED_I,{self._pieces(range(self._width))}))"
-        keys = self._key_of(identity_only=True), self._key_of()
+        keys = self._key_source(identity_only=True), self._key_source()
         return [
             "def update_key(b,p,hd,hi,sd,si,xt):",
-            *indent(["if b[p:p+3]!=NEW: raise Odd", "p+=3", *self._tuple(), *self._known_identity()]),
+            *indent(["if b[p:p+3]!=NEW: raise SlowPathRow", "p+=3", *self._tuple(), *self._check_identity()]),
             *indent([f"return {keys[0]},{deleted},{keys[1]},{inserted}"]),
         ]
 
     def update_full(self) -> list[str]:
-        """Both images are cut apart in one call, as rows of a run are; NULLs and long values go column by column."""
+        """One call splits both images into columns, as in `inserts`; `update_long` handles NULLs and long values."""
         width, last = self._width, self._width - 1
         if not width:
             return ["def update_full(*given): return update_long(*given)"]
         old: list[str] = [
-            "if b[p:p+3]!=OLD: raise Odd",
+            "if b[p:p+3]!=OLD: raise SlowPathRow",
             "c=b[p+3:].split(T)",
             f"if len(c)!={2 * width + 1} or c[0]: return update_long(b,p,hd,hi,sd,si,xt)",
             f"_,{','.join(f'{image}{i}' for image in 'cd' for i in range(width))}=c",
-            f"if c{last}[-3:]!=NEW: raise Odd",
+            f"if c{last}[-3:]!=NEW: raise SlowPathRow",
             f"c{last}=c{last}[:-3]",
         ]
         new: list[str] = ["m=0"]
         for number, segment in enumerate(self._segments()):
-            old += [line for i in segment for line in self._cut_column(i, f"c{i}")]
+            old += [line for i in segment for line in self._convert_split_column(i, f"c{i}")]
             old.append(f"s{number}=J(({self._pieces(segment)}))")
             new += [f"if {' and '.join(f'c{i}==d{i}' for i in segment)}: r{number}=s{number}", "else:"]
             for i in segment:
-                new += [f"  if c{i}!=d{i}:", *indent([f"m|={1 << i}", *self._cut_column(i, f"d{i}")], 4)]
+                new += [f"  if c{i}!=d{i}:", *indent([f"m|={1 << i}", *self._convert_split_column(i, f"d{i}")], 4)]
             new.append(f"  r{number}=J(({self._pieces(segment)}))")
-        return self._updating("update_full", old, new)
+        return self._update_function("update_full", old, new)
 
     def update_long(self) -> list[str]:
-        old: list[str] = ["if b[p:p+3]!=OLD: raise Odd", "p+=3"]
-        new: list[str] = ["if b[p:p+3]!=NEW: raise Odd", "p+=3", "m=0"]
+        old: list[str] = ["if b[p:p+3]!=OLD: raise SlowPathRow", "p+=3"]
+        new: list[str] = ["if b[p:p+3]!=NEW: raise SlowPathRow", "p+=3", "m=0"]
         for number, segment in enumerate(self._segments()):
             for i in segment:
                 old += [f"p{i}=p", *self._column(i, guarded=False)]
             old.append(f"s{number}=J(({self._pieces(segment)}))")
             new += self._compare(number, segment)
         old.append(f"p{self._width}=p")
-        return self._updating("update_long", old, [*new, "if p!=len(b): raise Odd"])
+        return self._update_function("update_long", old, [*new, "if p!=len(b): raise SlowPathRow"])
 
     def _segments(self) -> list[range]:
         return [range(i, min(i + SEGMENT, self._width)) for i in range(0, self._width, SEGMENT)]
 
-    def _updating(self, name: str, old: list[str], new: list[str]) -> list[str]:
-        """`old` leaves the pieces and segments s of the old image, `new` those (r) of the new one and the mask m."""
+    def _update_function(self, name: str, old: list[str], new: list[str]) -> list[str]:
+        """Join the lines: `old` computes the segments s of the old image, `new` the segments r and the mask m."""
         joined = [",".join(f"{letter}{n}" for n in range(len(self._segments()))) for letter in "sr"]
         values = f"J((hd,sd,xt,c,{joined[0]}))", f"J((hi,si,xt,c,{joined[1]}))"
         return [
             f"def {name}(b,p,hd,hi,sd,si,xt):",
-            *indent([*old, f"k={self._key_of()}", *new, "c=CH[m]"]),
-            *indent([f"return k,{values[0]},{self._key_of()},{values[1]}"]),
+            *indent([*old, f"k={self._key_source()}", *new, "c=CH[m]"]),
+            *indent([f"return k,{values[0]},{self._key_source()},{values[1]}"]),
         ]
 
     def _compare(self, number: int, segment: range) -> list[str]:
-        """New columns: those with the old one's bytes keep its pieces."""
+        """Read the new columns of a segment: a column with the same bytes as the old one reuses its pieces."""
         first, after = segment[0], segment[-1] + 1
         lines = [f"e=p+p{after}-p{first}", f"if b[p:e]==b[p{first}:p{after}]: p=e; r{number}=s{number}", "else:"]
         for i in segment:
             bit = 1 << i
             lines += [f"  e=p+p{i + 1}-p{i}", f"  if b[p:e]==b[p{i}:p{i + 1}]: p=e", "  else:"]
-            # An unchanged TOASTed value is the old image's.
+            # An unchanged TOASTed value has the value of the old image.
             same = ["if b[p]==117: p+=1", "else:", *indent([f"m|={bit}", *self._column(i, guarded=True)])]
             lines += indent(same, 4)
         return [*lines, f"  r{number}=J(({self._pieces(segment)}))"]
 
     def _tuple(self) -> list[str]:
-        """The last tuple of a message. NULLs take one byte, so only the last four columns can be too near its end."""
+        """Read the last tuple of a message.
+
+        A NULL takes one byte, so only the last four columns can be too close to the end to read a length.
+        """
         lines = [line for i in range(self._width) for line in self._column(i, guarded=self._width - i < 5)]
-        return [*lines, "if p!=len(b): raise Odd"]
+        return [*lines, "if p!=len(b): raise SlowPathRow"]
 
     def _column(self, i: int, *, guarded: bool) -> list[str]:
         kind = self._types[i]
-        null = f"x{i}=N0; y{i}=E; p+=1" if self._two(i) else f"x{i}=N0; p+=1"
+        null = f"x{i}=N0; y{i}=E; p+=1" if self._has_two_pieces(i) else f"x{i}=N0; p+=1"
         if kind.physical_type is PhysicalType.BOOLEAN:
-            return [f"x{i}=BO(b[p:p+6])", f"if x{i}: p+=6", f"elif b[p]==110: {null}", "else: raise Odd"]
+            return [f"x{i}=BO(b[p:p+6])", f"if x{i}: p+=6", f"elif b[p]==110: {null}", "else: raise SlowPathRow"]
         head = ["t=b[p]"] if guarded else ["t,l=H(b,p)"]
         length = ["l,=U(b,p+1)"] if guarded else []
         body = indent([*length, "q=p+5; p=q+l", *convert(i, kind)])
-        return [*head, "if t==116:", *body, f"elif t==110: {null}", "else: raise Odd"]
+        return [*head, "if t==116:", *body, f"elif t==110: {null}", "else: raise SlowPathRow"]
 
-    def _two(self, i: int) -> bool:
-        return split_pieces(self._types[i])
+    def _has_two_pieces(self, i: int) -> bool:
+        return has_two_pieces(self._types[i])
 
     def _pieces(self, ordinals: range | list[int]) -> str:
-        return "".join(f"x{i},y{i}," if self._two(i) else f"x{i}," for i in ordinals)
+        return "".join(f"x{i},y{i}," if self._has_two_pieces(i) else f"x{i}," for i in ordinals)
 
     def _identity_pieces(self) -> str:
         return "".join(self._pieces([i]) if i in self._identity else "N0," for i in range(self._width))
 
-    def _known_identity(self) -> list[str]:
-        return [f"if x{i} is N0: raise Odd" for i in sorted(self._identity)]
+    def _check_identity(self) -> list[str]:
+        return [f"if x{i} is N0: raise SlowPathRow" for i in sorted(self._identity)]
 
-    def _key_of(self, *, identity_only: bool = False) -> str:
+    def _key_source(self, *, identity_only: bool = False) -> str:
         if not self._key:
             return "None"
         known = [i for i in self._key if i in self._identity or not identity_only]
-        if len(self._key) == 1 and known and not self._two(known[0]):
+        if len(self._key) == 1 and known and not self._has_two_pieces(known[0]):
             return f"x{known[0]}"
         return f"J(({''.join(self._pieces([i]) if i in known else 'N0,' for i in self._key)}))"
 
 
 def indent(lines: list[str], by: int = 2) -> list[str]:
-    """A block of source."""
+    """Indent source lines."""
     return [" " * by + line for line in lines]

@@ -1,4 +1,4 @@
-"""Two schema versions of one relation -> what is different, in words. Pure."""
+"""Compares two schema versions of one relation and describes the differences in words. Does no IO."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shared_schema.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class SchemaDifference:
-    """`compatible` when a reader of the old version may read the new rows as if nothing had happened."""
+    """The differences. `compatible` means that a reader of the old version can read the new rows without a change."""
 
     compatible: bool
     changes: tuple[str, ...]
 
 
 def compare_schemas(old: TableSchema, new: TableSchema) -> SchemaDifference:
-    """What somebody who knows `old` must learn to read rows of `new`. A renamed column is one gone and one added."""
+    """Return what a reader of `old` must know to read rows of `new`. A renamed column is one dropped and one added."""
     before = {column.name: column.type for column in old.columns}
     after = {column.name: column.type for column in new.columns}
     added = [f"added {name} {kind.display}" for name, kind in after.items() if name not in before]

@@ -1,11 +1,12 @@
-"""Row messages -> change rows. The reference for an UPDATE as a D and an I: generated encoders are tested against it.
+"""Splits row messages into change rows: an UPDATE becomes a D and an I. Generated encoders are tested against it.
 
-`unknown` of an old image: without REPLICA IDENTITY FULL every column outside the identity. `unknown` of a new image:
-TOASTed values that did not change, unless the old image holds them.
+`unknown` of an old image: without REPLICA IDENTITY FULL, every column outside the replica identity. `unknown` of a new
+image: TOASTed values that did not change, unless the old image holds them.
 
-`changed` of an UPDATE, the same on both halves: with a full old image exactly the columns that differ. Otherwise the
-stream does not say, so it is every column that may differ: all that were sent, except identity columns known to be
-equal. A superset is safe: a reader uses `changed` only to skip work for columns that surely stayed the same.
+`changed` of an UPDATE is the same on both rows. With a full old image it is exactly the columns that differ. Otherwise
+the stream does not say, so it is every column that may differ: all columns that were sent, except identity columns
+that are known to be equal. A superset is safe: readers use `changed` only to skip work for columns that certainly did
+not change.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class ValueParser(Protocol):
     """Reads one column of a streamed tuple."""
 
     def value(self, ordinal: int, raw: bytes) -> Value:
-        """The column's text -> its value."""
+        """Parse the text of a column -> its value."""
 
 
 class TableReader:
-    """What is needed to read a relation's tuples.
+    """Reads the tuples of a relation.
 
-    `identity` holds the ordinals of the replica identity's columns. Under FULL the stream flags every column, yet a
-    partition may still have its own, smaller identity: only the key's columns are then known of an old row.
+    `identity` holds the ordinals of the replica identity's columns. Under FULL the stream flags every column, but a
+    partition may have a smaller identity of its own: then only the key columns of an old row are known.
     """
 
     def __init__(self, relation: Relation, schema: TableSchema) -> None:
@@ -68,18 +69,18 @@ class Transaction:
     def __init__(self, begin: Begin) -> None:
         self.begin = begin
         self.ordinal = 0
-        """Of the next change row."""
+        """The ordinal of the next change row."""
 
     def truncate(self) -> ChangeRow:
-        """TRUNCATE of one relation."""
+        """Return the T row of one relation."""
         return self._row(Op.TRUNCATE, None, None)
 
     def skip(self, message: RowMessage) -> None:
-        """A row nobody wants still takes its ordinals, so numbering does not depend on what is captured."""
+        """Skip the ordinals of a row that is not captured, so that numbering does not depend on the captured tables."""
         self.ordinal += 2 if isinstance(message, Update) else 1
 
     def split(self, message: RowMessage, table: TableReader) -> tuple[ChangeRow, ...]:
-        """One row message -> one or two change rows."""
+        """Turn one row message into one or two change rows."""
         match message:
             case Insert(new=new):
                 return (self._row(Op.INSERT, _image(new, table), None),)
@@ -94,7 +95,7 @@ class Transaction:
                 )
 
     def stamp(self) -> Stamp:
-        """The next place in the transaction, taken."""
+        """Return the next stamp of the transaction and advance the ordinal."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         return Stamp(self.begin.commit_lsn, ordinal)
 
@@ -112,7 +113,7 @@ class Transaction:
 
 def _image(fields: Tuple, table: TableReader) -> _Image:
     if len(fields) != table.width:
-        raise MalformedMessage(f"a tuple has {len(fields)} columns, {table.width} described", offset=5)
+        raise MalformedMessage(f"a tuple has {len(fields)} columns, its relation has {table.width}", offset=5)
     values: list[Value] = []
     unknown: set[int] = set()
     for ordinal, field in enumerate(fields):
@@ -126,7 +127,10 @@ def _image(fields: Tuple, table: TableReader) -> _Image:
 
 
 def _old_fields(old: OldImage, table: TableReader) -> Tuple:
-    """The old tuple, with what a key image leaves out marked as not sent. Identity columns are never NULL."""
+    """Return the old tuple; columns that a key image does not contain are marked as not sent.
+
+    Identity columns are never NULL.
+    """
     if old.full:
         return old.values
     return tuple(
@@ -136,7 +140,7 @@ def _old_fields(old: OldImage, table: TableReader) -> Tuple:
 
 def _update_fields(old: OldImage | None, new: Tuple, table: TableReader) -> tuple[Tuple, Tuple]:
     if old is None:
-        # The identity did not change, so the new tuple's identity columns are the old ones.
+        # The identity did not change, so the identity columns of the new tuple are also those of the old one.
         old = OldImage(new, full=False)
     before = _old_fields(old, table)
     if len(before) != len(new):

@@ -1,7 +1,7 @@
-"""A column's text, as PostgreSQL prints it under the pinned session settings, -> the value in its physical type.
+"""Takes a column's text as PostgreSQL prints it (with pinned session settings), returns the value in its physical type.
 
-Exact or refused: numerics without a decimal form (NaN, infinities) and dates Python and Avro cannot hold (infinity, BC,
-years after 9999) stay text, which the physical type's third union branch holds.
+The value is exact or rejected. Numerics without a decimal form (NaN, infinities) and dates that Python and Avro cannot
+hold (infinity, BC, years after 9999) stay text, which goes into the third union branch of the physical type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _decimal(text: str) -> Value:
 
 
 def _date(text: str) -> Value:
-    # The width tells special forms (infinity, BC, long years) apart; what has it must be a date.
+    # Special forms (infinity, BC, long years) have another width; text of this width must be a date.
     return datetime.date.fromisoformat(text) if len(text) == _DATE_WIDTH else text
 
 
@@ -57,7 +57,7 @@ def _text(text: str) -> Value:
 
 
 def parser(physical_type: PhysicalType) -> Parse:
-    """The function that reads one physical type's text; it raises ValueError on anything else."""
+    """Return the function that parses the text of one physical type; it raises ValueError for invalid text."""
     match physical_type:
         case PhysicalType.BOOLEAN:
             return _boolean
@@ -78,21 +78,21 @@ def parser(physical_type: PhysicalType) -> Parse:
 
 
 class RowParser:
-    """Reads the rows of one schema version."""
+    """Parses the rows of one schema version."""
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
         self._parsers = [parser(column.type.physical_type) for column in schema.columns]
 
     def value(self, ordinal: int, raw: bytes) -> Value:
-        """One column of a streamed tuple."""
+        """Parse one column of a streamed tuple."""
         try:
             return self._parsers[ordinal](raw.decode())
         except (ValueError, ArithmeticError):
             raise self._unreadable(ordinal) from None
 
     def row(self, texts: tuple[str | None, ...]) -> tuple[Value, ...]:
-        """One copied row."""
+        """Parse one copied row."""
         values: list[Value] = []
         for ordinal, (parse, text) in enumerate(zip(self._parsers, texts, strict=True)):
             try:
@@ -104,6 +104,7 @@ class RowParser:
     def _unreadable(self, ordinal: int) -> UnreadableValue:
         column = self.schema.columns[ordinal]
         return UnreadableValue(
-            f"a value of {self.schema.table} column {column.name} is not what {column.type.display} prints",
-            hint="is the database's encoding SQL_ASCII? otherwise report this; nothing was acknowledged",
+            f"a value of {self.schema.table} column {column.name} is not valid text of type {column.type.display}",
+            hint="check whether the encoding of the database is SQL_ASCII; if it is not, report this; nothing was "
+            "acknowledged, so no change is lost",
         )

@@ -15,7 +15,7 @@ from cdc_consumer.sinks.topics import Topics
 
 
 def prepare_sink(settings: ConsumerSettings) -> None:
-    """Create the topics or tables that must exist before reading and writing; fails early if the sink does not answer."""
+    """Create the topics or tables that must exist before anything else; fails early if the sink does not answer."""
     match settings.mode:
         case "log":
             Topics(settings).ensure_control()

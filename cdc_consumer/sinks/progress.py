@@ -74,7 +74,7 @@ def _reading(settings: ConsumerSettings, doing: str, isolation: str = "read_comm
 
 
 def read_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
-    """Return the schema version with this fingerprint from the schemas topic, under any key; None if it is not there."""
+    """Return the schema version with this fingerprint from the schemas topic, under any key; None if there is none."""
     for text in _values(settings, schemas_topic(settings.topic_prefix)):
         found = parse_table_schema(json.loads(text))
         if codec(found).id.hex() == fingerprint:

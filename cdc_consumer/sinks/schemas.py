@@ -22,7 +22,7 @@ from shared_schema.topics import schemas_topic
 log = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 30.0
-"""Happens once per schema version and process, so a long wait is acceptable; no row may be written before its schema."""
+"""Happens once per schema version and process, so a long wait is acceptable; no row is written before its schema."""
 
 
 class SchemaRegistrar:

@@ -1,1 +1,1 @@
-"""The source side: replication connection, slot, publication and catalog of one PostgreSQL server."""
+"""Access to the source: replication connection, slot, publications and catalog of one PostgreSQL server."""

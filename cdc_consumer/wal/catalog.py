@@ -1,4 +1,4 @@
-"""Questions to the source's catalog: what types, keys and published tables are now. Ordinary SQL connections."""
+"""Reads the source's catalog over ordinary SQL connections: types, keys and published tables as they are now."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from shared_schema.table_schema import TableId
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 OWN_SCHEMAS = ("pgtrickle", "pgtrickle_changes")
-"""Our own bookkeeping is never captured: a FOR ALL TABLES publication would feed on itself."""
+"""The project's own tables are never captured: with a FOR ALL TABLES publication each change would cause another."""
 
 
 def connect(database_url: str) -> Connection:
-    """An autocommit SQL connection with the pinned settings; row security is an error instead of missing rows."""
+    """Open an autocommit SQL connection with the pinned settings.
+
+    A row security policy raises an error; it must not hide rows silently.
+    """
     try:
         connection = psycopg.connect(session_conninfo(database_url, replication=False), autocommit=True)
         connection.execute("SET row_security = off")
@@ -59,7 +62,7 @@ _DISPLAYS = "SELECT o, m, format_type(o, m) FROM unnest(%s::oid[], %s::int4[]) A
 
 
 def relation_facts(connection: Connection, relid: int, types: Iterable[tuple[int, int]]) -> RelationFacts:
-    """What the catalog says now about a relation and about the (type oid, typmod) pairs somebody saw in it."""
+    """Return the catalog's current description of a relation and of the given (type oid, typmod) pairs."""
     try:
         columns = frozenset((str(n), int(t), int(m)) for n, t, m in connection.execute(_COLUMNS, (relid,)))
         key = tuple(str(name) for (name,) in connection.execute(_KEY, (relid,)))
@@ -74,10 +77,11 @@ def relation_facts(connection: Connection, relid: int, types: Iterable[tuple[int
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table our publications hold.
+    """A table in at least one of the publications.
 
-    `membership` changes when the table leaves a publication and comes back: what happened between is not in the
-    stream. `row_filter` is SQL over the table's columns, '' for all rows; `columns` are the published ones in order.
+    `membership` changes when the table is removed from a publication and added again: the stream does not contain the
+    changes in between. `row_filter` is SQL over the table's columns, '' for all rows; `columns` are the published ones
+    in order.
     """
 
     table: TableId
@@ -87,7 +91,7 @@ class PublishedTable:
     row_filter: str
     membership: str
     bytes: int = 0
-    """On disk, of all partitions."""
+    """Size on disk, including all partitions."""
 
 
 _PUBLISHED = """
@@ -129,7 +133,7 @@ _SCHEMA_MEMBERSHIPS = """UNION ALL
 
 
 def published_query(server_version: int) -> str:
-    """Version 14 has no column lists, no row filters, and no publications of schemas."""
+    """Return the query for a server version. Version 14 has no column lists, row filters or publications of schemas."""
     modern = server_version >= 150000
     return _PUBLISHED.format(
         columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
@@ -138,7 +142,7 @@ def published_query(server_version: int) -> str:
 
 
 def published_tables(connection: Connection, publications: tuple[str, ...]) -> list[PublishedTable]:
-    """The tables the publications hold now."""
+    """Return the tables that are in the publications now."""
     query = published_query(connection.info.server_version)
     values = {"publications": list(publications), "own": list(OWN_SCHEMAS)}
     try:
@@ -148,10 +152,11 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
         raise diagnose_exception(error) from error
     for schema, name, *_, lists in rows:
         if lists > 1:
-            # The server would refuse too, but only with the first change.
+            # The server would raise an error too, but only at the first change.
             raise ColumnListsDiffer(
                 f"{TableId(schema, name)} has different column lists in the publications {', '.join(publications)}",
-                hint="give it the same columns in all of them, or stream them by slots of their own",
+                hint="give the table the same column list in all publications, or stream each publication from its own "
+                "slot",
             )
     return sorted(
         (
@@ -171,7 +176,7 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
 
 
 def stored_settings(database_url: str) -> Stored:
-    """What is set in the database for the programs; nothing where no applier lives or the role may not look."""
+    """Return the settings stored in the database; none if no applier is installed or the role may not read them."""
     with connect(database_url) as connection:
         if connection.execute(INSTALLED).fetchone() != (True,):
             return {}
@@ -179,7 +184,7 @@ def stored_settings(database_url: str) -> Stored:
 
 
 def _recapture_epochs(connection: Connection) -> dict[int, int]:
-    """How often an applier asked for a relation to be copied anew; nothing where no applier lives."""
+    """Return how often an applier requested to copy each relation again; empty if no applier is installed."""
     readable = connection.execute(
         "SELECT has_table_privilege(t, 'SELECT') FROM to_regclass('pgtrickle.pgt_recaptures') t"
     ).fetchone()
@@ -190,14 +195,17 @@ def _recapture_epochs(connection: Connection) -> dict[int, int]:
 
 
 def published_columns(listed: list[str] | None, stored: list[str] | None, server_version: int) -> tuple[str, ...]:
-    """`stored` leaves generated columns out: before PostgreSQL 18 no stream has them, though version 15 lists them."""
+    """Return the columns that are streamed.
+
+    `stored` excludes generated columns: before PostgreSQL 18 no stream contains them, although version 15 lists them.
+    """
     if listed is None:
         return tuple(stored or ())
     return tuple(name for name in listed if server_version >= 180000 or name in (stored or ()))
 
 
 def publications_of(connection: Connection, publications: tuple[str, ...]) -> dict[TableId, list[str]]:
-    """Which of the publications hold each table."""
+    """Return for each table the publications that contain it."""
     query = (
         "SELECT schemaname, tablename, array_agg(pubname::text ORDER BY pubname) FROM pg_publication_tables "
         "WHERE pubname = ANY (%s) AND schemaname <> ALL (%s) GROUP BY 1, 2"
@@ -210,7 +218,7 @@ def publications_of(connection: Connection, publications: tuple[str, ...]) -> di
 
 
 def missing_publications(connection: Connection, publications: tuple[str, ...]) -> list[str]:
-    """Names without a publication."""
+    """Return the names for which no publication exists."""
     try:
         rows = connection.execute("SELECT pubname FROM pg_publication").fetchall()
     except psycopg.Error as error:
@@ -220,12 +228,15 @@ def missing_publications(connection: Connection, publications: tuple[str, ...]) 
 
 
 def create_publication(connection: Connection, name: str) -> None:
-    """An empty publication; changes of partitions come under their root's name, generated columns with the others."""
+    """Create a publication without tables.
+
+    Changes of partitions are published under the name of their root; generated columns are published too.
+    """
     generated = ", publish_generated_columns = stored" if connection.info.server_version >= 180_000 else ""
     statement = psycopg.sql.SQL(f"CREATE PUBLICATION {{}} WITH (publish_via_partition_root = true{generated})")
     try:
         connection.execute(statement.format(psycopg.sql.Identifier(name)))
     except psycopg.errors.DuplicateObject:
-        return  # another instance was faster
+        return  # another instance created it first
     except psycopg.Error as error:
         raise diagnose_exception(error) from error

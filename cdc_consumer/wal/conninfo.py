@@ -1,4 +1,4 @@
-"""The source database's connection string, completed for each kind of connection."""
+"""Takes the source database's connection string, returns it completed for each kind of connection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ PINNED_SETTINGS = {
     "lc_monetary": "C",
     "search_path": "pg_catalog",
 }
-"""Values are printed by the session: stream, snapshot and reader must all print them alike, names qualified."""
+"""The session settings decide how values are printed: stream, snapshot and readers must print the same text, with
+qualified names."""
 
 
 def session_conninfo(database_url: str, *, replication: bool, sender_timeout_s: int | None = None) -> str:
-    """-> libpq conninfo with the pinned settings; the user's own `options` stay in front of ours."""
+    """Return a libpq conninfo with the pinned settings; the user's own `options` come before them."""
     given = parse_conninfo(database_url)
     timeout = {} if sender_timeout_s is None else {"wal_sender_timeout": f"{sender_timeout_s}s"}
     pinned = " ".join(f"-c {name}={value}" for name, value in (PINNED_SETTINGS | timeout).items())

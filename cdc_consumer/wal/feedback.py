@@ -1,8 +1,8 @@
-"""Status updates to the server: often enough to stay connected, never beyond what is on the topics.
+"""Sends status updates to the server: often enough to stay connected, never beyond what is durable in the sink.
 
-The stream's own thread reports as it goes. A second thread reports for it while it is held up by something that cannot
-call back (a catalog question, a COPY that finds no row for long), so that a short wal_sender_timeout means a dead or
-stopped process and nothing else.
+The main thread sends them during its work. A second thread sends them while the main thread is busy with something that
+cannot call back (a catalog query, a COPY that finds no row for a long time). So an expired short wal_sender_timeout
+always means that the process is dead or stopped.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cdc_consumer.wal.lag import LagReporter
 from cdc_consumer.wal.session import ReplicationSession
 
 STATUS_EVERY_S = 1.0
-"""Far below any sensible wal_sender_timeout, and cheap: 34 bytes."""
+"""Far below every useful wal_sender_timeout, and cheap: an update has 34 bytes."""
 
 HUNG_AFTER_S = 900.0
-"""A stream that has not moved for this long is not coming back: no more reports, the slot goes to a standby."""
+"""A main thread that has not run for this long hangs: the updates stop, so that a standby gets the slot."""
 
 
 class Feedback:
-    """Speaks to the server for the stream; while its context is open, also from a thread of its own."""
+    """Sends status updates; while its context is open, also from a separate thread."""
 
     def __init__(
         self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event, lag: LagReporter
@@ -39,7 +39,7 @@ class Feedback:
         self._order = threading.Lock()
         """An older position must not be sent after a newer one."""
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._speak_for_a_busy_stream, name="feedback", daemon=True)
+        self._thread = threading.Thread(target=self._send_while_busy, name="feedback", daemon=True)
 
     def __enter__(self) -> Feedback:
         self._thread.start()
@@ -52,7 +52,7 @@ class Feedback:
         self._thread.join()
 
     def send(self) -> None:
-        """Report now: everything received, and what is durable."""
+        """Send a status update now: what was received, and what is durable."""
         with self._order:
             frontier = self._frontier
             received, published, durable = frontier.received, frontier.published, frontier.durable
@@ -62,22 +62,22 @@ class Feedback:
         self._metrics.positions(received, published, durable, behind=self._lag.behind)
 
     def if_due(self) -> None:
-        """Report when the last report is old; called wherever something may take long."""
+        """Send a status update if the last one is old; called from everything that may take long."""
         self._metrics.beat()
         if time.monotonic() - self._sent_at >= STATUS_EVERY_S:
             self.send()
 
     def while_waiting(self) -> None:
-        """The same from inside a wait, which ends when the process is asked to stop."""
+        """Do the same inside a wait; raises StopRequested if the process must stop."""
         if self._stop.is_set():
             raise StopRequested
         self.if_due()
 
-    def _speak_for_a_busy_stream(self) -> None:
+    def _send_while_busy(self) -> None:
         while not self._closed.wait(STATUS_EVERY_S / 2):
             late = time.monotonic() - self._sent_at >= 1.5 * STATUS_EVERY_S
             if late and self._metrics.quiet_s < HUNG_AFTER_S:
                 try:
                     self.send()
                 except SourceError:
-                    return  # the stream's own thread meets the same error and says so
+                    return  # the main thread gets the same error and reports it

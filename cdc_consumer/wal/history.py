@@ -1,9 +1,10 @@
-"""Whether the server still has the history that was published from it.
+"""Checks that the server still has the history that was published from it.
 
-A server whose files were put back to an older state has the same system identifier and timeline, and once it has
-written enough its log ends behind our frontier again: positions alone would let us skip what it committed meanwhile.
-But we know the last commit before our frontier. So streaming begins there, not at the frontier: the server must send
-exactly that commit again, unless the slot is beyond it, and none between it and the frontier.
+A server whose files were restored to an older state has the same system identifier and timeline. Once it has written
+enough, its log ends after the stored frontier again. Positions alone would then skip what it committed meanwhile. But
+the progress record contains the last commit before the frontier. So streaming starts there, not at the frontier: the
+server must send exactly that commit again (unless the slot is already past it), and no commit between it and the
+frontier.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from shared_schema.progress import LastCommit, Progress
 
 
 class HistoryCheck:
-    """Looks at the commits that come before the frontier; `begins_at` is where the server began to send."""
+    """Checks the commits before the frontier; `begins_at` is the position from which the server sends."""
 
     def __init__(self, progress: Progress, begins_at: Lsn) -> None:
         self._slot = progress.slot
@@ -25,7 +26,7 @@ class HistoryCheck:
         self._expected = self._last is not None and begins_at <= self._last.lsn
 
     def begin(self, begin: Begin) -> None:
-        """A commit begins; anywhere in the stream."""
+        """Check a commit that begins; it may be anywhere in the stream."""
         last = self._last
         if last is None or begin.commit_lsn < last.lsn:
             return
@@ -35,13 +36,13 @@ class HistoryCheck:
             raise self._other_history(last)
 
     def reach(self, position: Lsn) -> None:
-        """Every commit before `position` was sent."""
+        """Check a position before which every commit was sent."""
         if self._last is not None and self._expected and position > self._last.lsn:
             raise self._other_history(self._last)
 
     def _other_history(self, last: LastCommit) -> ServerBehind:
         return ServerBehind(
-            f"the server does not have the commit at {last.lsn} that was published from it: "
-            "it was restored to an older state",
+            f"the server does not have the commit at {last.lsn}, which was published from it: "
+            "the server was restored to an older state",
             hint=new_history_hint(self._slot),
         )

@@ -1,7 +1,8 @@
-"""Whether the stream falls behind the server, said once and not every second. Pure but for the log.
+"""Takes the positions of server and stream, decides whether the stream falls behind, and logs that once.
 
-Bytes alone would alarm on every busy server, whose log grows by megabytes while a Kafka transaction is on its way. So a
-position the server had some time ago is kept as a mark, and we are behind when it is still not published.
+Bytes alone would cause a warning on every busy server, whose log grows by megabytes during one Kafka transaction. So an
+earlier position of the server is stored as a mark, and the stream is behind if the mark is still not published after
+some time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class LagReporter:
-    """`limit_bytes` may always be unpublished; more is late once a mark is not reached within `patience_s`."""
+    """Reports lag: more than `limit_bytes` are unpublished, and a mark was not reached within `patience_s`."""
 
     def __init__(self, limit_bytes: int, patience_s: float) -> None:
         self._limit = limit_bytes
@@ -24,7 +25,10 @@ class LagReporter:
         self.behind = False
 
     def look(self, position: Lsn, published: Lsn, now: float) -> None:
-        """The server's log ends at `position`; logs when we fall behind, when it doubles, and when we caught up."""
+        """Check the lag; `position` is the end of the server's log.
+
+        Logs when the stream falls behind, when the lag has doubled, and when the stream has caught up.
+        """
         lag = max(0, position.value - published.value)
         if self.behind and lag <= self._limit:
             self.behind = False

@@ -1,7 +1,7 @@
-"""One replication connection: commands before streaming, then frames in and status updates out.
+"""One replication connection: runs commands, then receives frames and sends status updates.
 
-psycopg has no replication interface, so this speaks libpq through `psycopg.pq`. Nothing here blocks for longer than
-the timeout it is given: a blocking read inside libpq would also hold Python's interpreter lock.
+psycopg has no replication interface, so this module calls libpq through `psycopg.pq`. No call blocks for longer than
+its timeout: a blocking read inside libpq would also hold Python's interpreter lock.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from cdc_consumer.wal.frames import encode_status
 from shared_schema.lsn import Lsn
 
 SEND_TIMEOUT_S = 10.0
-"""A status update is 34 bytes; a server that does not take it for this long is gone."""
+"""A status update has 34 bytes; a server that does not accept it for this long is unreachable."""
 
 
 RECEIVE_MAX_BYTES = 8 * 1024 * 1024
-"""What one receive may hold in memory, besides one message that is larger by itself."""
+"""Memory limit of one receive; a single message may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Which server this is and where its log ends."""
+    """Identifies the server, and says where its log ends."""
 
     system_id: str
     timeline: int
@@ -52,10 +52,10 @@ class ReplicationSession:
     ) -> None:
         self._interrupted = interrupted
         self._lock = threading.Lock()
-        """Frames are taken by one thread, status updates may come from another; libpq serves one at a time."""
+        """One thread receives frames, another one may send status updates; libpq allows one thread at a time."""
         conninfo = session_conninfo(database_url, replication=True, sender_timeout_s=sender_timeout_s)
         try:
-            # Through psycopg's own connect: it waits without the interpreter lock and tries every address.
+            # psycopg's own connect is used because it waits without the interpreter lock and tries every address.
             self._owner = psycopg.Connection.connect(conninfo, autocommit=True)
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
@@ -76,7 +76,7 @@ class ReplicationSession:
 
     @property
     def server_version(self) -> int:
-        """160014 for 16.14."""
+        """The server's version number, for example 160014 for 16.14."""
         return self._conn.server_version
 
     def command(self, text: str) -> tuple[str | None, ...]:
@@ -88,12 +88,12 @@ class ReplicationSession:
         return tuple(None if value is None else value.decode() for value in values)
 
     def identify(self) -> ServerIdentity:
-        """IDENTIFY_SYSTEM."""
+        """Run IDENTIFY_SYSTEM."""
         system_id, timeline, position, _ = self.command("IDENTIFY_SYSTEM")
         return ServerIdentity(str(system_id), int(timeline or 0), Lsn.parse(str(position)))
 
     def branches(self, timeline: int) -> dict[int, Lsn]:
-        """TIMELINE_HISTORY: earlier timelines of this one's history, and where each was left."""
+        """Run TIMELINE_HISTORY -> the earlier timelines in the history of this one, and where the server left each."""
         if timeline == 1:
             return {}
         content = self.command(f"TIMELINE_HISTORY {timeline}")[1] or ""
@@ -103,19 +103,20 @@ class ReplicationSession:
     def create_slot(self, name: str, *, temporary: bool, export: bool) -> tuple[Lsn, str]:
         """Create a pgoutput slot -> (consistent point, name of the exported snapshot or '').
 
-        Waits until every write transaction of this moment has ended. The snapshot lives until the next command here.
+        Waits until every write transaction that is running now has ended. The snapshot exists until the next command of
+        this session.
         """
         row = self.command(commands.create_slot(self.server_version, name, temporary=temporary, export=export))
         return Lsn.parse(str(row[1])), row[2] or ""
 
     def start(self, slot: str, at: Lsn, publications: tuple[str, ...]) -> None:
-        """START_REPLICATION: from now on only receive and send_status may be used."""
+        """Run START_REPLICATION; from now on only receive and send_status may be called."""
         result = self._run(commands.start_replication(slot, at, publications))
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
 
     def receive(self, limit: int, timeout_s: float) -> list[bytes]:
-        """Up to `limit` frames, as they came; waits for the first one at most `timeout_s`, never for more."""
+        """Return up to `limit` frames in order; waits at most `timeout_s` for the first one, never for further ones."""
         frames = self._take(limit)
         if not frames and timeout_s > 0 and self._readable.poll(int(timeout_s * 1000)):
             frames = self._take(limit)
@@ -142,7 +143,7 @@ class ReplicationSession:
         return frames
 
     def send_status(self, written: Lsn, flushed: Lsn) -> None:
-        """Tell the server what we received and what it may forget; any thread may."""
+        """Send a status update: what was received, and what the server may discard. Every thread may call this."""
         try:
             with self._lock:
                 while self._conn.put_copy_data(encode_status(written, flushed, time.time_ns() // 1000)) == 0:
@@ -152,7 +153,7 @@ class ReplicationSession:
             raise diagnose_exception(error) from error
 
     def close(self) -> None:
-        """End the copy and the connection; the server frees the slot at once."""
+        """End the copy and close the connection; the server frees the slot immediately."""
         with self._lock:
             self._close()
 
@@ -162,7 +163,7 @@ class ReplicationSession:
                 self._conn.put_copy_end()
                 self._conn.flush()
         except psycopg.Error:
-            # The connection may be broken, which is why it is being closed.
+            # The connection may be broken, which may be the reason for closing it.
             pass
         self._owner.close()
 
@@ -180,7 +181,7 @@ class ReplicationSession:
             result = self._conn.get_result()
             if result is None:
                 raise diagnose_postgres("", self._conn.get_error_message())
-            # The connection can be used again only when the command's last result was taken.
+            # The connection can be used again only after the command's last result was read.
             while result.status != pq.ExecStatus.COPY_BOTH and self._conn.get_result() is not None:
                 pass
         except psycopg.Error as error:
@@ -193,7 +194,9 @@ class ReplicationSession:
 
     def _wait_writable(self) -> None:
         if not self._writable.poll(int(SEND_TIMEOUT_S * 1000)):
-            raise ConnectionLost(f"PostgreSQL took no data for {SEND_TIMEOUT_S:.0f} s", hint="is the network up?")
+            raise ConnectionLost(
+                f"PostgreSQL accepted no data for {SEND_TIMEOUT_S:.0f} s", hint="check the network connection"
+            )
 
     def _failure(self, result: pq.abc.PGresult | None) -> SourceError:
         if result is None:

@@ -1,4 +1,4 @@
-"""The replication slot: what it looks like, whether our progress may go on from it, how it comes and goes."""
+"""Reads, checks and drops the replication slot, and decides whether the stored progress can be resumed from it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from shared_schema.lsn import Lsn
 from shared_schema.progress import Progress
 
 Branches = Mapping[int, Lsn]
-"""Earlier timelines of a server's history, and where it left each of them."""
+"""The earlier timelines of a server's history, and where the server left each of them."""
 
 
 def new_history_hint(slot: str) -> str:
-    """What to do when positions of this server cannot be compared with those that were published."""
+    """Return the hint for a server whose positions cannot be compared with those that were published."""
     return (
-        "its positions cannot be compared with the published ones: publish anew with "
-        f"`pg-trickle-cdc run --slot {slot}_2 --topic-prefix NEW`, and `pg-trickle-cdc drop-slot` for the old"
+        "the positions of this server cannot be compared with the published ones: start with a new slot and new topics "
+        f"(`pg-trickle-cdc run --slot {slot}_2 --topic-prefix NEW`), and run `pg-trickle-cdc drop-slot` for the old "
+        "slot"
     )
 
 
@@ -35,7 +36,7 @@ class SlotState:
     plugin: str
     database: str
     ours: bool
-    """Whether it belongs to the database we are connected to."""
+    """Whether it belongs to the database of this connection."""
     active_pid: int | None
     confirmed_flush: Lsn | None
     restart_lsn: Lsn | None
@@ -50,7 +51,7 @@ FROM pg_replication_slots WHERE slot_name = %s
 
 
 def inspect_slot(connection: Connection, name: str) -> SlotState | None:
-    """The slot as the server has it now."""
+    """Return the current state of the slot; None if it does not exist."""
     try:
         row = connection.execute(_SLOT, (name,)).fetchone()
     except psycopg.Error as error:
@@ -81,7 +82,7 @@ FROM pg_replication_slots s LEFT JOIN pg_stat_replication_slots r USING (slot_na
 
 
 def read_slot(connection: Connection, name: str) -> SlotReading | None:
-    """What the slot costs the server now; None while there is none, or one that was given up."""
+    """Return what the slot costs the server now; None if there is no slot or the server has invalidated it."""
     try:
         row = connection.execute(_READING, (name,)).fetchone()
     except psycopg.Error as error:
@@ -93,7 +94,7 @@ def read_slot(connection: Connection, name: str) -> SlotReading | None:
 
 
 STANDBY_LOCKS = 0x70675F74
-"""Namespace of the advisory locks by which standbys are counted."""
+"""Namespace of the advisory locks that show how many standbys there are."""
 
 _STANDBYS = """
 SELECT a.pid, coalesce(host(a.client_addr), 'local'), a.backend_start::text
@@ -105,7 +106,10 @@ ORDER BY 1
 
 
 def announce_standby(connection: Connection, name: str, *, waiting: bool) -> None:
-    """Say that this session's process waits for the slot, or that it does no more; nobody is blocked by it."""
+    """Show, by a shared advisory lock, that this process waits for the slot, or that it no longer does.
+
+    The lock blocks no other session.
+    """
     function = "pg_advisory_lock_shared" if waiting else "pg_advisory_unlock_shared"
     try:
         connection.execute(f"SELECT {function}(%s::int4, hashtext(%s))".encode(), (STANDBY_LOCKS, name))
@@ -114,7 +118,7 @@ def announce_standby(connection: Connection, name: str, *, waiting: bool) -> Non
 
 
 def standbys(connection: Connection, name: str) -> list[tuple[int, str, str]]:
-    """Who waits for the slot: server process of its session, address, since when."""
+    """Return the standbys that wait for the slot: server process of the session, address, start time."""
     try:
         return [(pid, at, since) for pid, at, since in connection.execute(_STANDBYS, (STANDBY_LOCKS, name))]
     except psycopg.Error as error:
@@ -122,7 +126,7 @@ def standbys(connection: Connection, name: str) -> list[tuple[int, str, str]]:
 
 
 def server_position(connection: Connection) -> Lsn:
-    """Where the server's log ends now."""
+    """Return the current end of the server's log."""
     query = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text"
     try:
         row = connection.execute(query).fetchone()
@@ -132,19 +136,19 @@ def server_position(connection: Connection) -> Lsn:
 
 
 def check_wal_level(connection: Connection) -> None:
-    """Logical decoding must be on; from PostgreSQL 19 `replica` is enough."""
+    """Raise WrongWalLevel if logical decoding is not possible; from PostgreSQL 19 on `replica` is enough."""
     if connection.info.server_version >= 190000:
         return
     row = connection.execute("SHOW wal_level").fetchone()
     if row is None or row[0] != "logical":
         raise WrongWalLevel(
-            f"wal_level is {row[0] if row else 'unknown'}, logical decoding needs logical",
+            f"wal_level is {row[0] if row else 'unknown'}, but logical decoding needs wal_level = logical",
             hint="ALTER SYSTEM SET wal_level = logical, then restart PostgreSQL",
         )
 
 
 def drop_replication_slot(connection: Connection, name: str) -> bool:
-    """Drop the slot; False when there was none. An active slot is refused by the server."""
+    """Drop the slot -> False if there was none. The server does not drop an active slot."""
     try:
         connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject:
@@ -155,7 +159,7 @@ def drop_replication_slot(connection: Connection, name: str) -> bool:
 
 
 def check_usable(slot: SlotState) -> None:
-    """Refuse a slot of our name that another program made, or one the server gave up."""
+    """Raise an error for a slot of another program with the configured name, and for a slot that was invalidated."""
     if slot.plugin != "pgoutput" or not slot.ours:
         raise ForeignSlot(
             f"slot {slot.name} belongs to plugin {slot.plugin or 'none'} in database {slot.database or 'none'}",
@@ -163,7 +167,7 @@ def check_usable(slot: SlotState) -> None:
         )
     if slot.wal_status == "lost" or slot.confirmed_flush is None:
         raise SlotLost(
-            f"slot {slot.name} was invalidated: the server removed log that was not read in time",
+            f"slot {slot.name} was invalidated: the server removed log before it was read",
             hint=f"{RESYNC_HINT}; raise max_slot_wal_keep_size so that it does not happen again",
         )
 
@@ -171,38 +175,45 @@ def check_usable(slot: SlotState) -> None:
 def check_resumable(
     progress: Progress, server: ServerIdentity, slot: SlotState | None, branches: Callable[[int], Branches]
 ) -> None:
-    """Whether streaming may go on at the stored frontier without a gap; otherwise a sentence about why not.
+    """Raise an error if streaming cannot resume at the stored frontier without a gap.
 
-    `branches` asks the server for the history of a timeline; asked only when the timeline is not the one we know.
+    `branches` reads the history of a timeline from the server; called only if the server's timeline is another one than
+    that of the progress.
     """
     if server.system_id != progress.system_id:
         raise ForeignServer(
-            f"the topics were written from server {progress.system_id}, this is {server.system_id}",
+            f"the topics were written from server {progress.system_id}, but this server is {server.system_id}",
             hint=new_history_hint(progress.slot),
         )
     if server.timeline != progress.timeline:
         _check_branch(progress, server, branches(server.timeline).get(progress.timeline))
     if server.position < progress.resume_at:
         raise ServerBehind(
-            f"the server's log ends at {server.position}, the topics already hold {progress.resume_at}",
-            hint=f"it was restored to an older state; {new_history_hint(progress.slot)}",
+            f"the server's log ends at {server.position}, but the topics already hold changes up to "
+            f"{progress.resume_at}",
+            hint=f"the server was restored to an older state; {new_history_hint(progress.slot)}",
         )
     if slot is None:
         raise SlotLost(
-            f"slot {progress.slot} is gone, changes after {progress.resume_at} may be lost", hint=RESYNC_HINT
+            f"slot {progress.slot} does not exist any more, changes after {progress.resume_at} may be lost",
+            hint=RESYNC_HINT,
         )
     check_usable(slot)
     confirmed = slot.confirmed_flush
     if confirmed is None or confirmed > progress.resume_at or confirmed < progress.slot_lsn:
         raise ForeignSlot(
-            f"slot {slot.name} stands at {confirmed}, our progress is {progress.resume_at} of a slot made at "
-            f"{progress.slot_lsn}: it was dropped and made again, or moved by somebody else",
+            f"the position of slot {slot.name} is {confirmed}, but the stored progress is {progress.resume_at} of a "
+            f"slot that was created at {progress.slot_lsn}: the slot was dropped and created again, or another program "
+            "moved it",
             hint=RESYNC_HINT,
         )
 
 
 def _check_branch(progress: Progress, server: ServerIdentity, left_at: Lsn | None) -> None:
-    """A promoted standby continues our history if it left our timeline at or after our position."""
+    """Raise an error unless the server left the progress's timeline at or after the position of the progress.
+
+    Then a promoted standby continues the published history.
+    """
     if left_at is None:
         raise ForeignServer(
             f"the topics were written on timeline {progress.timeline}, which is not in the history of timeline "
@@ -211,7 +222,7 @@ def _check_branch(progress: Progress, server: ServerIdentity, left_at: Lsn | Non
         )
     if left_at < progress.resume_at:
         raise ForeignServer(
-            f"the server left timeline {progress.timeline} at {left_at}, the topics already hold {progress.resume_at} "
-            "of it: it was promoted or restored without the last changes that were published",
+            f"the server left timeline {progress.timeline} at {left_at}, but the topics already hold changes up to "
+            f"{progress.resume_at} of it: the server was promoted or restored without the last published changes",
             hint=new_history_hint(progress.slot),
         )

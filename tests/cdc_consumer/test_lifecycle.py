@@ -268,9 +268,9 @@ def test_status(consumer: Consumer, db: Connection) -> None:
     assert report["instance"] is None and "no instance" in report["blocked"]
     db.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
     report = json.loads(consumer.command("status", "--json").stdout)
-    assert "is gone" in report["blocked"] and "drop-slot" in report["blocked"]
+    assert "does not exist any more" in report["blocked"] and "drop-slot" in report["blocked"]
     assert [t["publications"] for t in report["tables"] if t["table"] == "public.keyless"] == [[]]
-    assert "is gone" in consumer.command("status").stdout
+    assert "does not exist any more" in consumer.command("status").stdout
 
 
 def test_help_needs_nothing() -> None:
