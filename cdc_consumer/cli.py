@@ -15,7 +15,7 @@ from cdc_consumer.settings import ConsumerSettings
 from shared_schema.errors import TrickleError
 from shared_schema.logs import configure
 from shared_schema.settings import load_settings
-from shared_schema.stored_settings import merge_settings
+from shared_schema.stored_settings import LoadedSettings, merge_settings
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -39,9 +39,11 @@ def run(**flags: Any) -> None:
     from cdc_consumer import pipeline
     from cdc_consumer.health_probe import HealthProbe
     from cdc_consumer.metrics import Metrics
+    from cdc_consumer.settings_report import SettingsReport
     from shared_schema.status_server import StatusServer
 
-    settings = _settings(flags, stored=True)
+    loaded = _with_stored(flags)
+    settings = loaded.settings
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -52,7 +54,7 @@ def run(**flags: Any) -> None:
 
     server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report)
     with server, HealthProbe(settings, metrics):
-        pipeline.run_pipeline(settings, stop, metrics)
+        pipeline.run_pipeline(settings, stop, metrics, SettingsReport(settings.slot, loaded.in_use()))
 
 
 @cli.command()
@@ -77,19 +79,27 @@ def drop_slot(**flags: Any) -> None:
     click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is erased")
 
 
-def _settings(flags: dict[str, Any], *, stored: bool = False) -> ConsumerSettings:
-    """Load the settings from flags and environment and, if `stored`, those that are set in the database."""
-    from cdc_consumer.wal.catalog import stored_settings
-
-    if options := flags.get("kafka_options"):
-        flags = flags | {"kafka_options": _json_object(options)}
-    settings = load_settings(ConsumerSettings, **flags)
-    if stored:
-        settings = merge_settings(
-            ConsumerSettings, flags, stored_settings(settings.database_url.get_secret_value())
-        ).settings
+def _settings(flags: dict[str, Any]) -> ConsumerSettings:
+    """Load the settings from flags and environment."""
+    settings = load_settings(ConsumerSettings, **_parsed(flags))
     configure(settings.log_format, settings.log_level)
     return settings
+
+
+def _with_stored(flags: dict[str, Any]) -> LoadedSettings[ConsumerSettings]:
+    """From flags and environment, and from the database behind them."""
+    from cdc_consumer.wal.catalog import stored_settings
+
+    flags = _parsed(flags)
+    url = load_settings(ConsumerSettings, **flags).database_url.get_secret_value()
+    loaded = merge_settings(ConsumerSettings, flags, stored_settings(url))
+    configure(loaded.settings.log_format, loaded.settings.log_level)
+    return loaded
+
+
+def _parsed(flags: dict[str, Any]) -> dict[str, Any]:
+    options = flags.get("kafka_options")
+    return flags | {"kafka_options": _json_object(options)} if options else flags
 
 
 def _json_object(text: str) -> object:

@@ -21,6 +21,7 @@ from cdc_consumer.ring.segments import Segments
 from cdc_consumer.routes import Routes
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.settings_report import SettingsReport
 from cdc_consumer.sinks.open_sink import open_sink, prepare_sink, read_state
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.snapshot.load import Loader
@@ -38,12 +39,12 @@ RECONNECT_S = 2.0
 """Pause before a session is restarted after the server or the broker became unavailable."""
 
 
-def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> None:
+def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics, report: SettingsReport) -> None:
     """Stream until `stop` is set. A session that fails after the process once worked is restarted."""
     worked = False
     while not stop.is_set():
         try:
-            with open_relay(settings, stop, metrics) as relay:
+            with open_relay(settings, stop, metrics, report) as relay:
                 while not stop.is_set():
                     relay.turn()
                 relay.finish()
@@ -60,7 +61,9 @@ def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Met
 
 
 @contextmanager
-def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metrics) -> Iterator[Relay]:
+def open_relay(
+    settings: ConsumerSettings, stop: threading.Event, metrics: Metrics, report: SettingsReport
+) -> Iterator[Relay]:
     """Connect to source and sink, acquire the slot, fence other writers, and connect the parts."""
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
@@ -71,6 +74,8 @@ def open_relay(settings: ConsumerSettings, stop: threading.Event, metrics: Metri
         prepare_sink(settings)
         ensure_publications(catalog, settings.publications)
         point = acquire_slot(session, catalog, settings, stop, metrics)
+        # Not before: a standby is not the one whose settings count.
+        report.write(catalog)
         frontier = Frontier(point.frontier)
         metrics.ring_slots.set(settings.ring_buffer_slots)
         lag = LagReporter(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)

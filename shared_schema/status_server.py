@@ -1,4 +1,4 @@
-"""The HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (alive or not), `/readyz` (ready or not), `/status`."""
+"""The HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (alive), `/readyz` (ready) and `/status`."""
 
 from __future__ import annotations
 

@@ -32,6 +32,10 @@ of bounds; PostgreSQL cannot check what `ALTER DATABASE` stores, so a program th
 a running one logs it and goes on with the old value. In the column *SQL*, **live** is taken over by a running program
 within about a second, *restart* when it starts again; what is empty there says where a program lives or holds a
 password, and belongs to whoever starts it.
+
+`settings()` shows what the running programs use and where they have it from; secrets are not among it. A setting of
+both programs has a row for each where they differ. Of a program that does not run it shows what the database has for
+it, and of a consumer that may not write there ([roles](roles.md)) that its settings are `not reported`.
 """
 
 

@@ -31,6 +31,7 @@ def test_a_setting_is_taken_over_by_the_running_applier(db: Connection) -> None:
         oracle.eventually(taken)
         assert one(db, shown) == expected
     assert one(db, "SELECT source FROM pgtrickle.settings() WHERE name = 'delta_root'") == "environment"
+    assert one(db, "SELECT count(*) FROM pgtrickle.settings() WHERE source = 'not reported'") == 0
     assert one(db, "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'applier_running'") == "OK"
 
 

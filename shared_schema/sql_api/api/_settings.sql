@@ -14,13 +14,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE d.settable AND coalesce(s.value, g.value) IS NOT NULL
 $$;
 
--- The value in use, as far as the database knows it; the publication is the first one.
+-- What the programs said they use, whether they still run or not. Of the consumers the one counts whose slot the applier
+-- goes by.
+CREATE OR REPLACE FUNCTION pgtrickle._in_use(setting text) RETURNS TABLE (program text, value text, source text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT u.program, u.value, u.source FROM pgtrickle.pgt_settings_in_use u WHERE u.name = setting
+    UNION ALL
+    SELECT 'pg-trickle-cdc', c.value, c.source FROM pgtrickle.pgt_consumer_settings_in_use c
+    WHERE c.name = setting AND c.slot = coalesce(
+        (SELECT u.value FROM pgtrickle.pgt_settings_in_use u WHERE u.name = 'slot' ORDER BY u.program LIMIT 1),
+        (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = 'slot'))
+$$;
+
+-- The value in use, as far as the database knows it; the publication is the first one that is set here: what a consumer
+-- says of itself does not decide where others publish their tables.
 CREATE OR REPLACE FUNCTION pgtrickle._setting(setting text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE setting WHEN 'publication' THEN split_part(found.value, ',', 1) ELSE found.value END
     FROM (SELECT CASE setting WHEN 'publication' THEN 'publications' ELSE setting END) AS wanted(name),
     LATERAL (SELECT coalesce(
-        (SELECT u.value FROM pgtrickle.pgt_settings_in_use u WHERE u.name = wanted.name ORDER BY u.program LIMIT 1),
+        (SELECT u.value FROM pgtrickle._in_use(wanted.name) u
+         WHERE wanted.name <> 'publications' ORDER BY u.program LIMIT 1),
         (SELECT s.value FROM pgtrickle._stored_settings() s WHERE s.name = wanted.name),
         (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = wanted.name))) AS found(value)
 $$;

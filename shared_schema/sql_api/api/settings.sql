@@ -45,18 +45,26 @@ CREATE OR REPLACE FUNCTION pgtrickle.settings()
 RETURNS TABLE (name text, value text, source text, default_value text, min_value numeric, max_value numeric,
                options text[], program text, live boolean, pending_restart boolean, description text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT d.name, coalesce(u.value, s.value, d.default_value), coalesce(u.source, s.source, 'default'),
-           d.default_value, d.min_value, d.max_value, d.options, d.program, d.live,
+    WITH running AS MATERIALIZED (
+        SELECT p.program FROM (VALUES ('pg-trickle-applier'), ('pg-trickle-cdc')) p(program)
+        WHERE pgtrickle._is_running(p.program))
+    SELECT d.name, CASE WHEN k.known THEN coalesce(u.value, s.value, d.default_value) END,
+           CASE WHEN k.known THEN coalesce(u.source, s.source, 'default') ELSE 'not reported' END,
+           d.default_value, d.min_value, d.max_value, d.options, coalesce(u.program, d.program), d.live,
            -- A program that runs with a value of the database, or with none, which would be another by now.
            coalesce(u.source NOT IN ('flag', 'environment')
                     AND coalesce(s.value, d.default_value) IS DISTINCT FROM u.value, false),
            d.description
     FROM pgtrickle.pgt_setting_definitions d
     LEFT JOIN pgtrickle._stored_settings() s ON s.name = d.name
+    -- One row, or one for each program where they differ.
     LEFT JOIN LATERAL (
-        SELECT x.value, x.source FROM pgtrickle.pgt_settings_in_use x
-        WHERE x.name = d.name AND pgtrickle._is_running(x.program) ORDER BY x.program LIMIT 1) u ON true
-    ORDER BY d.name
+        SELECT x.value, (array_agg(x.source ORDER BY x.program))[1] AS source,
+               CASE WHEN count(*) OVER () > 1 THEN min(x.program) END AS program
+        FROM pgtrickle._in_use(d.name) x JOIN running r ON r.program = x.program GROUP BY x.value) u ON true
+    CROSS JOIN LATERAL (
+        SELECT u.source IS NOT NULL OR NOT EXISTS (SELECT FROM running r WHERE d.program IN (r.program, 'both')) AS known) k
+    ORDER BY d.name, 8
 $$;
 COMMENT ON FUNCTION pgtrickle.settings IS
-    'Every setting with its value, where that is from (flag, environment, setting, database, default), and its bounds.';
+    'Every setting with the value that the running program uses, where that is from (flag, environment, setting, database, default), and its bounds. Of a program that does not run: what the database has for it. "not reported": it runs and may not say.';
