@@ -39,7 +39,7 @@ class SettingsReport:
                 self._log_once(logging.INFO, "schema pgtrickle is not installed in this database")
             elif not current:
                 self._log_once(
-                    logging.WARNING, "schema pgtrickle is of an older version: run `pg-trickle-applier install`"
+                    logging.WARNING, "schema pgtrickle is of an old version: run `pg-trickle-applier install`"
                 )
             elif not allowed:
                 self._log_once(logging.WARNING, f"GRANT SELECT, INSERT, DELETE ON {TABLE} to this role is missing")

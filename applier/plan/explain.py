@@ -1,6 +1,6 @@
 """A plan as an indented text tree for people: what each node computes, its row key, how a change passes through it.
 
-Columns are written as in the plan, c0.. from the left; the outermost names come first.
+Columns have the names of the query (see naming.py), expressions are written in SQL.
 """
 
 from __future__ import annotations
@@ -8,19 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from applier.plan.expr import (
-    AggregateCall,
-    BoolOp,
-    Call,
-    Case,
-    Coalesce,
-    Col,
-    Const,
-    Expr,
-    IsNull,
-    Logic,
-    Widen,
-)
+from applier.plan.expr import BOOL, BoolOp, Call, Coalesce, Const, Expr, IsNull, Logic, shift
+from applier.plan.expression_text import Named, Value, Writer, quoted
+from applier.plan.naming import Shown, with_names
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -40,27 +30,27 @@ from applier.plan.nodes import (
     Window,
     WorkTable,
     fields,
-    inputs,
     row_key,
     scans,
-    walk,
 )
 from applier.plan.recursion import is_delete_rederivable
-from applier.plan.sort import SortKey
-from applier.plan.window import Bound, Exclude, Frame, WindowCall
 
 _INDENT = "  "
 
 
-def explain(plan: StreamPlan) -> str:
-    """The tree, parents above their inputs, one blank-free text that ends with a newline."""
+def explain(plan: StreamPlan, kept: Sequence[Node]) -> str:
+    """The tree, parents above their inputs, one blank-free text that ends with a newline.
+
+    `kept` are the nodes of which something stays in memory between refreshes.
+    """
     columns = zip(plan.names, fields(plan.root), strict=True)
-    head = ", ".join(f"{name} {field.type.pg.display}" for name, field in columns)
-    return "\n".join([f"StreamTable ({head})", *_lines(plan.root, 1)]) + "\n"
+    head = ", ".join(f"{quoted(name)} {field.type.pg.display}" for name, field in columns)
+    return "\n".join([f"StreamTable ({head})", *_lines(with_names(plan), kept, 1)]) + "\n"
 
 
 def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
-    """What following it takes, in a few lines: what is read, what is kept, and what is computed anew in full."""
+    """What it takes to maintain it, in a few lines: what is read, what is in memory, what is recomputed in full."""
+    shown = with_names(plan)
     key = row_key(plan.root)
     named = "none: equal rows are counted" if key is None else ", ".join(plan.names[i] for i in key) or "one row"
     read: dict[str, dict[str, None]] = {}
@@ -68,13 +58,31 @@ def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
     lines = ["", f"row key: {named}"]
     lines += [f"reads: {table} ({', '.join(columns) or 'only how many rows'})" for table, columns in read.items()]
-    lines.append("state: the traces of what is read, shared with every other stream table")
-    lines += [f"keeps of its own: {describe(node)}" for node in kept]
-    in_full = [(node, reason) for node in walk(plan.root) if (reason := computed_in_full(node, kept)) is not None]
-    lines += [f"in full: {describe(node)}: {reason}" for node, reason in in_full]
+    lines.append("in memory, shared by all stream tables: the rows of the tables it reads")
+    lines += [f"in memory, its own: {memory(found)}" for found in shown_of(shown, kept)]
+    in_full = [(found, reason) for found in shown.walk() if (reason := computed_in_full(found.node, kept)) is not None]
+    lines += [f"recomputed in full: {describe(found)}: {reason}" for found, reason in in_full]
     if not in_full:
-        lines.append("in full: nothing; every node follows the changes")
+        lines.append("recomputed in full: nothing; every node is maintained incrementally")
     return "\n".join(lines) + "\n"
+
+
+def shown_of(shown: Shown, nodes: Sequence[Node]) -> list[Shown]:
+    """Some nodes with their names: where each is met first."""
+    return [next(found for found in shown.walk() if found.node == node) for node in nodes]
+
+
+def memory(shown: Shown) -> str:
+    """What stays in memory of a node between refreshes."""
+    match shown.node:
+        case Aggregate(keys=()):
+            return f"the accumulators of {describe(shown)}"
+        case Aggregate():
+            return f"the accumulators of each group of {describe(shown)}"
+        case TopK():
+            return f"the first rows and some spare ones of {describe(shown)}"
+        case _:
+            return f"all rows of {describe(shown)}"
 
 
 def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
@@ -85,68 +93,101 @@ def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
         case Recursion():
             return "a step is more than a join [recursion_recomputed]; every change derives all rows again"
         case TopK(keys=()):
-            return (
-                "which rows are first shows only among all of them [whole_input]; what is above follows the difference"
-            )
+            return "which rows are first shows only among all of them [whole_input]; what is above gets the difference"
         case Window(keys=()):
             return "a window without PARTITION BY is all rows [whole_input]; PARTITION BY bounds it"
         case Aggregate(keys=()):
             return "one group is all rows [whole_input]; GROUP BY bounds it"
         case Join(equi=()) | OuterJoin(equi=()) | SemiJoin(equi=()):
-            return "no equality connects the sides [no_equality]; every change meets the whole other side"
+            return "no equality connects the sides [no_equality]; every change row meets the whole other side"
         case _:
             return None
 
 
-def _lines(node: Node, depth: int) -> Iterator[str]:
-    yield f"{_INDENT * depth}{describe(node)}"
-    notes = f"key {_key(node)}; delta {delta_strategy(node)}; carries {_physical_types(node)}"
-    yield f"{_INDENT * (depth + 2)}{notes}"
-    for child in inputs(node):
-        yield from _lines(child, depth + 1)
+def _lines(shown: Shown, kept: Sequence[Node], depth: int) -> Iterator[str]:
+    yield f"{_INDENT * depth}{describe(shown)}"
+    yield f"{_INDENT * (depth + 2)}{_key(shown)} · {delta_strategy(shown, kept)} · physical types {_types(shown.node)}"
+    for below in shown.inputs:
+        yield from _lines(below, kept, depth + 1)
 
 
-def describe(node: Node) -> str:
+def describe(shown: Shown) -> str:
     """The node itself in one line."""
+    says_alias = not shown.alias or isinstance(shown.node, Scan | Values | UnionAll | Recursion | WorkTable)
+    return _described(shown) + ("" if says_alias else f" (as {quoted(shown.alias)})")
+
+
+def _described(shown: Shown) -> str:
+    node = shown.node
+    write = shown.reading(qualified=isinstance(node, Join | OuterJoin | SemiJoin))
     match node:
         case Scan():
-            return f"Scan {node.table} reads {', '.join(node.columns) or 'no column'}"
+            alias = "" if shown.alias in ("", node.table.name) else f" {quoted(shown.alias)}"
+            read = [f"{quoted(column)}{_alias(shown, i, quoted(column))}" for i, column in enumerate(node.columns)]
+            return f"Scan {node.table}{alias} reads {', '.join(read) or 'no column'}"
         case WorkTable():
-            return f"Working rows of recursion {node.number}"
+            return f"Work table of recursion {node.number}{_as_columns(shown)}"
         case Recursion():
-            return f"Recursion {node.number} {'of distinct rows' if node.distinct else 'of all rows'}"
+            return f"Recursion {node.number} of {'distinct' if node.distinct else 'all'} rows{_as_columns(shown)}"
         case Values():
-            return f"Values {', '.join('(' + ', '.join(render(e) for e in row) + ')' for row in node.rows)}"
+            return f"Values {', '.join(f'({write.all(row)})' for row in node.rows)}{_as_columns(shown)}"
         case Unnest():
-            kind = "UnfoldOuter" if node.outer else "Unfold"
-            number = " with its number" if node.ordinality else ""
-            made = (f"{s.function.value}({', '.join(render(arg) for arg in s.args)})" for s in node.sets)
-            return f"{kind} {' beside '.join(made)}{number}"
+            first = len(fields(node.input))
+            made = [_as(shown, first + i, made, write) for i, made in enumerate(node.sets)]
+            number = f" with ordinality{_alias(shown, len(shown.columns) - 1, 'ordinality')}" if node.ordinality else ""
+            return f"{'UnnestOuter' if node.outer else 'Unnest'} {', '.join(made)}{number}"
         case Filter():
-            return f"Filter {render(node.predicate)}"
+            return f"Filter {write(node.predicate)}"
         case Project():
-            return f"Project {', '.join(render(e) for e in node.exprs)}"
+            shows = [_as(shown, i, expr, write) for i, expr in enumerate(node.exprs)]
+            return f"Project {', '.join(shows) or 'no column'}"
         case Join():
-            return f"Join{_condition(node)}" if node.equi else f"CrossJoin{_condition(node)}"
+            return f"{'Join' if node.equi else 'CrossJoin'}{_condition(node, write)}"
         case OuterJoin():
-            return f"{'FullJoin' if node.full else 'LeftJoin'}{_condition(node)}"
+            return f"{'FullJoin' if node.full else 'LeftJoin'}{_condition(node, write)}"
         case SemiJoin():
-            return f"{'AntiJoin' if node.anti else 'SemiJoin'}{_condition(node)}"
+            return f"{'AntiJoin' if node.anti else 'SemiJoin'}{_condition(node, write)}"
         case Aggregate():
-            keys = f" by {', '.join(render(k) for k in node.keys)}" if node.keys else ""
-            calls = f" of {', '.join(render_call(c) for c in node.calls)}" if node.calls else ""
-            return f"Aggregate{keys}{calls}"
+            keys = [_as(shown, i, key, write) for i, key in enumerate(node.keys)]
+            calls = [_as(shown, len(keys) + i, call, write) for i, call in enumerate(node.calls)]
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"Aggregate{by}{':' if keys and calls else ''}{' ' if calls else ''}{', '.join(calls)}"
         case UnionAll():
-            return "UnionAll"
+            return f"UnionAll{_as_columns(shown)}"
         case Repeat():
-            return f"Repeat {render(node.times)} times"
+            return f"Repeat every row {write(node.times)} times"
         case TopK():
-            return f"TopK {_places(node)}{_partition(node.keys)}{_order(node.order)}"
+            each = f" for each {write.all(node.keys)}" if node.keys else ""
+            return f"TopK {_places(node)}{each}{f' ORDER BY {write.order(node.order)}' if node.order else ''}"
         case Window():
-            calls = ", ".join(render_window(call) for call in node.calls)
-            return f"Window of {calls}"
+            first = len(fields(node.input))
+            return f"Window {', '.join(_as(shown, first + i, call, write) for i, call in enumerate(node.calls))}"
         case _:
             assert_never(node)
+
+
+def _as(shown: Shown, place: int, value: Value, write: Writer) -> str:
+    """What a node computes, and how the column is called that it becomes."""
+    text = write(value)
+    plain = text.rpartition(".")[2]
+    return f"{text}{_alias(shown, place, plain)}"
+
+
+def _alias(shown: Shown, place: int, text: str) -> str:
+    column = shown.columns[place]
+    if shown.aliases:
+        name = quoted(shown.aliases[place] or "")
+    elif isinstance(column, Named):
+        name = quoted(column.name) if column.member else shown.showing().column(place)
+    else:
+        return ""
+    return "" if name == text else f" AS {name}"
+
+
+def _as_columns(shown: Shown) -> str:
+    show, alias = shown.showing(), f"{quoted(shown.alias)} " if shown.alias else ""
+    names = ", ".join(show.column(i) for i in range(len(shown.columns)))
+    return f" AS {alias}({names})" if names else ""
 
 
 def _places(node: TopK) -> str:
@@ -154,137 +195,103 @@ def _places(node: TopK) -> str:
     return count + (f" after {node.offset}" if node.offset else "") + (" with ties" if node.ties else "")
 
 
-def _partition(keys: tuple[Expr, ...]) -> str:
-    return f" for each {', '.join(render(key) for key in keys)}" if keys else ""
+def _condition(node: Join | OuterJoin | SemiJoin, write: Writer) -> str:
+    width = len(fields(node.left))
+    pairs = _told([(ours, shift(theirs, width)) for ours, theirs in node.equi])
+    residual = "" if node.residual is None else f" where {write(node.residual)}"
+    return (f" on {' AND '.join(map(write, pairs))}" if pairs else "") + residual
 
 
-def _order(order: tuple[SortKey, ...]) -> str:
-    return f" by {', '.join(_sort_key(key) for key in order)}" if order else ""
+def _told(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
+    """The equalities of a join; two that compare a value, and whether it is NULL, say that it is not distinct."""
+    tested = {(a.arg, b.arg) for a, b in pairs if isinstance(a, IsNull) and isinstance(b, IsNull)}
+    safe = {pair for pair in map(_filled, pairs) if pair in tested}
+    found: list[Expr] = []
+    for ours, theirs in pairs:
+        filled = _filled((ours, theirs))
+        if filled is not None and filled in safe:
+            found.append(BoolOp(Logic.NOT, (_distinct(*filled),), BOOL))
+        elif not (isinstance(ours, IsNull) and isinstance(theirs, IsNull) and (ours.arg, theirs.arg) in safe):
+            found.append(_equal(ours, theirs))
+    return found
 
 
-def _sort_key(key: SortKey) -> str:
-    direction = " DESC" if key.descending else ""
-    nulls = "" if key.nulls_first == key.descending else f" NULLS {'FIRST' if key.nulls_first else 'LAST'}"
-    return f"{render(key.expr)}{direction}{nulls}"
+def _filled(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr] | None:
+    """What is compared with a value in place of NULL."""
+    match pair:
+        case Coalesce(args=(mine, Const() as filler)), Coalesce(args=(other, Const() as same)) if filler == same:
+            return mine, other
+        case _:
+            return None
 
 
-def _condition(node: Join | OuterJoin | SemiJoin) -> str:
-    pairs = ", ".join(f"left {render(left)} = right {render(right)}" for left, right in node.equi)
-    residual = "" if node.residual is None else f" where {render(node.residual)}"
-    return (f" on {pairs}" if pairs else "") + residual
+def _equal(ours: Expr, theirs: Expr) -> Call:
+    return Call("int4eq(int4,int4)", (ours, theirs), BOOL)
 
 
-def delta_strategy(node: Node) -> str:
-    """How a change of the inputs becomes a change of the output."""
+def _distinct(ours: Expr, theirs: Expr) -> Expr:
+    both = BoolOp(Logic.AND, (IsNull(ours, False, BOOL), IsNull(theirs, False, BOOL)), BOOL)
+    return BoolOp(Logic.NOT, (Coalesce((_equal(ours, theirs), both), BOOL),), BOOL)
+
+
+def delta_strategy(shown: Shown, kept: Sequence[Node]) -> str:
+    """How a change of the inputs becomes a change of the output, and what is read for it."""
+    node = shown.node
     match node:
         case Scan():
-            return "change rows"
+            return "reads the change rows"
         case Values():
-            return "none, it never changes"
+            return "never changes"
         case WorkTable():
-            return "none, within its recursion"
+            return "the rows of the previous round"
         case Recursion() if not is_delete_rederivable(node):
-            return "derived anew before and after [recursion_recomputed]"
+            return "derives all rows again [recursion_recomputed]"
         case Recursion():
-            lost = "what lost a derivation leaves and is derived again; " if node.distinct else ""
-            return f"{lost}rounds over what changes"
-        case Unnest():
-            return "linear"
-        case Filter() | Project() | UnionAll() | Repeat():
-            return "linear"
+            lost = "rows that lost a derivation are deleted and derived again, then " if node.distinct else ""
+            return f"{lost}rounds over the change rows"
+        case Unnest() | Filter() | Project() | UnionAll() | Repeat():
+            return "change rows only"
+        case Join(equi=()):
+            return "change rows meet all rows of the other side"
         case Join():
-            return "bilinear"
+            return "change rows look up their matches on the other side by join key"
+        case OuterJoin(equi=()):
+            return "change rows meet all rows of the other side, rows without a match are re-evaluated"
         case OuterJoin():
-            return "bilinear, and rows without a partner by touched keys"
+            return (
+                "change rows look up their matches by join key, rows without a match are re-evaluated by affected key"
+            )
+        case SemiJoin(equi=()):
+            return "change rows meet all rows of the other side"
         case SemiJoin():
-            return "by touched keys"
+            return "re-evaluates the rows of the affected join keys"
         case Aggregate():
-            return "touched groups"
+            scope = "affected groups" if node.keys else "one group"
+            return f"updates the accumulators of the {scope}" if node in kept else f"re-reads the {scope}"
         case TopK():
-            scope = "of touched partitions" if node.keys else "of the first rows kept, or of the whole input"
-            open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
-            return f"first rows {scope} before and after{open_end}"
+            return _first_rows(node, kept)
         case Window():
-            scope = f"partitions of {', '.join(map(render, node.keys))} touched" if node.keys else "the whole input"
-            return f"{scope}, before and after"
+            by = shown.reading().all(node.keys)
+            return f"re-evaluates the affected partitions of {by}" if node.keys else "re-evaluates all rows"
         case _:
             assert_never(node)
 
 
-def _key(node: Node) -> str:
-    key = row_key(node)
+def _first_rows(node: TopK, kept: Sequence[Node]) -> str:
+    open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
+    if node in kept:
+        return f"keeps the first rows and some spare ones; re-reads all rows when too many of them leave{open_end}"
+    return f"re-evaluates {'the affected partitions' if node.keys else 'all rows'}{open_end}"
+
+
+def _key(shown: Shown) -> str:
+    key = row_key(shown.node)
     if key is None:
-        return "none"
-    return "(" + ", ".join(f"c{i}" for i in key) + ")"
+        return "no row key"
+    show = shown.showing()
+    return f"row key {', '.join(show.column(i) for i in key)}" if key else "at most one row"
 
 
-def _physical_types(node: Node) -> str:
+def _types(node: Node) -> str:
     found = [f"{f.type.spark}{'' if f.nullable else ' not null'}" for f in fields(node)]
     return "(" + ", ".join(found) + ")"
-
-
-def render(expr: Expr) -> str:
-    """An expression in the words of PostgreSQL's own functions."""
-    match expr:
-        case Col():
-            return f"c{expr.ordinal}"
-        case Const():
-            return _constant(expr)
-        case Call():
-            return f"{expr.signature.partition('(')[0]}({', '.join(render(a) for a in expr.args)})"
-        case BoolOp(logic=Logic.NOT):
-            return f"NOT {render(expr.args[0])}"
-        case BoolOp():
-            return "(" + f" {expr.logic.name} ".join(render(a) for a in expr.args) + ")"
-        case IsNull():
-            return f"{render(expr.arg)} IS {'NOT ' if expr.negated else ''}NULL"
-        case Coalesce():
-            return f"coalesce({', '.join(render(a) for a in expr.args)})"
-        case Widen():
-            return f"{render(expr.arg)} as {expr.type.spark}"
-        case Case():
-            whens = "".join(f"WHEN {render(c)} THEN {render(r)} " for c, r in expr.branches)
-            return f"CASE {whens}ELSE {render(expr.default)} END"
-        case _:
-            assert_never(expr)
-
-
-def _constant(const: Const) -> str:
-    match const.value:
-        case None:
-            return "NULL"
-        case str() as text:
-            return "'" + text.replace("'", "''") + "'"
-        case value:
-            return str(value)
-
-
-def render_window(call: WindowCall) -> str:
-    """One window function with its frame."""
-    name = f"{call.name}({', '.join(render(arg) for arg in call.args)})"
-    text = name if call.aggregate is None else render_call(call.aggregate)
-    rows = "" if call.frame is None else f" over {_frame(call.frame)}"
-    return f"{text}{rows}{_partition(call.partition)}{_order(call.order)}"
-
-
-def _frame(frame: Frame) -> str:
-    ends = (_bound(frame.start), _bound(frame.end))
-    rest = f" except {frame.exclude.value}" if frame.exclude is not Exclude.NOTHING else ""
-    return f"{frame.mode.value.lower()} {ends[0]} to {ends[1]}{rest}"
-
-
-def _bound(bound: Bound) -> str:
-    kind = bound.kind.value.lower()
-    return kind if bound.offset is None else f"{_constant(bound.offset)} {kind}"
-
-
-def render_call(call: AggregateCall) -> str:
-    """One aggregate, in PostgreSQL's own form."""
-    function = call.signature.partition("(")[0]
-    order = f"ORDER BY {', '.join(_sort_key(key) for key in call.order)}" if call.order else ""
-    args = ", ".join(render(arg) for arg in call.args) or "*"
-    if call.direct or call.signature.startswith("mode("):
-        text = f"{function}({', '.join(render(d) for d in call.direct)}) WITHIN GROUP ({order})"
-    else:
-        text = f"{function}({'DISTINCT ' if call.distinct else ''}{args}{f' {order}' if order else ''})"
-    return text if call.filter is None else f"{text} FILTER (WHERE {render(call.filter)})"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from applier.plan.depth import ExceededThreshold, Thresholds, exceeded_thresholds
-from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, summary
+from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, shown_of, summary
 from applier.plan.lineage import lineage
+from applier.plan.naming import Shown, with_names
 from applier.plan.nodes import (
     Aggregate,
     Join,
@@ -20,7 +21,6 @@ from applier.plan.nodes import (
     TopK,
     Window,
     fields,
-    inputs,
     row_key,
     scans,
     walk,
@@ -46,6 +46,36 @@ def complexity(node: Node, kept: Sequence[Node]) -> str:
             return CHANGES
 
 
+def report(plan: StreamPlan, kept: Sequence[Node]) -> str:
+    """The text for people: the plan, and what it takes to maintain it."""
+    read = dict.fromkeys(part for node in walk(plan.root) for part in _read(node, kept))
+    return f"{explain(plan, kept)}{summary(plan, kept)}a refresh reads: {', '.join(['the rows that changed', *read])}\n"
+
+
+def _read(node: Node, kept: Sequence[Node]) -> Iterator[str]:
+    """What a refresh reads for a node besides what changed."""
+    if computed_in_full(node, kept) is not None:
+        yield "the whole input of what is recomputed in full"
+        return
+    match node:
+        case Join():
+            yield "their matches by join key"
+        case OuterJoin():
+            yield from ("their matches by join key", "the rows of affected join keys")
+        case SemiJoin():
+            yield "the rows of affected join keys"
+        case Aggregate() if node not in kept:
+            yield "the rows of affected groups"
+        case TopK() | Window() if node not in kept:
+            yield "the rows of affected partitions"
+        case _:
+            return
+
+
+def _dearest(plan: StreamPlan, kept: Sequence[Node]) -> str:
+    return max((complexity(node, kept) for node in walk(plan.root)), key=_ORDER.index)
+
+
 def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dict[str, Any]:
     """Everything the text says, and the lineage of the columns."""
     beyond = exceeded_thresholds(plan, thresholds)
@@ -55,8 +85,9 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
     read: dict[str, dict[str, None]] = {}
     for scan in scans(plan.root):
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
-    reasons = [(node, computed_in_full(node, kept)) for node in walk(plan.root)]
-    in_full = [_in_full(node, reason) for node, reason in reasons if reason is not None]
+    shown = with_names(plan)
+    reasons = [(found, computed_in_full(found.node, kept)) for found in shown.walk()]
+    in_full = [_in_full(found, reason) for found, reason in reasons if reason is not None]
     return {
         "columns": [
             {
@@ -68,13 +99,13 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
         ],
         "row_key": None if key is None else [plan.names[i] for i in key],
         "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
-        "complexity": max((complexity(node, kept) for node in walk(plan.root)), key=_ORDER.index),
+        "complexity": _dearest(plan, kept),
         "in_full": in_full,
         "crossed": [asdict(one) for one in beyond],
         "suggestions": _suggestions(plan, in_full, beyond),
-        "keeps": [describe(node) for node in kept],
-        "plan": _tree(plan.root, kept),
-        "text": explain(plan) + summary(plan, kept),
+        "keeps": [describe(found) for found in shown_of(shown, kept)],
+        "plan": _tree(shown, kept),
+        "text": report(plan, kept),
     }
 
 
@@ -83,14 +114,14 @@ def facts_without_plan(refusal: str) -> dict[str, Any]:
     return {
         "complexity": WHOLE,
         "in_full": [{"node": "the query", "reason": refusal, "code": "run_by_postgres"}],
-        "suggestions": ["rewrite what cannot be followed, and only the changes are computed"],
+        "suggestions": ["rewrite what cannot be maintained incrementally, and only the changes are computed"],
         "text": f"PostgreSQL runs the query itself, in full: {refusal}\n",
     }
 
 
-def _in_full(node: Node, reason: str) -> dict[str, str]:
+def _in_full(shown: Shown, reason: str) -> dict[str, str]:
     code = re.search(r"\[(\w+)\]", reason)
-    return {"node": describe(node), "reason": reason, "code": code[1] if code else ""}
+    return {"node": describe(shown), "reason": reason, "code": code[1] if code else ""}
 
 
 def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[ExceededThreshold]) -> list[str]:
@@ -101,12 +132,12 @@ def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[E
     return list(dict.fromkeys(found))
 
 
-def _tree(node: Node, kept: Sequence[Node]) -> dict[str, Any]:
+def _tree(shown: Shown, kept: Sequence[Node]) -> dict[str, Any]:
     return {
-        "operator": type(node).__name__,
-        "describe": describe(node),
-        "delta": delta_strategy(node),
-        "complexity": complexity(node, kept),
-        "row_key": row_key(node),
-        "inputs": [_tree(child, kept) for child in inputs(node)],
+        "operator": type(shown.node).__name__,
+        "describe": describe(shown),
+        "delta": delta_strategy(shown, kept),
+        "complexity": complexity(shown.node, kept),
+        "row_key": row_key(shown.node),
+        "inputs": [_tree(below, kept) for below in shown.inputs],
     }

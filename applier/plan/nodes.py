@@ -9,8 +9,8 @@ most one row, None that rows may repeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
@@ -29,7 +29,22 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ColumnName:
+    """The name of a column in the query: the FROM item it belongs to ("" for none) and its own name."""
+
+    member: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """A node with the names that the query has for its columns. Only `explain` reads them."""
+
+    names: tuple[ColumnName | None, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(_Named):
     """A captured relation. `columns` are the names of the columns that are read, in output order."""
 
     table: TableId
@@ -40,7 +55,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(_Named):
     """The rows for which the predicate is true (not null, not false)."""
 
     input: Node
@@ -48,7 +63,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(_Named):
     """One output column per expression."""
 
     input: Node
@@ -56,7 +71,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(_Named):
     """Inner join. Output: the left columns, then the right ones.
 
     `equi` pairs an expression over the left input with one over the right; `residual` is over the joined output.
@@ -70,7 +85,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class OuterJoin:
+class OuterJoin(_Named):
     """Join, and the left rows without a match, with NULLs on the right; `full`: also the right rows without a match."""
 
     left: Node
@@ -81,7 +96,7 @@ class OuterJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class SemiJoin:
+class SemiJoin(_Named):
     """The left rows that have a match on the right, or with `anti` those that have none; each as often as it occurs."""
 
     left: Node
@@ -92,7 +107,7 @@ class SemiJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(_Named):
     """Group by `keys`; output: the keys, then one column per call. Without keys there is always exactly one row."""
 
     input: Node
@@ -101,14 +116,14 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class UnionAll:
+class UnionAll(_Named):
     """The rows of all branches, with duplicates. All branches have the same column types."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
+class TopK(_Named):
     """The rows at places offset+1 to offset+limit of the order, among those with equal `keys`; limit None: all.
 
     With `ties` also the rows that are equal to the last of them in the order. Duplicates count as separate rows.
@@ -130,7 +145,7 @@ class TopK:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(_Named):
     """Every row with its weight multiplied by `times`, which is never negative or NULL."""
 
     input: Node
@@ -138,7 +153,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(_Named):
     """The input's columns, then one column per call.
 
     `keys` are in the PARTITION BY of every call: rows with other values of the keys do not affect a row.
@@ -150,7 +165,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(_Named):
     """Rows that are written in the query: expressions without columns. One row without columns is an empty FROM."""
 
     rows: tuple[tuple[Expr, ...], ...]
@@ -188,7 +203,7 @@ class TableFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Unnest:
+class Unnest(_Named):
     """Every input row once per member of its set, followed by the member; with `ordinality` also its number from 1.
 
     Several sets are read in parallel, with NULL where one is shorter. With `outer` a row whose sets are empty stays,
@@ -202,7 +217,7 @@ class Unnest:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkTable:
+class WorkTable(_Named):
     """Inside a step: the rows of the previous round of the Recursion with that number.
 
     During the computation `text` holds those rows, or `changed` their delta.
@@ -215,7 +230,7 @@ class WorkTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Recursion:
+class Recursion(_Named):
     """The rows of `base`, the rows that `step` derives from them, and so on until there are no more.
 
     With `distinct` every row counts once, and only rows that were not seen before go into the next round.
@@ -252,6 +267,12 @@ class StreamPlan:
 
     root: Node
     names: tuple[str, ...]
+
+
+def named(node: Node, names: Mapping[int, ColumnName]) -> Node:
+    """Return the node with names for the columns at these ordinals."""
+    before = node.names or (None,) * len(fields(node))
+    return replace(node, names=tuple(names.get(i, name) for i, name in enumerate(before)))
 
 
 def inputs(node: Node) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""What a query would be as a stream table, as text for people: its plan, what it reads, what it costs to follow."""
+"""What a query would be as a stream table, as text for people: its plan, what it reads, what it costs to maintain."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import psycopg
 
 from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
-from applier.plan.explain import explain, summary
-from applier.plan.facts import plan_facts
+from applier.plan.facts import plan_facts, report
 from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import DefinitionError, Refused
 from shared_schema.errors import TrickleError
@@ -18,7 +17,7 @@ from shared_schema.errors import TrickleError
 def explain_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
     """The report of a query as the user writes it."""
     plan = plan_query(connection, query, search_path).plan
-    return explain(plan) + summary(plan, stateful_nodes(plan.root))
+    return report(plan, stateful_nodes(plan.root))
 
 
 def verdict(
@@ -65,4 +64,4 @@ def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
         raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
     query, original, created, _, _ = found[0]
     plan = plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan
-    return explain(plan) + summary(plan, stateful_nodes(plan.root))
+    return report(plan, stateful_nodes(plan.root))

@@ -70,10 +70,10 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
     text = str(one(db, "SELECT pgtrickle.explain_stream_table('kinds')"))
     for part in (
         "public.kinds, ACTIVE",
-        "Aggregate by",
-        "touched groups",
+        "Aggregate by kind: sum(amount) AS total, count(*) AS n",
+        "updates the accumulators of the affected groups",
         "last refresh: FULL (INITIAL)",
-        "touched_keys",
+        "a refresh reads: the rows that changed",
     ):
         assert part in text
     facts = one(db, "SELECT pgtrickle.explain_stream_table('kinds', format => 'json')::jsonb")

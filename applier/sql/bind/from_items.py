@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from applier.plan.expr import Col, ValueType
-from applier.plan.nodes import Field, Project, Scan, Unnest, fields
+from applier.plan.nodes import ColumnName, Field, Project, Scan, Unnest, fields, named
 from applier.sql.analyze.sources import Sources, check_source, inside_view
 from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
 from applier.sql.bind.joins import JoinItem, JoinScope, empty_from
@@ -55,6 +55,20 @@ class FromItems:
         """Join a LATERAL item to the scope of the items before it; `on` is None in an inner join."""
         self.count_item()
         entry = levels[-1].entries[number - 1]
+        joined = self._join_entry(scope, number, reads, levels, entry, on=on)
+        ordinals = {read: ordinal for (item, read), ordinal in joined.ordinals.items() if item == number}
+        return replace(joined, node=named(joined.node, _column_names(entry, ordinals)))
+
+    def _join_entry(
+        self,
+        scope: JoinScope,
+        number: int,
+        reads: Sequence[int],
+        levels: Levels,
+        entry: query_tree.RangeTblEntry,
+        *,
+        on: Sequence[tree.Expression] | None,
+    ) -> JoinScope:
         conditions = () if on is None else [c for c in on if not is_true_literal(c)]
         match entry:
             case query_tree.SubqueryEntry(query=query):
@@ -97,6 +111,11 @@ class FromItems:
     def bind_item(self, number: int, reads: Sequence[int], levels: Levels) -> JoinItem:
         """Bind an item that reads no other item, with the columns that are read."""
         self.count_item()
+        item = self._bind_entry(number, reads, levels)
+        names = _column_names(levels[-1].entries[number - 1], item.ordinals)
+        return replace(item, node=named(item.node, names))
+
+    def _bind_entry(self, number: int, reads: Sequence[int], levels: Levels) -> JoinItem:
         match levels[-1].entries[number - 1]:
             case query_tree.TableEntry() as entry:
                 return self._bind_relation(number, entry, reads)
@@ -143,6 +162,16 @@ class FromItems:
             ordinals = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
             return JoinItem(number, built.node, ordinals)
         return JoinItem(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+
+
+def _column_names(entry: query_tree.RangeTblEntry, ordinals: Mapping[int, int]) -> dict[int, ColumnName]:
+    """Return the query's names of the columns, by their ordinals."""
+    item, columns = entry.alias
+    # PostgreSQL's own name for VALUES without an alias.
+    item = "values" if item == "*VALUES*" else item
+    return {
+        ordinal: ColumnName(item, columns[read - 1]) for read, ordinal in ordinals.items() if 0 < read <= len(columns)
+    }
 
 
 def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinItem:

@@ -15,7 +15,7 @@ from applier.functions.aggregates.aggregates import COUNT
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import UnsuitableArguments, extreme
 from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
-from applier.plan.nodes import Aggregate, Filter, Node, Project, Repeat, UnionAll
+from applier.plan.nodes import Aggregate, ColumnName, Filter, Node, Project, Repeat, UnionAll, named
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import bound_columns
 from applier.sql.bind.group_key import aggregate_by, check_key, group_key
@@ -85,10 +85,11 @@ def _compared_columns(operation: query_tree.SetOperation) -> list[tuple[tree.Exp
 
 def _combine_by_counts(operation: query_tree.SetOperation, left: Node, right: Node) -> Node:
     width = len(operation.columns)
+    marker = {width: ColumnName("", "in_left")}
     tagged = UnionAll(
         (
-            Project(left, (*bound_columns(left), Const(True, BOOL))),
-            Project(right, (*bound_columns(right), Const(False, BOOL))),
+            named(Project(left, (*bound_columns(left), Const(True, BOOL))), marker),
+            named(Project(right, (*bound_columns(right), Const(False, BOOL))), marker),
         )
     )
     is_left = bound_columns(tagged)[width]

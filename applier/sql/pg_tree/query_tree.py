@@ -12,8 +12,15 @@ from applier.sql.pg_tree.tree import RESULT, Expression, SubLink, Var
 from applier.sql.pg_tree.walk import set_functions, subqueries, variables
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aliased:
+    """A range-table entry with its alias and its column names in the query. Only `explain` reads them."""
+
+    alias: tuple[str, tuple[str, ...]] = field(default=("", ()), compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
-class TableEntry:
+class TableEntry(_Aliased):
     """A relation or view in FROM; its column names, "" for a dropped one, none at all where the query renames them."""
 
     name: str
@@ -23,7 +30,7 @@ class TableEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class SubqueryEntry:
+class SubqueryEntry(_Aliased):
     """A subquery in FROM."""
 
     name: str
@@ -32,7 +39,7 @@ class SubqueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CteEntry:
+class CteEntry(_Aliased):
     """A reference to a CTE, by its name in the query that is `levels_up` queries further out."""
 
     name: str
@@ -41,7 +48,7 @@ class CteEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesEntry:
+class ValuesEntry(_Aliased):
     """VALUES: its rows, and the type and modifier of each column."""
 
     rows: tuple[tuple[Expression, ...], ...]
@@ -49,7 +56,7 @@ class ValuesEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionEntry:
+class FunctionEntry(_Aliased):
     """Functions in FROM whose rows are paired in order, and how many columns each has. A call may be a plain value.
 
     `records` holds for each call the columns that the query lists for a function of records: name, type and modifier.
@@ -62,21 +69,21 @@ class FunctionEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinEntry:
+class JoinEntry(_Aliased):
     """The output of a join: the expression of each of its columns."""
 
     columns: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupEntry:
+class GroupEntry(_Aliased):
     """The output of GROUP BY (since 18): the expression of each of its columns."""
 
     columns: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DomainEntry:
+class DomainEntry(_Aliased):
     """The domain: a decorrelated query reads from it the columns that it read from its outer query before."""
 
     node: Node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import Fields, unknown
@@ -240,7 +241,7 @@ def _entry(node: TextNode, major: int) -> query_tree.RangeTblEntry:
     _skip_aliases(fields, ("join_using_alias",) if kind == _JOIN else (), major)
     entry = _entry_of_kind(kind, reference, fields, major, renamed=renamed)
     fields.finish()
-    return entry
+    return replace(entry, alias=reference)
 
 
 def _entry_of_kind(

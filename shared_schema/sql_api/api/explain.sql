@@ -90,7 +90,9 @@ DECLARE
 BEGIN
     SELECT jsonb_build_object('refreshes', count(*), 'avg_ms', round(avg(h.ms)::numeric, 1),
                               'p95_ms', round(percentile_cont(0.95) WITHIN GROUP (ORDER BY h.ms)::numeric, 1),
-                              'rows_changed', coalesce(sum(h.rows_inserted + h.rows_deleted), 0))
+                              'rows_changed', coalesce(sum(h.rows_inserted + h.rows_deleted), 0),
+                              'avg_rows_in', round(avg(h.rows_in), 1),
+                              'avg_rows_written', round(avg(h.rows_inserted + h.rows_deleted), 1))
     INTO costs
     FROM (SELECT r.*, date_part('epoch', r.end_time - r.start_time) * 1000 AS ms FROM pgtrickle.pgt_refresh_history r
           WHERE r.pgt_id = st.pgt_id ORDER BY r.refresh_id DESC LIMIT 100) h;
@@ -135,20 +137,23 @@ BEGIN
         said := said || pg_catalog.format(E'error: %s\nhint: %s\n', e ->> 'error', e ->> 'hint');
     END IF;
     said := said || E'\n' || coalesce(e ->> 'text', E'The applier has not planned it yet.\n');
-    IF e ? 'complexity' THEN
-        said := said || pg_catalog.format(E'\na refresh costs as much as: %s\n', e ->> 'complexity');
-    END IF;
     IF e ->> 'refresh_mode' = 'AUTO' THEN
-        said := said || pg_catalog.format(E'computed anew when more than %s of the sources'' rows changed, full_policy %s\n',
-                                          e #>> '{thresholds,max_change_ratio}', e #>> '{thresholds,full_policy}');
+        said := said || pg_catalog.format(
+            E'recomputed in full when more than %s %% of the sources'' rows changed, full_policy %s\n',
+            trim_scale((e #>> '{thresholds,max_change_ratio}')::numeric * 100), e #>> '{thresholds,full_policy}');
     END IF;
     IF e -> 'last_refresh' <> 'null' THEN
-        said := said || pg_catalog.format(E'last refresh: %s (%s), +%s -%s rows in %s ms\n',
-            e #>> '{last_refresh,action}', e #>> '{last_refresh,reason}', e #>> '{last_refresh,rows_inserted}',
-            e #>> '{last_refresh,rows_deleted}', round((e #>> '{last_refresh,ms}')::numeric, 1));
-        said := said || pg_catalog.format(E'last %s refreshes: %s ms on average, 95 %% within %s ms\n',
+        said := said || pg_catalog.format(E'last refresh: %s (%s), %s%s rows inserted, %s deleted in %s ms%s\n',
+            e #>> '{last_refresh,action}', e #>> '{last_refresh,reason}',
+            (e #>> '{last_refresh,rows_in}') || ' change rows read, ', e #>> '{last_refresh,rows_inserted}',
+            e #>> '{last_refresh,rows_deleted}', round((e #>> '{last_refresh,ms}')::numeric, 1),
+            CASE WHEN e #>> '{last_refresh,compute_ms}' IS NOT NULL THEN
+                pg_catalog.format(': %s ms to compute, %s ms to write', round((e #>> '{last_refresh,compute_ms}')::numeric, 1),
+                                  round((e #>> '{last_refresh,write_ms}')::numeric, 1)) END);
+        said := said || pg_catalog.format(E'last %s refreshes: %s ms on average, 95 %% within %s ms; each %s%s rows written\n',
             e #>> '{costs_of_last_100,refreshes}', e #>> '{costs_of_last_100,avg_ms}',
-            e #>> '{costs_of_last_100,p95_ms}');
+            e #>> '{costs_of_last_100,p95_ms}', (e #>> '{costs_of_last_100,avg_rows_in}') || ' change rows read and ',
+            e #>> '{costs_of_last_100,avg_rows_written}');
     END IF;
     RETURN said || coalesce((SELECT string_agg('suggestion: ' || s || E'\n', '')
                              FROM jsonb_array_elements_text(e -> 'suggestions') s), '');
