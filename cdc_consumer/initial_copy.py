@@ -48,18 +48,18 @@ class InitialCopy:
         self._ports = ports
         self._batcher = batcher
         self._is_new_slot = is_new_slot
-        self._waiting: list[int] = []
+        self._not_copied: list[int] = []
         """Indexes into the export's tables: those that are not copied yet."""
         self._copy: TableCopy | None = None
         self._spools: dict[int, Spool] = {}
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether a table is being copied while the stream continues."""
         return self._copy is not None
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the spools hold so many changes that the stream must stop until the copy is finished."""
         if self._copy is None or self._copy.done:
             return False
@@ -67,23 +67,23 @@ class InitialCopy:
 
     def begin(self, export: Export) -> None:
         """Start copying. The caller has received everything before the export's point, and nothing after it."""
-        if self.active:
+        if self.is_active:
             return
         self._batcher.publish_received()
         self._ports.metrics.copying.set(len(export.tables))
         known = any(table.again for table in export.tables)
-        if known or self._is_new_slot or not self._batcher.begun:
+        if known or self._is_new_slot or not self._batcher.has_frontier:
             self._copy_at_once(export)
             return
         for table in export.tables:
             relid = table.schema.relid
             self._spools[relid] = Spool(export.stamp, Segments(self._settings.ring_spill_folder or None))
             self._ports.routes.redirect_rows(relid, self._spools[relid])
-            self._ports.schema_versions.wrote(table.schema)
-        self._waiting = list(range(len(export.tables)))
+            self._ports.schema_versions.record_version(table.schema)
+        self._not_copied = list(range(len(export.tables)))
         self._copy = self._ports.loader.begin(export, export.tables[0])
 
-    def turn(self, *, idle: bool) -> None:
+    def run_step(self, *, idle: bool) -> None:
         """Copy for STEP_S; `idle` means that the stream had no frames."""
         export, copy = self._ports.captures.export, self._copy
         if export is None or copy is None:
@@ -96,7 +96,7 @@ class InitialCopy:
             return
         if copy.done:
             self._finish(export, copy)
-        elif self._too_long():
+        elif self._is_transaction_too_long():
             self._batcher.publish()
 
     def close(self) -> None:
@@ -106,13 +106,13 @@ class InitialCopy:
         for spool in self._spools.values():
             spool.close()
 
-    def _too_long(self) -> bool:
+    def _is_transaction_too_long(self) -> bool:
         limit_s = self._ports.sink.transaction_limit_s
         return limit_s is not None and time.monotonic() - self._batcher.published_at >= limit_s
 
     def _finish(self, export: Export, copy: TableCopy) -> None:
         """Write the spooled changes behind the copy and publish the capture; later changes take the ordinary route."""
-        relid = export.tables[self._waiting.pop(0)].schema.relid
+        relid = export.tables[self._not_copied.pop(0)].schema.relid
         spool = self._spools.pop(relid)
         for rows in spool.drain():
             copy.row_writer.write_all(rows)
@@ -120,17 +120,17 @@ class InitialCopy:
         capture = copy.capture()
         copy.close()
         self._copy = None
-        if not self._waiting:
+        if not self._not_copied:
             self._frontier.limit = None
         self._batcher.publish((capture,))
-        self._ports.captures.joined(capture)
+        self._ports.captures.add(capture)
         self._ports.routes.restore_route(relid)
-        self._ports.metrics.copying.set(len(self._waiting))
+        self._ports.metrics.copying.set(len(self._not_copied))
         self._ports.metrics.spool_bytes.set(sum(spool.size for spool in self._spools.values()))
-        if self._waiting:
-            self._copy = self._ports.loader.begin(export, export.tables[self._waiting[0]])
+        if self._not_copied:
+            self._copy = self._ports.loader.begin(export, export.tables[self._not_copied[0]])
         else:
-            self._ports.captures.done()
+            self._ports.captures.finish_export()
 
     def _copy_at_once(self, export: Export) -> None:
         """Copy all tables while the stream is stopped; publish each table's capture together with its last rows.
@@ -142,7 +142,7 @@ class InitialCopy:
         captures: list[Capture] = []
         for table in export.tables:
             captures.append(self._ports.loader.load(export, table))
-            self._ports.schema_versions.wrote(table.schema)
+            self._ports.schema_versions.record_version(table.schema)
             last = len(captures) == len(export.tables)
             if last:
                 self._frontier.limit = None
@@ -153,6 +153,6 @@ class InitialCopy:
         self._is_new_slot = False
         self._ports.metrics.copying.set(0)
         for capture in captures:
-            self._ports.captures.joined(capture)
-        self._ports.captures.done()
+            self._ports.captures.add(capture)
+        self._ports.captures.finish_export()
         self._ports.routes.forget()

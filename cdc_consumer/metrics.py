@@ -29,7 +29,7 @@ class Metrics:
         self.source_problem: str | None = None
         self.sink_problem: str | None = None
         """Why the source or the sink did not answer the last probe; None if it did."""
-        self._late = False
+        self._is_behind = False
         self.standby = False
         """Whether this instance waits because another one streams from the slot."""
         self._beat = time.monotonic()
@@ -122,7 +122,7 @@ class Metrics:
             registry=registry,
         )
 
-    def rows(self, table: TableId, op: Op, number: int) -> None:
+    def count_rows(self, table: TableId, op: Op, number: int) -> None:
         """Count produced rows."""
         label = (table, op)
         child = self._children.get(label)
@@ -131,18 +131,18 @@ class Metrics:
         child.inc(number)
         self.table_rows[table] = self.table_rows.get(table, 0) + number
 
-    def rate(self, table: TableId, rows_per_s: float) -> None:
+    def show_rate(self, table: TableId, rows_per_s: float) -> None:
         """Show how fast a table is written."""
         self._rates.labels(str(table)).set(rows_per_s)
 
-    def positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
+    def show_positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
         """Show the positions of the stream."""
         self._lag_bytes.set(max(0, max(self.server_position, received).value - acknowledged.value))
         commits, oldest_us = self.unpublished
         self._unacknowledged.set(commits)
         self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)
         self._behind.set(behind)
-        self._late = behind
+        self._is_behind = behind
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)
@@ -171,7 +171,7 @@ class Metrics:
         """Why the consumer is not ready; empty if it is ready."""
         if not self.settled:
             return self._state
-        late = "the consumer falls behind the server" if self._late else ""
+        late = "the consumer falls behind the server" if self._is_behind else ""
         return self.source_problem or self.sink_problem or late
 
     def stand_by(self, pid: int) -> None:
@@ -188,7 +188,7 @@ class Metrics:
 
     def lose_session(self, problem: str) -> None:
         """Record that the session failed and is restarted."""
-        self.standby = self.settled = self._late = False
+        self.standby = self.settled = self._is_behind = False
         self._state = f"restarting the session: {problem}"
         self._standing_by.set(0)
         self.reconnects.inc()

@@ -46,7 +46,7 @@ def run_pipeline(settings: ConsumerSettings, stop: threading.Event, metrics: Met
         try:
             with open_relay(settings, stop, metrics, report) as relay:
                 while not stop.is_set():
-                    relay.turn()
+                    relay.run_once()
                 relay.finish()
             log.info("stopped", extra={"slot": settings.slot})
         except StopRequested:
@@ -89,9 +89,9 @@ def open_relay(
         state = read_state(settings)
         point = verify_acquired(point, state)
         if state.progress is not None:
-            sink.remember(state.progress)
+            sink.restore_offsets(state.progress)
         frontier.resume(point.frontier)
-        is_new_slot = state.progress is None and not sink.untouched
+        is_new_slot = state.progress is None and not sink.is_empty
         watch = CaptureWatch(database_url, settings.publications, together=is_new_slot)
         captures = Captures(state.captures, watch, frontier, settings.heartbeat_ms / 1000, metrics)
         stack.callback(captures.close)

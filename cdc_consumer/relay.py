@@ -73,41 +73,41 @@ class Relay:
         self._rows = TransactionRows(
             ports.routes, ports.schema_versions, ports.sink, ports.metrics, self._resumable_part(progress)
         )
-        self._cut = False
+        self._is_cut = False
         """Whether a first part of the open source transaction is already published."""
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Run one round of the loop: receive frames, publish what is due, report to the server."""
         ports, initial_copy = self._ports, self._initial_copy
-        patience_s = 0.0 if initial_copy.active else self._batcher.patience_s()
-        frames = [] if initial_copy.full else ports.receiver.take(self._settings.wal_max_changes_per_poll, patience_s)
+        wait_s = 0.0 if initial_copy.is_active else self._batcher.wait_s()
+        frames = [] if initial_copy.is_full else ports.receiver.take(self._settings.wal_max_changes_per_poll, wait_s)
         if frames:
             self._decode(frames)
             self._cut_if_long()
         if 0 < len(frames) < FEW_FRAMES:
             time.sleep(GATHER_S)
         ports.sink.poll()
-        ports.captures.turn()
+        ports.captures.check()
         export = ports.captures.export
         if export is not None and self._frontier.arrived(export.at):
             initial_copy.begin(export)
-        initial_copy.turn(idle=not frames)
-        self._batcher.if_due()
+        initial_copy.run_step(idle=not frames)
+        self._batcher.publish_if_due()
         ports.metrics.settled = ports.metrics.settled or (ports.captures.settled and ports.captures.export is None)
-        ports.feedback.if_due()
+        ports.feedback.send_if_due()
 
     def _decode(self, frames: list[bytes]) -> None:
         started, metrics = time.perf_counter(), self._ports.metrics
-        at, take = 0, self._rows.take
+        at, encode_frames = 0, self._rows.encode_frames
         while at < len(frames):
             frame = frames[at]
-            taken = take(frames, at) if has_kind(frame, ROW_KINDS) else 0
-            if not taken:
-                self._take(frame)
-            at += taken or 1
-        self._batcher.batch.rows += self._rows.written()
+            done = encode_frames(frames, at) if has_kind(frame, ROW_KINDS) else 0
+            if not done:
+                self._handle_frame(frame)
+            at += done or 1
+        self._batcher.batch.rows += self._rows.take_count()
         self._batcher.batch.began_at = self._batcher.batch.began_at or time.monotonic()
         metrics.messages.inc(len(frames))
         metrics.last_message.set(time.time())
@@ -128,10 +128,10 @@ class Relay:
 
     # -- frames and messages ----------------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
+    def _handle_frame(self, data: bytes) -> None:
         match frame := decode_frame(data):
             case XLogData(payload=payload):
-                self._handle(decode(payload))
+                self._handle_message(decode(payload))
             case Keepalive(position=position, reply_requested=status_requested):
                 if self._history is not None:
                     self._history.reach(position)
@@ -142,7 +142,7 @@ class Relay:
             case _:
                 assert_never(frame)
 
-    def _handle(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         match message:
             case Insert() | Update() | Delete():
                 self._rows.split(message)
@@ -155,9 +155,9 @@ class Relay:
                     self._rows.truncate(relid)
             case Relation():
                 self._ports.routes.describe(message)
-                self._rows.forget()
+                self._rows.close_writers()
             case LogicalMessage():
-                self._message(message)
+                self._handle_logical_message(message)
             case TypeName() | Origin():
                 pass
             case _:
@@ -168,7 +168,7 @@ class Relay:
             raise MalformedMessage("a transaction begins inside another", offset=0)
         if self._history is not None:
             self._history.begin(begin)
-        self._pass(begin.commit_lsn)
+        self._begin_copy_before(begin.commit_lsn)
         if self._frontier.begin(begin.commit_lsn):
             self._history = None
             self._rows.begin(begin)
@@ -178,7 +178,7 @@ class Relay:
             self._rows.drop()
             self._ports.metrics.deduplicated.inc()
 
-    def _pass(self, position: Lsn) -> None:
+    def _begin_copy_before(self, position: Lsn) -> None:
         """Begin a waiting initial copy if the stream is about to pass its point.
 
         The next item of the stream is at `position`. Commits come in order, so every commit before a point that is not
@@ -195,28 +195,28 @@ class Relay:
         self._frontier.commit(commit.end_lsn)
         if self._rows.transaction is not None:
             self._batcher.last_begin = self._rows.transaction.begin
-        self._batcher.batch.rows += self._rows.written()
-        if self._rows.transaction is not None and (self._batcher.batch.rows or self._cut):
+        self._batcher.batch.rows += self._rows.take_count()
+        if self._rows.transaction is not None and (self._batcher.batch.rows or self._is_cut):
             self._batcher.batch.ended_at = self._batcher.batch.ended_at or time.monotonic()
             self._batcher.batch.commits += 1
         elif not self._batcher.batch.commits:
             self._batcher.batch.oldest_us = 0
             self._ports.metrics.unpublished = 0, 0
         self._rows.end()
-        self._cut = False
-        self._batcher.if_due()
+        self._is_cut = False
+        self._batcher.publish_if_due()
 
-    def _message(self, message: LogicalMessage) -> None:
+    def _handle_logical_message(self, message: LogicalMessage) -> None:
         if message.transactional:
             if self._rows.transaction is None:
                 return  # the topics already hold its transaction
-            self._rows.message(message)
+            self._rows.add_message(message)
         else:
             if message.lsn <= self._frontier.resume_at:
                 return
             # A commit record may start where the message ends, but none can start inside the message.
             at = Lsn(message.lsn.value - 1)
-            self._pass(at)
+            self._begin_copy_before(at)
             self._ports.sink.control(LogMessage(Stamp(at, 0), 0, False, message.prefix, message.content))
             self._frontier.reach(message.lsn)
             self._batcher.batch.rows += 1
@@ -236,12 +236,12 @@ class Relay:
         written, so that part is not written again when the server sends the commit again.
         """
         limit_s, transaction = self._ports.sink.transaction_limit_s, self._rows.transaction
-        if limit_s is None or transaction is None or not (self._batcher.begun and self._batcher.batch.rows):
+        if limit_s is None or transaction is None or not (self._batcher.has_frontier and self._batcher.batch.rows):
             return
         if time.monotonic() - self._batcher.batch.began_at >= limit_s:
             part = CommitPart(transaction.begin.commit_lsn, transaction.ordinal, self._settings.publications)
             self._batcher.publish(part=part)
-            self._cut = True
+            self._is_cut = True
 
     def _resumable_part(self, progress: Progress | None) -> CommitPart | None:
         part = progress.part if progress else None

@@ -50,9 +50,9 @@ class TransactionRows:
         self._writers: dict[bytes, RelationWriter] = {}
         self._written = 0
         self._part = part
-        self._done = 0
+        self._first_ordinal = 0
         """Rows with smaller ordinals are already written: an earlier instance cut the transaction there."""
-        self._dropping = False
+        self._is_dropping = False
         self.transaction: Transaction | None = None
         """None between transactions, and inside a transaction whose rows the topics already hold."""
 
@@ -60,26 +60,26 @@ class TransactionRows:
         """Start a transaction: its rows follow."""
         self.transaction = Transaction(begin)
         part, self._part = self._part, None
-        self._done = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
+        self._first_ordinal = part.rows if part is not None and part.lsn == begin.commit_lsn else 0
         self._schema_versions.begin()
 
     def drop(self) -> None:
         """Start a transaction whose rows the topics already hold: its rows are dropped."""
         self.end()
-        self._dropping = True
+        self._is_dropping = True
 
     def end(self) -> None:
         """End the transaction: no rows follow until the next `begin`."""
-        self.forget()
+        self.close_writers()
         self.transaction = None
-        self._dropping = False
+        self._is_dropping = False
 
-    def forget(self) -> None:
+    def close_writers(self) -> None:
         """Forget the open writers, because relations may have changed."""
-        self._count()
+        self._flush_counts()
         self._writers.clear()
 
-    def take(self, frames: list[bytes], first: int) -> int:
+    def encode_frames(self, frames: list[bytes], first: int) -> int:
         """Write the row message in frame `first`, and further INSERTs behind it -> the number of frames that are done.
 
         0 means that no encoder can handle the message: the caller must decode it and pass it to `split`.
@@ -88,18 +88,18 @@ class TransactionRows:
         if transaction is None:
             self._check_dropping()
             return 1
-        writer = self._writers.get(frame[_RELID]) or self._open(frame[_RELID], transaction)
+        writer = self._writers.get(frame[_RELID]) or self._open_writer(frame[_RELID], transaction)
         if writer is None:
             return 0
-        inserts, ordinal = writer.encoder.inserts, transaction.ordinal
-        if frame[PAYLOAD_AT] == _INSERT and (rows := inserts(frames, first, PAYLOAD_AT, ordinal)):
+        encode_inserts, ordinal = writer.encoder.encode_inserts, transaction.ordinal
+        if frame[PAYLOAD_AT] == _INSERT and (rows := encode_inserts(frames, first, PAYLOAD_AT, ordinal)):
             writer.row_writer.write_all(rows)
             writer.inserts += len(rows)
             transaction.ordinal += len(rows)
             return len(rows)
-        return self._take_one(writer, frame, transaction)
+        return self._encode_one(writer, frame, transaction)
 
-    def _take_one(self, writer: RelationWriter, frame: bytes, transaction: Transaction) -> int:
+    def _encode_one(self, writer: RelationWriter, frame: bytes, transaction: Transaction) -> int:
         try:
             rows = writer.encoder.encode(frame, PAYLOAD_AT, transaction.ordinal)
         except SLOW_PATH:
@@ -124,8 +124,8 @@ class TransactionRows:
         if transaction is None:
             self._check_dropping()
             return
-        route = self._find(message.relid, transaction)
-        if route is None or transaction.ordinal < self._done:
+        route = self._find_route(message.relid, transaction)
+        if route is None or transaction.ordinal < self._first_ordinal:
             transaction.skip(message)
             return
         for row in transaction.split(message, route.reader):
@@ -136,54 +136,54 @@ class TransactionRows:
         if self.transaction is None:
             self._check_dropping()
             return
-        route, row = self._find(relid, self.transaction), self.transaction.truncate()
-        if route is not None and row.stamp.seq >= self._done:
+        route, row = self._find_route(relid, self.transaction), self.transaction.truncate()
+        if route is not None and row.stamp.seq >= self._first_ordinal:
             self._append(route, row)
 
-    def message(self, message: LogicalMessage) -> None:
+    def add_message(self, message: LogicalMessage) -> None:
         """Write a logical message that stands between the rows of the open transaction."""
         if self.transaction is not None:
             stamp, xid = self.transaction.stamp(), self.transaction.begin.xid
-            self._control(LogMessage(stamp, xid, True, message.prefix, message.content))
+            self._write_control(LogMessage(stamp, xid, True, message.prefix, message.content))
 
-    def written(self) -> int:
+    def take_count(self) -> int:
         """Return how many rows were written since the last call."""
-        self._count()
+        self._flush_counts()
         written, self._written = self._written, 0
         return written
 
     def _check_dropping(self) -> None:
-        if not self._dropping:
+        if not self._is_dropping:
             raise MalformedMessage("a row change outside a transaction", offset=0)
 
-    def _open(self, relid: bytes, transaction: Transaction) -> RelationWriter | None:
-        if transaction.ordinal < self._done:
+    def _open_writer(self, relid: bytes, transaction: Transaction) -> RelationWriter | None:
+        if transaction.ordinal < self._first_ordinal:
             return None
-        route = self._find(int.from_bytes(relid, "big"), transaction)
+        route = self._find_route(int.from_bytes(relid, "big"), transaction)
         if route is None:
             return None
         encoder = route.row_writer.encoder(route.reader, transaction.begin)
         writer = self._writers[relid] = RelationWriter(route, route.row_writer, route.row_writer.write, encoder)
         return writer
 
-    def _find(self, relid: int, transaction: Transaction) -> Route | None:
+    def _find_route(self, relid: int, transaction: Transaction) -> Route | None:
         """Return the route of a relation. Announces a new schema version before its first row."""
         route = self._routes.find(relid, transaction.begin.commit_lsn)
-        if route is not None and self._schema_versions.changed(route.reader.schema):
-            self._control(self._schema_versions.change(route.reader.schema, transaction.stamp()))
+        if route is not None and self._schema_versions.is_changed(route.reader.schema):
+            self._write_control(self._schema_versions.record_change(route.reader.schema, transaction.stamp()))
         return route
 
-    def _control(self, record: ControlRecord) -> None:
-        if record.stamp.seq >= self._done:
+    def _write_control(self, record: ControlRecord) -> None:
+        if record.stamp.seq >= self._first_ordinal:
             self._sink.control(record)
             self._written += 1
 
     def _append(self, route: Route, row: ChangeRow) -> None:
         route.row_writer.append(row)
-        self._metrics.rows(route.reader.schema.table, row.op, 1)
+        self._metrics.count_rows(route.reader.schema.table, row.op, 1)
         self._written += 1
 
-    def _count(self) -> None:
+    def _flush_counts(self) -> None:
         """Add the counts of all writers to the metrics.
 
         Writers count rows themselves and this runs rarely, because one metrics call costs as much as encoding a small
@@ -192,8 +192,8 @@ class TransactionRows:
         for writer in self._writers.values():
             table = writer.route.reader.schema.table
             if writer.inserts:
-                self._metrics.rows(table, Op.INSERT, writer.inserts)
+                self._metrics.count_rows(table, Op.INSERT, writer.inserts)
             if writer.deletes:
-                self._metrics.rows(table, Op.DELETE, writer.deletes)
+                self._metrics.count_rows(table, Op.DELETE, writer.deletes)
             self._written += writer.inserts + writer.deletes
             writer.inserts = writer.deletes = 0

@@ -40,23 +40,23 @@ class SchemaVersions:
         known = self._fingerprints | self._before
         return {relid: written for relid, written in known.items() if written is not None}
 
-    def changed(self, schema: TableSchema) -> bool:
+    def is_changed(self, schema: TableSchema) -> bool:
         """Return whether the last rows were written with another version. Cheap if the version is the same object."""
         if self._schemas.get(schema.relid) is schema:
             return False
         written = self._fingerprints.get(schema.relid)
         if written is not None and written != codec(schema).id.hex():
             return True
-        self.wrote(schema)
+        self.record_version(schema)
         return False
 
-    def wrote(self, schema: TableSchema) -> None:
+    def record_version(self, schema: TableSchema) -> None:
         """Record that rows are written with this version from now on."""
         self._before.setdefault(schema.relid, self._fingerprints.get(schema.relid))
         self._schemas[schema.relid] = schema
         self._fingerprints[schema.relid] = codec(schema).id.hex()
 
-    def change(self, schema: TableSchema, stamp: Stamp) -> SchemaChange:
+    def record_change(self, schema: TableSchema, stamp: Stamp) -> SchemaChange:
         """Record a changed version -> the control record that announces it."""
         old = self._fingerprints[schema.relid]
         before = self._schemas.get(schema.relid) or self._lookup(old)
@@ -65,6 +65,6 @@ class SchemaVersions:
             if before
             else SchemaDifference(False, ("the previous version cannot be found",))
         )
-        self.wrote(schema)
+        self.record_version(schema)
         new = self._fingerprints[schema.relid]
         return SchemaChange(stamp, schema.table, schema.relid, old, new, found.compatible, found.changes)

@@ -57,27 +57,27 @@ class TransactionBatcher:
         self._last_commit = progress.last_commit if progress else None
         self.last_begin: Begin | None = None
         """The Begin message of the last commit that was received completely."""
-        self.begun = progress is not None
+        self.has_frontier = progress is not None
         """Whether a frontier was ever published for this slot."""
         self.batch = OpenBatch()
         self.status_requested = False
         """Whether the server requested a status update."""
         self.published_at = 0.0
 
-    def patience_s(self) -> float:
+    def wait_s(self) -> float:
         """Return how long the loop may wait for the server, in seconds."""
         if self.batch.commits and self._frontier.open_commit is None:
             return max(0.0, self.batch.ended_at + self._settings.linger_ms / 1000 - time.monotonic())
         return IDLE_WAIT_S
 
-    def if_due(self) -> None:
+    def publish_if_due(self) -> None:
         """Publish the batch if it is due and no source commit is open."""
-        if self._frontier.open_commit is None and self._due():
+        if self._frontier.open_commit is None and self._is_due():
             self.publish()
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         batch, now = self.batch, time.monotonic()
-        if not self.begun:
+        if not self.has_frontier:
             # A frontier means that all tables are complete, so the first frontier waits for the first captures.
             return self._ports.captures.settled and self._ports.captures.export is None
         if batch.commits:
@@ -96,7 +96,7 @@ class TransactionBatcher:
         Publishes nothing before the first frontier. That one comes with the first captures, because readers of older
         topics would conclude from it that nothing is missing.
         """
-        due = self.begun and self.batch.commits > 0
+        due = self.has_frontier and self.batch.commits > 0
         if due:
             self.publish()
         return due
@@ -108,7 +108,7 @@ class TransactionBatcher:
             self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)
 
         def progress(offsets: Offsets) -> Progress:
-            return self._progress(target, written, offsets, part)
+            return self._build_progress(target, written, offsets, part)
 
         self._ports.sink.publish(progress, captures)
         self._frontier.mark_published(target, written)
@@ -119,9 +119,14 @@ class TransactionBatcher:
             self._ports.metrics.last_transaction.set(self._last_commit.xid)
         self._ports.metrics.publications.inc()
         self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
-        self.batch, self.status_requested, self.begun, self.published_at = OpenBatch(), False, True, time.monotonic()
+        self.batch, self.status_requested, self.has_frontier, self.published_at = (
+            OpenBatch(),
+            False,
+            True,
+            time.monotonic(),
+        )
 
-    def _progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: CommitPart | None) -> Progress:
+    def _build_progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: CommitPart | None) -> Progress:
         fingerprints = (
             self._ports.schema_versions.fingerprints_before if part else self._ports.schema_versions.fingerprints
         )
@@ -133,7 +138,7 @@ class TransactionBatcher:
             frontier,
             dict(offsets),
             self._last_commit,
-            schemas={r: f for r, f in fingerprints.items() if self._ports.captures.holds(r)},
+            schemas={r: f for r, f in fingerprints.items() if self._ports.captures.is_captured(r)},
             part=part,
             written=written if written > frontier else None,
         )

@@ -1,4 +1,4 @@
-"""The HTTP server of a binary: `/metrics` (Prometheus), `/healthz` (alive), `/readyz` (ready) and `/status`."""
+"""The HTTP server of a binary: `/metrics`, `/healthz` (is it alive), `/readyz` (is it ready) and `/status`."""
 
 from __future__ import annotations
 

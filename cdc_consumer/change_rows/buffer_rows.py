@@ -142,7 +142,7 @@ class BufferEncoder:
         self._reader = reader
         self._transaction = Transaction(begin)
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
+    def encode_inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """Return no rows: this encoder handles rows one by one."""
         return []
 

@@ -31,7 +31,7 @@ class TransactionEncoder:
         self._new, self._old = b"N" + width, b"O" + width
         self._insert = b"I" + table.schema.relid.to_bytes(4, "big") + self._new
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
+    def encode_inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """Encode consecutive INSERTs from frame `first` on, up to one for the slow path -> key and value of each."""
         return self._functions.inserts(frames, first, at, self._insert, self._inserted, ordinal, self._tail)
 

@@ -21,37 +21,37 @@ MEASURE_EVERY_S = 1.0
 
 
 class HotSources:
-    """The rates of all tables; `any` says whether at least one of them uses the ring."""
+    """The rates of all tables; `any_hot` says whether at least one of them uses the ring."""
 
     def __init__(self, choice: tuple[str, ...], metrics: Metrics) -> None:
         self._choice = choice
         self._metrics = metrics
-        self._looked_at = time.monotonic()
+        self._measured_at = time.monotonic()
         self._seen: dict[TableId, int] = {}
         self._hot_until: dict[TableId, float] = {}
-        self.any = False
+        self.any_hot = False
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Measure the rates if MEASURE_EVERY_S has passed.
 
         Must not be called during a wait for the sink: no rows are counted then, so the result would not be a rate.
         """
         now = time.monotonic()
-        passed_s = now - self._looked_at
+        passed_s = now - self._measured_at
         if passed_s < MEASURE_EVERY_S:
             return
-        self._looked_at = now
+        self._measured_at = now
         for table, rows in self._metrics.table_rows.items():
             rate = (rows - self._seen.get(table, 0)) / passed_s
             self._seen[table] = rows
-            self._metrics.rate(table, rate)
+            self._metrics.show_rate(table, rate)
             if self._is_hot(table, rate):
                 if table not in self._hot_until:
                     log.info("source is hot", extra={"table": str(table), "rows_per_s": round(rate)})
                 self._hot_until[table] = now + COOL_AFTER_S
         for table in [t for t, until in self._hot_until.items() if until < now]:
             del self._hot_until[table]
-        self.any = bool(self._hot_until)
+        self.any_hot = bool(self._hot_until)
         self._metrics.hot_sources.set(len(self._hot_until))
 
     def _is_hot(self, table: TableId, rate: float) -> bool:

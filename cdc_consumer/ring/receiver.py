@@ -48,7 +48,7 @@ class Receiver:
     def take(self, limit: int, timeout_s: float) -> list[bytes]:
         """Return up to `limit` frames in the order of the stream; waits at most `timeout_s` for the first one."""
         self._taken_at = time.monotonic()
-        self._hot.look()
+        self._hot.measure()
         if not self._queue:
             return self._session.receive(limit, timeout_s)
         frames = self._queue.take(limit)
@@ -58,7 +58,7 @@ class Receiver:
     def while_waiting(self) -> None:
         """Report to the server while the relay waits, and receive into the queue if a source is hot."""
         self._feedback.while_waiting()
-        if self._hot.any:
+        if self._hot.any_hot:
             self._fill()
 
     def close(self) -> None:

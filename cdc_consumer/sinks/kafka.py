@@ -83,16 +83,16 @@ class TopicRowWriter:
         key = None if row.values is None else self._codec.encode_key(row.values)
         self.write(key, self._header + self._codec.encode_body(row))
 
-    def empty(self, row: ChangeRow) -> None:
+    def append_truncate(self, row: ChangeRow) -> None:
         """Write the T row into every partition, with the same stamp.
 
         So the next progress record names all partitions, and no partition is read too late.
         """
         self._publisher.write_everywhere(self._channel, self._header + self._codec.encode_body(row))
 
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         """Return whether the topic ever held a record."""
-        return self._topics.used(self._channel.topic)
+        return self._topics.is_used(self._channel.topic)
 
 
 class KafkaSink:
@@ -117,11 +117,11 @@ class KafkaSink:
         return float(self._settings.transaction_max_s)
 
     @property
-    def untouched(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the progress topic never held a record."""
         return self._topics.end_offset(self._progress_topic, 0) == 0
 
-    def remember(self, progress: Progress) -> None:
+    def restore_offsets(self, progress: Progress) -> None:
         """Take over the end offsets of the last progress record, because every later one names all partitions."""
         self._ends = _later(progress.end_offsets, self._ends)
         self._control_end = max(progress.control_end, self._control_end)

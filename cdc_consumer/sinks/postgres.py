@@ -121,13 +121,13 @@ class BufferRowWriter:
         """Write a T row; the encoder handles all other rows."""
         self.write(*self._form.row(row))
 
-    def empty(self, row: ChangeRow) -> None:
+    def append_truncate(self, row: ChangeRow) -> None:
         """Write the T row like any other row: a table has a single order."""
         self.append(row)
 
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         """Return whether the buffer table ever held a row, also one that was consumed and deleted."""
-        return self._sink.used(self._layout.schema)
+        return self._sink.is_used(self._layout.schema)
 
     def send(self, connection: Connection) -> int:
         """Send the collected rows by COPY -> their size."""
@@ -181,13 +181,13 @@ class BufferSink:
         return None
 
     @property
-    def untouched(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no table ever had a buffer table."""
         with _typed_errors():
             row = self._connection.execute("SELECT NOT EXISTS (SELECT FROM pgtrickle_changes.versions)").fetchone()
         return row is not None and bool(row[0])
 
-    def remember(self, progress: Progress) -> None:
+    def restore_offsets(self, progress: Progress) -> None:
         """Do nothing: tables have no offsets."""
 
     def control(self, record: ControlRecord) -> None:
@@ -217,7 +217,7 @@ class BufferSink:
                 self._send_all()
             self._idle()
 
-    def used(self, schema: TableSchema) -> bool:
+    def is_used(self, schema: TableSchema) -> bool:
         """Return whether a capture record or a row shows that the buffer table was used before."""
         table = sql.Identifier(SCHEMA, buffer_table(schema.relid))
         known = "SELECT EXISTS (SELECT FROM pgtrickle_changes.progress WHERE (record ->> 'relid')::oid = %s)"

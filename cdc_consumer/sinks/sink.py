@@ -41,7 +41,7 @@ Write = Callable[[bytes | None, bytes], None]
 class RowEncoder(Protocol):
     """Encodes the row messages of one relation in one transaction for `RowWriter.write`."""
 
-    def inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
+    def encode_inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """Encode consecutive INSERTs of the relation, from frame `first` on -> their rows.
 
         `at` is the offset of the message in each frame. The encoder decides how many INSERTs it handles. An empty
@@ -87,10 +87,10 @@ class RowWriter(Protocol):
     def append(self, row: ChangeRow) -> None:
         """Add a row that the encoder cannot encode."""
 
-    def empty(self, row: ChangeRow) -> None:
+    def append_truncate(self, row: ChangeRow) -> None:
         """Add the T row before a new copy, so that every reader of the existing rows sees it."""
 
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         """Return whether rows were ever written here; called before the first row is written."""
 
 
@@ -108,10 +108,10 @@ class Sink(Protocol):
         """How long one transaction may last; None without a limit."""
 
     @property
-    def untouched(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing was ever published here, so that no reader can know a table already."""
 
-    def remember(self, progress: Progress) -> None:
+    def restore_offsets(self, progress: Progress) -> None:
         """Take over the offsets of the last progress record, because every later one names all partitions."""
 
     def control(self, record: ControlRecord) -> None:

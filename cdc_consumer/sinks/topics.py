@@ -62,7 +62,7 @@ class Topics:
             ) from exception
         self._partitions: dict[str, int] = {}
         self._made: set[str] = set()
-        """Topics that this object created and for which `used` was not called yet."""
+        """Topics that this object created and for which `is_used` was not called yet."""
 
     def ensure_control(self) -> None:
         """Create the progress, the schemas and the control topic if they are missing."""
@@ -107,7 +107,7 @@ class Topics:
         except KafkaException as exception:
             raise diagnose_kafka(kafka_error(exception), "testing whether a broker answers") from exception
 
-    def used(self, topic: str) -> bool:
+    def is_used(self, topic: str) -> bool:
         """Return whether anything was ever written to the topic; called before the first row is written."""
         if topic in self._made:
             self._made.remove(topic)

@@ -42,7 +42,7 @@ class Captures:
         self._frontier = frontier
         self._heartbeat_s = heartbeat_s
         self._metrics = metrics
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._held_until: float | None = None
         self.export: Export | None = None
         self.settled = False
@@ -54,31 +54,31 @@ class Captures:
         capture = self._by_relid.get(relid)
         return capture.snapshot_lsn if capture is not None and capture.table == table else None
 
-    def holds(self, relid: int) -> bool:
+    def is_captured(self, relid: int) -> bool:
         """Return whether the relation is captured or is part of the current export."""
         exported = self.export.tables if self.export is not None else ()
         return relid in self._by_relid or any(table.schema.relid == relid for table in exported)
 
     def request(self) -> None:
         """Check the publications for new tables as soon as possible."""
-        self._look_at = 0.0
+        self._check_at = 0.0
 
-    def turn(self) -> None:
+    def check(self) -> None:
         """Start a check of the publications if one is due, and take over its result if it is there."""
         now = time.monotonic()
-        if self.export is None and now >= self._look_at and self._watch.look(self._captured):
-            self._look_at = now + self._heartbeat_s
-        while not self._take(HOLD_STEP_S if self._holding() else 0.0):
-            if not self._holding():
+        if self.export is None and now >= self._check_at and self._watch.start(self._captured):
+            self._check_at = now + self._heartbeat_s
+        while not self._take_result(HOLD_STEP_S if self._is_holding() else 0.0):
+            if not self._is_holding():
                 return
         self._held_until = None
 
-    def joined(self, capture: Capture) -> None:
+    def add(self, capture: Capture) -> None:
         """Add a captured table: its copy and its capture record are published."""
         self._captured[capture.table] = capture
         self._index()
 
-    def done(self) -> None:
+    def finish_export(self) -> None:
         """Close the export: all its tables are captured. Then check for tables that were published meanwhile."""
         if self.export is not None:
             self.export.close()
@@ -92,7 +92,7 @@ class Captures:
         if self.export is not None:
             self.export.close()
 
-    def _holding(self) -> bool:
+    def _is_holding(self) -> bool:
         """Return whether the stream should stop for the export that is being prepared.
 
         Only once per export and for HOLD_S: an export that waits for long transactions must not stop the stream.
@@ -103,27 +103,27 @@ class Captures:
             self._held_until = time.monotonic() + HOLD_S
         return time.monotonic() < self._held_until
 
-    def _take(self, timeout_s: float) -> bool:
+    def _take_result(self, timeout_s: float) -> bool:
         try:
-            sighting = self._watch.sighting(timeout_s)
+            seen = self._watch.take_result(timeout_s)
         except CaptureFailed as failure:
             log.warning("capture could not begin", extra={"problem": failure.problem})
             self._metrics.retries.labels("capture").inc()
-            self._look_at = time.monotonic() + RETRY_S
+            self._check_at = time.monotonic() + RETRY_S
             return True
-        if sighting is None:
+        if seen is None:
             return False
-        self._metrics.server_position = sighting.position
-        if sighting.export is None:
+        self._metrics.server_position = seen.position
+        if seen.export is None:
             self.settled = True
-        elif self._frontier.passed(sighting.export.at):
+        elif self._frontier.passed(seen.export.at):
             # The stream passed the consistent point first, so it already dropped rows of these tables.
-            log.info("capture overtaken by the stream", extra={"lsn": str(sighting.export.at)})
-            sighting.export.close()
+            log.info("capture overtaken by the stream", extra={"lsn": str(seen.export.at)})
+            seen.export.close()
             self.request()
         else:
-            self.export = sighting.export
-            self._frontier.limit = sighting.export.at
+            self.export = seen.export
+            self._frontier.limit = seen.export.at
         return True
 
     def _index(self) -> None:

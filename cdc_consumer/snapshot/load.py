@@ -47,9 +47,11 @@ class TableCopy:
         # Also for an empty table: readers need its columns too.
         self.row_writer = sink.row_writer(table.schema)
         now_us = time.time_ns() // 1000
-        if self.row_writer.used():
+        if self.row_writer.is_used():
             # It may hold rows of an earlier table of this name, or of an unfinished copy.
-            self.row_writer.empty(ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True))
+            self.row_writer.append_truncate(
+                ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True)
+            )
         self._encode = self.row_writer.copier(export.stamp, now_us).encode
         parts = parts_of(export.reader, table)
         chunks = chunks_of(table, parts, settings.copy_chunk_pages)

@@ -45,7 +45,7 @@ class CaptureWatch:
         self.exporting = threading.Event()
         """Set while an export is being prepared."""
 
-    def look(self, captured: Mapping[TableId, Capture]) -> bool:
+    def start(self, captured: Mapping[TableId, Capture]) -> bool:
         """Start a check unless one is running -> whether it was started."""
         if self._round is not None:
             return False
@@ -56,7 +56,7 @@ class CaptureWatch:
         thread.start()
         return True
 
-    def sighting(self, timeout_s: float = 0.0) -> SeenTables | None:
+    def take_result(self, timeout_s: float = 0.0) -> SeenTables | None:
         """Return the result of a finished check once; None if there is none. Raises the check's exception."""
         if self._round is None:
             return None
@@ -80,17 +80,17 @@ class CaptureWatch:
 
     def _run(self, outcome: Future[SeenTables], captured: Mapping[TableId, Capture]) -> None:
         try:
-            sighting = self._look(captured)
+            seen = self._check(captured)
         except Exception as error:
             outcome.set_exception(error)
         else:
-            if self._closed and sighting.export is not None:
-                sighting.export.close()
-            outcome.set_result(sighting)
+            if self._closed and seen.export is not None:
+                seen.export.close()
+            outcome.set_result(seen)
         if self._closed:
             self._release()
 
-    def _look(self, captured: Mapping[TableId, Capture]) -> SeenTables:
+    def _check(self, captured: Mapping[TableId, Capture]) -> SeenTables:
         if self._catalog is None or self._catalog.closed:
             self._catalog = connect(self._database_url)
         if missing := missing_publications(self._catalog, self._publications):

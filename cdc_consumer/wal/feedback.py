@@ -58,10 +58,10 @@ class Feedback:
             received, published, durable = frontier.received, frontier.published, frontier.durable
             self._session.send_status(received, durable)
             self._sent_at = time.monotonic()
-            self._lag.look(max(self._metrics.server_position, received), durable, self._sent_at)
-        self._metrics.positions(received, published, durable, behind=self._lag.behind)
+            self._lag.check(max(self._metrics.server_position, received), durable, self._sent_at)
+        self._metrics.show_positions(received, published, durable, behind=self._lag.behind)
 
-    def if_due(self) -> None:
+    def send_if_due(self) -> None:
         """Send a status update if the last one is old; called from everything that may take long."""
         self._metrics.beat()
         if time.monotonic() - self._sent_at >= STATUS_EVERY_S:
@@ -71,7 +71,7 @@ class Feedback:
         """Do the same inside a wait; raises StopRequested if the process must stop."""
         if self._stop.is_set():
             raise StopRequested
-        self.if_due()
+        self.send_if_due()
 
     def _send_while_busy(self) -> None:
         while not self._closed.wait(STATUS_EVERY_S / 2):

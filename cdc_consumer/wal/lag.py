@@ -24,7 +24,7 @@ class LagReporter:
         self._warned_at_bytes = 0
         self.behind = False
 
-    def look(self, position: Lsn, published: Lsn, now: float) -> None:
+    def check(self, position: Lsn, published: Lsn, now: float) -> None:
         """Check the lag; `position` is the end of the server's log.
 
         Logs when the stream falls behind, when the lag has doubled, and when the stream has caught up.

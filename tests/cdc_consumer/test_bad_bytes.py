@@ -190,7 +190,7 @@ def test_damaged_frames(
         fast = Stream(facts, settings, start)
         outcome = fast.outcome(damaged)
         with monkeypatch.context() as patch:
-            patch.setattr(TransactionRows, "take", lambda self, frames, first: 0)
+            patch.setattr(TransactionRows, "encode_frames", lambda self, frames, first: 0)
             assert Stream(facts, settings, start).outcome(damaged) == outcome
         if isinstance(outcome, type):
             errors += 1

@@ -183,7 +183,9 @@ def generated(message: bytes, reader: TableReader, ordinal: int) -> list[bytes |
 
 def run_of(messages: list[bytes], reader: TableReader, ordinal: int) -> list[EncodedRow]:
     encoder = TransactionEncoder(reader, codec(reader.schema).header, BEGIN)
-    return encoder.inserts([b"k" + bytes(17), *(FRAME + message for message in messages)], 1, len(FRAME), ordinal)
+    return encoder.encode_inserts(
+        [b"k" + bytes(17), *(FRAME + message for message in messages)], 1, len(FRAME), ordinal
+    )
 
 
 @settings(max_examples=400, deadline=None)

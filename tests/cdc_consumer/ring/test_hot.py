@@ -40,21 +40,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_choice(clock: Clock, choice: tuple[str, ...], rows: int, expected: bool) -> None:
     metrics = Metrics()
     sources = HotSources(choice, metrics)
-    metrics.rows(TABLE, Op.INSERT, rows)
+    metrics.count_rows(TABLE, Op.INSERT, rows)
     clock.now += 2
-    sources.look()
-    assert sources.any is expected
+    sources.measure()
+    assert sources.any_hot is expected
 
 
 def test_a_source_cools_down_after_a_while(clock: Clock) -> None:
     metrics = Metrics()
     sources = HotSources(("auto",), metrics)
-    metrics.rows(TABLE, Op.INSERT, 50_000)
+    metrics.count_rows(TABLE, Op.INSERT, 50_000)
     clock.now += 1
-    sources.look()
+    sources.measure()
     clock.now += hot_sources.COOL_AFTER_S - 1
-    sources.look()
-    assert sources.any
+    sources.measure()
+    assert sources.any_hot
     clock.now += 2
-    sources.look()
-    assert not sources.any
+    sources.measure()
+    assert not sources.any_hot

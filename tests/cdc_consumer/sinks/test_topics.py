@@ -41,11 +41,11 @@ def test_partitions_are_those_that_are_there(settings: ConsumerSettings) -> None
 
 def test_whether_a_topic_was_ever_written(settings: ConsumerSettings) -> None:
     name = Topics(settings).ensure_table(TABLE)
-    assert not Topics(settings).used(name)
+    assert not Topics(settings).is_used(name)
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
     producer.produce(name, b"row")
     assert producer.flush(20) == 0
-    assert Topics(settings).used(name) and Topics(settings).end_offset(name, 0) == 1
+    assert Topics(settings).is_used(name) and Topics(settings).end_offset(name, 0) == 1
 
 
 def test_options_librdkafka_does_not_know(settings: ConsumerSettings) -> None:

@@ -43,7 +43,7 @@ def test_only_what_is_published_is_acknowledged() -> None:
 def test_reports_are_not_sent_at_every_turn() -> None:
     speaker, session = feedback(Frontier(Lsn(100)), threading.Event())
     for _ in range(100):
-        speaker.if_due()
+        speaker.send_if_due()
     assert len(session.sent) == 1
 
 

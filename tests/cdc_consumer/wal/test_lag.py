@@ -12,7 +12,7 @@ def test_a_busy_server_is_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
     lag = LagReporter(1_000, patience_s=10)
     for second in range(100):
         # A megabyte behind at every moment, yet everything is published within two seconds.
-        lag.look(Lsn(second * 500_000 + 1_000_000), Lsn(second * 500_000), second)
+        lag.check(Lsn(second * 500_000 + 1_000_000), Lsn(second * 500_000), second)
     assert not lag.behind and not caplog.records
 
 
@@ -20,16 +20,16 @@ def test_one_warning_until_it_doubles_and_one_end(caplog: pytest.LogCaptureFixtu
     caplog.set_level("INFO")
     lag = LagReporter(1_000, patience_s=10)
     for second in range(60):
-        lag.look(Lsn(10_000 + second), Lsn(100), second)
+        lag.check(Lsn(10_000 + second), Lsn(100), second)
     assert lag.behind
     assert [r.levelname for r in caplog.records] == ["WARNING"]
-    lag.look(Lsn(25_000), Lsn(100), 60)
-    lag.look(Lsn(25_001), Lsn(100), 61)
+    lag.check(Lsn(25_000), Lsn(100), 60)
+    lag.check(Lsn(25_001), Lsn(100), 61)
     assert len(caplog.records) == 2
-    lag.look(Lsn(25_001), Lsn(20_000), 62)
+    lag.check(Lsn(25_001), Lsn(20_000), 62)
     assert lag.behind
-    lag.look(Lsn(25_001), Lsn(25_000), 63)
-    lag.look(Lsn(25_001), Lsn(25_000), 64)
+    lag.check(Lsn(25_001), Lsn(25_000), 63)
+    lag.check(Lsn(25_001), Lsn(25_000), 64)
     assert not lag.behind
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING", "INFO"]
 
@@ -37,5 +37,5 @@ def test_one_warning_until_it_doubles_and_one_end(caplog: pytest.LogCaptureFixtu
 def test_little_is_never_late(caplog: pytest.LogCaptureFixture) -> None:
     lag = LagReporter(65_536, patience_s=10)
     for second in range(100):
-        lag.look(Lsn(65_636), Lsn(100), second)
+        lag.check(Lsn(65_636), Lsn(100), second)
     assert not caplog.records
