@@ -95,5 +95,5 @@ def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], En
     space = names(schema, frozenset())
     source = "\n".join(["def copied(a,head,seq,tail):", *indent(lines)])
     exec(compile(source, f"<generated for copies of relation {schema.relid}>", "exec"), space)  # noqa: S102
-    made: Callable[[Fields, bytes, bytes, bytes], EncodedRow] = space["copied"]
-    return made
+    function: Callable[[Fields, bytes, bytes, bytes], EncodedRow] = space["copied"]
+    return function

@@ -1,1 +1,1 @@
-"""Bytes of PostgreSQL's output plugin -> messages and table schemas. Does no IO."""
+"""Decodes the bytes of PostgreSQL's output plugin into messages and table schemas. Does no IO."""

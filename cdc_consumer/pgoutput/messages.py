@@ -10,7 +10,7 @@ from shared_schema.table_schema import ReplicaIdentity
 
 
 class Unchanged(Enum):
-    """The marker for a TOASTed value the UPDATE did not touch: the stream does not repeat it."""
+    """The marker for a TOASTed value that the UPDATE did not change: the stream does not repeat it."""
 
     TOAST = "u"
 

@@ -1,4 +1,4 @@
-"""Relation messages and catalog facts -> TableSchema. Does no IO: whoever calls brings the facts.
+"""Turns Relation messages and catalog facts into TableSchema. Does no IO: the caller provides the facts.
 
 The stream describes the row's own past, the catalog only the present. Column names, types and order therefore come
 from the message. The catalog gives what the message lacks: names of types by oid (an oid keeps its meaning) and, under

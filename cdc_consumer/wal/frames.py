@@ -12,7 +12,7 @@ from cdc_consumer.errors import MalformedMessage
 from shared_schema.lsn import Lsn
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
-"""PostgreSQL counts microseconds from 2000-01-01, everybody else from 1970-01-01."""
+"""PostgreSQL counts microseconds from 2000-01-01, Unix time from 1970-01-01."""
 
 _XLOG_DATA = struct.Struct(">cQQq")
 PAYLOAD_AT = _XLOG_DATA.size

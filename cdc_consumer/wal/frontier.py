@@ -1,10 +1,10 @@
 """Positions of the stream and the rules by which they move. Pure; the law of what may be acknowledged.
 
-received     how far the server has told us everything (end of the last whole commit, a keepalive between commits)
+received     how far the server has sent everything (end of the last whole commit, a keepalive between commits)
 published    the frontier in the last committed Progress record
 durable      how far the stream is on the topics: the same, but ahead of it while a table is copied, whose rows belong
              below the frontier
-acknowledged the flush position the server was told: never beyond durable, never backwards
+acknowledged the flush position sent to the server: never beyond durable, never backwards
 
 A keepalive moves `received` only while no transaction is open: it says that everything before it was *sent*, and
 what was sent of an open transaction is not complete. Nothing moves `published` but a committed Kafka transaction.
