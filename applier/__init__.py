@@ -1,1 +1,1 @@
-"""Topics -> traces -> differential operators -> stream tables in PostgreSQL, in Delta and on a topic."""
+"""Kafka topics of change rows in; stream tables in PostgreSQL, in Delta Lake and on topics of their own out."""

@@ -1,0 +1,1 @@
+"""Reads and writes schema `pgtrickle`: stream tables, frontiers, history, checkpoints and settings of the service."""

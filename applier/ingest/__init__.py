@@ -1,0 +1,1 @@
+"""Kafka messages in, change rows that are complete up to a frontier out."""

@@ -1,0 +1,1 @@
+"""Stream tables and a frontier in; out come the refreshes that are due, computed and written back."""

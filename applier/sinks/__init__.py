@@ -1,0 +1,1 @@
+"""Deltas in; rows and frontiers in PostgreSQL, Delta Lake and Kafka out."""

@@ -1,0 +1,1 @@
+"""Change rows of one relation in, snapshots and LSN ranges of that relation out."""

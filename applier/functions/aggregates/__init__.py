@@ -1,0 +1,1 @@
+"""Aggregate functions in; Spark SQL, and the accumulators that maintain them, out."""

@@ -1,0 +1,1 @@
+"""Functions over arrays, composite types and ranges in, Spark SQL out."""

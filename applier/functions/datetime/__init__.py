@@ -1,0 +1,1 @@
+"""Functions over dates, times, timestamps and intervals in, Spark SQL out."""

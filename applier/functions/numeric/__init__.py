@@ -1,0 +1,1 @@
+"""Functions over integers, floats and numerics in, Spark SQL out."""

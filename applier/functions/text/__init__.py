@@ -1,0 +1,1 @@
+"""Functions over text, patterns and formats in, Spark SQL out."""

@@ -1,0 +1,1 @@
+"""What several operators share: inputs, key filters, accumulators, join matches and operand deltas."""

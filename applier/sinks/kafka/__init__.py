@@ -1,0 +1,1 @@
+"""Deltas in, change rows and progress records on the topics of stream tables out."""

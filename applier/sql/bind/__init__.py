@@ -1,0 +1,1 @@
+"""A query tree in, plan nodes out: FROM, WHERE, GROUP BY, windows, set operations and recursion."""

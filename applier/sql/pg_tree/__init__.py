@@ -1,0 +1,1 @@
+"""The text of a PostgreSQL query tree in, typed nodes under PostgreSQL's names out."""
