@@ -1,21 +1,21 @@
-"""Expected errors of the applier.
+"""Expected errors of the applier: each has a message and a hint, and is either retried or not.
 
 TrickleError
-├── InstallError         the catalog could not be installed or is of another version
-├── AnotherApplier       the stream tables are being kept by another process
+├── InstallError         the catalog could not be installed, or has another version
+├── AnotherApplier       another process maintains the stream tables
 ├── StreamLost           the topics no longer hold what a trace needs
-├── SourceChanged        a source's columns, or what its old rows carry, changed under a stream table
-├── SourcesElsewhere     a query that only PostgreSQL can run, over rows that are in another database
-├── TargetDiverged       a stream table does not hold the rows it should: somebody else wrote to it
-├── NotTogether          PostgreSQL does not take several stream tables in one transaction: one by one, then
+├── SourceChanged        the columns of a source, or of its old rows, changed under a stream table
+├── SourcesElsewhere     only PostgreSQL can run the query, and its rows are in another database
+├── TargetDiverged       a stream table does not hold the rows it should: another program wrote to it
+├── GroupCommitRefused   PostgreSQL rejects several stream tables in one transaction: write them one by one
 ├── CheckFailed          a stream table could not be compared with its query
-├── Superseded           a wish was replaced by another while it was carried out
-├── MayPass              fails on what is there now: tried again, then suspended
-│   ├── TargetError          PostgreSQL refused the rows of one stream table
-│   │   ├── TargetLocked         somebody held a lock on it for too long
-│   │   └── TargetFull           there is no room for its rows; tried again until there is
+├── Superseded           a later request replaced this one while it was carried out
+├── RefreshFailed        one refresh failed on the present rows: tried again, then suspended
+│   ├── TargetError          PostgreSQL rejected the rows of one stream table
+│   │   ├── TargetLocked         another session held a lock on it for too long
+│   │   └── TargetFull           PostgreSQL has no space for its rows; tried again until it has
 │   └── CalculationError     the query itself failed on the data (division by zero, overflow)
-└── Infrastructure       a service is away; the tick is tried again
+└── Infrastructure       a service is not available; the tick is repeated
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from shared_schema.errors import TrickleError
 
 
 class InstallError(TrickleError):
-    """The catalog could not be installed or is of another version."""
+    """The catalog could not be installed, or has another version."""
 
 
 class AnotherApplier(TrickleError):
-    """The frontier moved without us: two appliers keep the same stream tables."""
+    """The frontier moved without us: two appliers maintain the same stream tables."""
 
 
 class StreamLost(TrickleError):
@@ -36,11 +36,11 @@ class StreamLost(TrickleError):
 
 
 class SourceChanged(TrickleError):
-    """A source's columns, or what its old rows carry, changed under a stream table."""
+    """The columns of a source, or of its old rows, changed under a stream table."""
 
 
 class SourcesElsewhere(TrickleError):
-    """A query that only PostgreSQL can run, over rows that are in another database."""
+    """Only PostgreSQL can run the query, and its rows are in another database."""
 
 
 class TargetDiverged(TrickleError):
@@ -48,7 +48,7 @@ class TargetDiverged(TrickleError):
 
 
 class GroupCommitRefused(TrickleError):
-    """PostgreSQL does not take several stream tables in one transaction; one by one it may."""
+    """PostgreSQL rejects several stream tables in one transaction; it may accept them one by one."""
 
 
 class CheckFailed(TrickleError):
@@ -56,23 +56,23 @@ class CheckFailed(TrickleError):
 
 
 class RefreshFailed(TrickleError):
-    """Fails on what is there now; with other rows a later refresh may succeed, so it is tried again a few times."""
+    """One refresh failed on the present rows. With other rows a later one may succeed: it is retried a few times."""
 
 
 class TargetError(RefreshFailed):
-    """PostgreSQL refused the rows of one stream table."""
+    """PostgreSQL rejected the rows of one stream table."""
 
 
 class TargetLocked(TargetError):
-    """Somebody held a lock on the stream table for too long."""
+    """Another session held a lock on the stream table for too long."""
 
 
 class TargetFull(TargetError):
-    """There is no room for the stream table's rows; tried again until there is."""
+    """PostgreSQL has no space for the rows of the stream table; tried again until it has."""
 
 
 class Superseded(TrickleError):
-    """A wish was replaced by another while it was carried out."""
+    """A later request replaced this one while it was carried out."""
 
 
 class CalculationError(RefreshFailed):
@@ -80,6 +80,6 @@ class CalculationError(RefreshFailed):
 
 
 class Infrastructure(TrickleError):
-    """A service is away; the tick is tried again."""
+    """A service is not available; the tick is repeated."""
 
     retryable = True
