@@ -1,4 +1,4 @@
-"""New queries that wait for their stream tables (`pgt_alterations`): adopted, exchanged or refused."""
+"""Pending alterations (`pgt_alterations`) in; stream tables with their new query, or a stored refusal, out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared_schema.errors import TrickleError
 
 
 class PendingAlterations:
-    """Carries an alteration out in the catalog; every method is one transaction."""
+    """Carries out alterations in the catalog; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -21,13 +21,13 @@ class PendingAlterations:
         return self._database.connection
 
     @contextmanager
-    def adopting(self, pgt_id: int, expected: str | None = None) -> Iterator[None]:
-        """A transaction in which the stream table has the query that waits for it; it does not wait long itself.
+    def adopt_query(self, pgt_id: int, expected: str | None = None) -> Iterator[None]:
+        """Run the block in a transaction in which the stream table has its new query; waits for locks only shortly.
 
-        Superseded when that is not the `expected` one any more.
+        Raises Superseded when the new query is no longer the `expected` one.
         """
         with self._connection.transaction():
-            # Shorter than deadlock_timeout: where somebody drops it meanwhile, it is we who give way.
+            # Shorter than deadlock_timeout: when another session drops the table, this one gives way.
             self._connection.execute("SET LOCAL lock_timeout = '300ms'")
             self._connection.execute("SELECT pgtrickle._adopt(%s)", (pgt_id,))
             adopted = self._connection.execute(
@@ -38,13 +38,13 @@ class PendingAlterations:
             yield
 
     def exchange(self, pgt_id: int) -> None:
-        """A stream table that was built beside another takes its place; a reader of the old one is not waited for."""
+        """Replace a stream table by the one that was built for it; does not wait for sessions that read the old one."""
         with self._connection.transaction():
             self._connection.execute("SET LOCAL lock_timeout = '300ms'")
             self._connection.execute("SELECT pgtrickle._exchange(%s)", (pgt_id,))
 
     def refuse(self, pgt_id: int, error: TrickleError) -> None:
-        """The old query stays; say why, where people look and to whoever listens."""
+        """Keep the old query; store the reason in the catalog and send it as an alert."""
         self._connection.execute(
             "SELECT pgtrickle._refuse_alteration(%s, %s, %s, %s)",
             (pgt_id, type(error).__name__, error.problem, error.hint),

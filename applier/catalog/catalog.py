@@ -1,4 +1,4 @@
-"""Schema `pgtrickle` as the applier uses it: one object per table or group of tables, on one connection."""
+"""A connection in; one object per table or group of tables of schema `pgtrickle` out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last checkpoint of the traces (`pgt_checkpoints`): one manifest that says which versions belong together."""
+"""Reads and writes the last checkpoint of the traces (`pgt_checkpoints`): a manifest of versions at one frontier."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from shared_schema.progress import Offsets
 
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint: every trace's Delta version at one frontier, and where Kafka goes on from there."""
+    """One checkpoint: every trace's Delta version at one frontier, and the Kafka offsets to continue from."""
 
     frontier: Lsn
     offsets: Offsets
     traces: list[dict[str, Any]]
     sinks: dict[str, dict[str, str]]
-    """Stream table id -> sink -> the frontier of its last commit: what it holds is still right at `frontier`."""
+    """Stream table id -> sink -> the frontier of its last commit; its rows are still correct at `frontier`."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the catalog."""
+        """Return the form that the catalog stores."""
         offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
         return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces, "sinks": self.sinks}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Manifest:
-        """The inverse of to_json; another form than ours is an InstallError."""
+        """Read the stored form; raise InstallError when it is not one of this version."""
         with refuse_unknown_form():
             offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
             return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
@@ -44,12 +44,12 @@ EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})
 
 @contextmanager
 def refuse_unknown_form() -> Iterator[None]:
-    """Inside it, a manifest that cannot be read is an InstallError."""
+    """Raise InstallError for a manifest that cannot be read inside the block."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InstallError(
-            f"the checkpoint in pgtrickle.pgt_checkpoints is not in a form this version knows ({error!r})",
+            f"the checkpoint in pgtrickle.pgt_checkpoints has a form that this version does not know ({error!r})",
             hint="start the version that wrote it, or delete its row: the topics are then read from their beginning",
         ) from error
 
@@ -65,7 +65,7 @@ class Checkpoints:
         return self._database.connection
 
     def load(self, applier: str) -> Manifest:
-        """The last checkpoint; the empty one before the first."""
+        """Return the last checkpoint; an empty one before the first."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
             row = cursor.execute(
                 "SELECT manifest FROM pgtrickle.pgt_checkpoints WHERE applier = %s", (applier,)
@@ -73,7 +73,7 @@ class Checkpoints:
         return Manifest.from_json(row["manifest"]) if row else EMPTY_MANIFEST
 
     def save(self, applier: str, manifest: Manifest) -> None:
-        """Make a checkpoint the one to load."""
+        """Store a checkpoint as the last one."""
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_checkpoints (applier, frontier, manifest) VALUES (%s, %s::pg_lsn, %s::jsonb)"
             " ON CONFLICT (applier) DO UPDATE SET frontier = excluded.frontier, manifest = excluded.manifest,"

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that comes back: opened when first needed and again after it broke."""
+"""A database URL in, an open connection out: opened on first use, and again after it broke."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def connect(url: str) -> Connection:
-    """A connection in autocommit mode whose times are in UTC; a server that is away is an Infrastructure error."""
+    """Open a connection in autocommit mode with times in UTC; raise Infrastructure when the server is not reachable."""
     try:
         connection = psycopg.connect(conninfo(url, application_name="pg-trickle-applier"), autocommit=True)
         connection.execute(f"SET timezone = 'UTC'; {SERVER_SIDE}")
@@ -26,7 +26,7 @@ def connect(url: str) -> Connection:
 
 
 class Database:
-    """One connection at a time; `prepare` runs on each new one, before anybody else uses it."""
+    """One connection at a time; `prepare` runs on each new one before its first use."""
 
     def __init__(self, url: str, prepare: Callable[[Connection], None] | None = None) -> None:
         self.url = url
@@ -48,6 +48,6 @@ class Database:
         return self._connection
 
     def close(self) -> None:
-        """Leave the server."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()

@@ -1,4 +1,4 @@
-"""Frontiers of stream tables (`pgt_frontiers`), and the end of the log they are measured against."""
+"""Moves the frontiers of stream tables (`pgt_frontiers`) and reads the end of the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared_schema.lsn import ORIGIN, Lsn
 
 
 class Frontiers:
-    """Moves frontiers whose rows did not change; every method is one transaction."""
+    """Moves frontiers of stream tables whose rows did not change; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -22,16 +22,16 @@ class Frontiers:
         return self._database.connection
 
     def log_end(self) -> Lsn:
-        """The end of the log now."""
+        """Return the present end of the log."""
         row = self._connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()::text").fetchone()
         return Lsn.parse(str(row[0])) if row else ORIGIN
 
     def wake(self) -> None:
-        """Let the log move on."""
+        """Write a message to the log, so that the frontier advances."""
         self._connection.execute("SELECT pgtrickle._emit('wake')")
 
     def advance_unchanged(self, ids: list[int], old: Lsn, new: Lsn, as_of: datetime) -> list[int]:
-        """Move the frontier of stream tables whose rows the window does not touch; return those moved."""
+        """Move the frontiers of stream tables without changes in the range; return the ids that were moved."""
         rows = self._connection.execute(
             "UPDATE pgtrickle.pgt_frontiers SET frontier = %s::pg_lsn, data_timestamp = %s"
             " WHERE pgt_id = ANY(%s) AND frontier = %s::pg_lsn RETURNING pgt_id",
@@ -41,7 +41,7 @@ class Frontiers:
 
 
 def move_frontier(cursor: psycopg.Cursor[tuple[object, ...]], pgt_id: int, old: Lsn, new: Lsn, as_of: datetime) -> None:
-    """Move a stream table's frontier in the caller's transaction; it must stand where we believe it does."""
+    """Move a stream table's frontier in the caller's transaction; raise AnotherApplier when it is not at `old`."""
     if not old:
         cursor.execute(
             "INSERT INTO pgtrickle.pgt_frontiers (pgt_id, frontier, data_timestamp) VALUES (%s, %s::pg_lsn, %s)"

@@ -1,4 +1,4 @@
-"""What refreshes did (`pgt_refresh_history`) and what the scheduler shows of itself (`pgt_runtime`)."""
+"""Results of refreshes and states of the scheduler in; rows of `pgt_refresh_history` and `pgt_runtime` out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared_schema.lsn import LsnRange
 
 @dataclass(frozen=True)
 class RefreshExecution:
-    """How a refresh came to its rows, for the history."""
+    """How the rows of a refresh were computed, for the history."""
 
     action: str
     reason: str
@@ -29,10 +29,10 @@ class RefreshExecution:
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """What one refresh of one stream table did, for the history."""
+    """One row of the history: one refresh of one stream table."""
 
     pgt_id: int
-    executed: RefreshExecution
+    execution: RefreshExecution
     rows_inserted: int
     rows_deleted: int
     write_ms: float
@@ -40,7 +40,7 @@ class HistoryRow:
 
 
 class History:
-    """Writes what people see of refreshes; every method is one transaction."""
+    """Writes the history and the state of refreshes; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class History:
         return self._database.connection
 
     def note_state(self, pgt_id: int, mode: str, reason: str, next_refresh_at: datetime | None) -> None:
-        """What people see of the scheduler: what was executed last and when the next refresh is due."""
+        """Store the method and reason of the last refresh, and when the next one is due."""
         with suppress(ForeignKeyViolation):
             self._connection.execute(
                 "INSERT INTO pgtrickle.pgt_runtime (pgt_id, effective_refresh_mode, effective_reason, next_refresh_at)"
@@ -61,26 +61,28 @@ class History:
             )
 
     def note_errors(self, pgt_id: int, errors: int) -> None:
-        """Failures in a row, for people."""
+        """Store the number of consecutive failures."""
         self._connection.execute(
             "UPDATE pgtrickle.pgt_runtime SET consecutive_errors = %s WHERE pgt_id = %s", (errors, pgt_id)
         )
 
-    def record_failure(self, pgt_id: int, executed: RefreshExecution, lsn_range: LsnRange, error: TrickleError) -> None:
-        """A line of history for a refresh that failed."""
+    def record_failure(
+        self, pgt_id: int, execution: RefreshExecution, lsn_range: LsnRange, error: TrickleError
+    ) -> None:
+        """Write a row of history for a refresh that failed."""
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
-            record_refresh(cursor, HistoryRow(pgt_id, executed, 0, 0, 0.0, lsn_range), error.problem)
+            record_refresh(cursor, HistoryRow(pgt_id, execution, 0, 0, 0.0, lsn_range), error.problem)
 
     def prune(self, days: int) -> int:
-        """Forget refreshes older than that; return how many."""
+        """Delete refreshes older than `days`; return how many."""
         return self._connection.execute(
             "DELETE FROM pgtrickle.pgt_refresh_history WHERE start_time < now() - make_interval(days => %s)", (days,)
         ).rowcount
 
 
 def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryRow, error: str | None = None) -> None:
-    """Write a line of history, in the caller's transaction."""
-    executed = refresh.executed
+    """Write a row of history in the caller's transaction."""
+    execution = refresh.execution
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
         " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
@@ -88,16 +90,16 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
         (
             refresh.pgt_id,
-            executed.started,
+            execution.started,
             datetime.now(UTC),
-            executed.action,
-            executed.reason,
-            executed.detail or None,
-            executed.initiated_by,
-            executed.rows_in,
+            execution.action,
+            execution.reason,
+            execution.detail or None,
+            execution.initiated_by,
+            execution.rows_in,
             refresh.rows_inserted,
             refresh.rows_deleted,
-            executed.compute_ms,
+            execution.compute_ms,
             refresh.write_ms,
             str(refresh.lsn_range.lower),
             str(refresh.lsn_range.upper),

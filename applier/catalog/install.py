@@ -1,4 +1,4 @@
-"""Installs the catalog and the SQL functions: numbered migrations once each, the functions anew every time."""
+"""A connection in; schema `pgtrickle` at this version out: each migration runs once, the functions are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from applier.errors import InstallError
 log = logging.getLogger(__name__)
 
 LOCK_KEY = 0x7067_7472
-"""Advisory lock so that two installers take turns."""
+"""Advisory lock: only one installer runs at a time."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 Cursor = psycopg.Cursor[tuple[object, ...]]
@@ -27,7 +27,7 @@ def _sql_files(folder: str) -> list[Traversable]:
 
 
 def migrations() -> dict[int, Traversable]:
-    """By version, in order."""
+    """Return the migration files by version, in order."""
     found: dict[int, Traversable] = {}
     for file in _sql_files("migrations"):
         version = int(file.name.split("_", 1)[0])
@@ -38,9 +38,9 @@ def migrations() -> dict[int, Traversable]:
 
 
 def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[str]:
-    """Bring schema `pgtrickle` to this version in one transaction; return what was applied.
+    """Bring schema `pgtrickle` to this version in one transaction; return the applied migrations.
 
-    A dry run does all of it and takes it back: what it returns would really have worked.
+    A dry run does all of it and rolls it back: what it returns would have worked.
     """
     try:
         with connection.transaction(force_rollback=dry_run), connection.cursor() as cursor:
@@ -53,13 +53,13 @@ def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[st
     except psycopg.errors.DependentObjectsStillExist as error:
         raise InstallError(
             f"an older function cannot be replaced: {error.diag.message_detail}",
-            hint="drop what uses it and create that again afterwards",
+            hint="drop the objects that use it, and create them again afterwards",
         ) from error
 
 
 def _install(cursor: Cursor) -> list[str]:
     cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-    # Not IF NOT EXISTS: that wants the right to create it also when it is there.
+    # Not IF NOT EXISTS: that requires the right to create the schema even when it exists.
     if cursor.execute("SELECT to_regnamespace('pgtrickle') IS NULL").fetchone() == (True,):
         cursor.execute("CREATE SCHEMA pgtrickle")
     cursor.execute(
@@ -88,7 +88,7 @@ def _install(cursor: Cursor) -> list[str]:
 
 
 def check_version(connection: Connection) -> None:
-    """InstallError when schema `pgtrickle` is missing, or is of an older or newer version than this program."""
+    """Raise InstallError when schema `pgtrickle` is missing, or older or newer than this program."""
     found = connection.execute("SELECT to_regclass('pgtrickle.pgt_schema_version') IS NOT NULL").fetchone()
     if found != (True,):
         raise InstallError("schema pgtrickle is not installed", hint="run `pg-trickle-applier install` first")
@@ -107,7 +107,7 @@ def check_version(connection: Connection) -> None:
 
 
 def _describe_settings(cursor: Cursor) -> None:
-    """The bounds that set_setting() checks are those of the programs; what is set stays set."""
+    """Store the bounds of all settings, which set_setting() checks; values that are set stay."""
     described = resources.files("shared_schema.sql_api").joinpath("settings.json").read_text()
     settings = json.loads(described)
     columns = [column for column in settings[0] if column != "name"]
@@ -124,22 +124,22 @@ def _describe_settings(cursor: Cursor) -> None:
 
 _FUNCTIONS = (
     "SELECT oid::regprocedure::text, pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc"
-    # Not those of triggers: to drop one, even for a moment, locks out every reader of its table.
+    # Not trigger functions: dropping one, even for a moment, blocks every reader of its table.
     " WHERE pronamespace = 'pgtrickle'::regnamespace AND prorettype <> 'trigger'::regtype"
 )
 
 
 def _renew_functions(cursor: Cursor) -> None:
-    """Replace every function in place, so that grants stay; those this version has not in that form go first."""
+    """Replace every function in place, so that grants stay; first drop those whose signature is not in this version."""
     if not (before := set(cursor.execute(_FUNCTIONS).fetchall())):
         return _load_functions(cursor)
-    # What this version has is known by making it, with nothing in the way, and taking that back.
+    # To know the functions of this version, create them without the old ones, and roll that back.
     with cursor.connection.transaction(force_rollback=True):
         for signature, _, _ in before:
             cursor.execute(f"DROP FUNCTION IF EXISTS {signature} CASCADE".encode())
         _load_functions(cursor)
-        wanted = set(cursor.execute(_FUNCTIONS).fetchall())
-    for signature, _, _ in sorted(before - wanted, key=str):
+        needed = set(cursor.execute(_FUNCTIONS).fetchall())
+    for signature, _, _ in sorted(before - needed, key=str):
         cursor.execute(f"DROP FUNCTION {signature}".encode())
     return _load_functions(cursor)
 
@@ -163,10 +163,10 @@ WHERE coalesce(c.relnamespace, p.pronamespace) = 'pgtrickle'::regnamespace ORDER
 def uninstall_catalog(
     connection: Connection, *, drop_stream_tables: bool = False, keep_stream_tables: bool = False
 ) -> list[str]:
-    """Remove schema `pgtrickle` and the publication in one transaction; return what went, nothing when none was there.
+    """Remove schema `pgtrickle` and the publication in one transaction; return what was removed.
 
-    Stream tables must be dropped with it or kept as plain tables, and the caller says which. The replication slot and
-    the sources' REPLICA IDENTITY stay.
+    The caller decides whether stream tables are dropped or stay as plain tables. The replication slot and the
+    sources' REPLICA IDENTITY stay.
     """
     removed: list[str] = []
     with connection.transaction(), connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The applier as a whole: what is asked of it, what it does, and alerts to whoever listens."""
+"""Reads the requested state of the applier, writes its present state, and sends alerts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ ALERT_CHANNEL = "pg_trickle_alert"
 
 
 class Service(Enum):
-    """What is asked of the applier as a whole."""
+    """The requested state of the applier, by the words of `pgtrickle._drain_state()`."""
 
     RUN = "running"
     DRAIN = "asked"
-    """Bring everything up to now, without regard to schedules."""
+    """Refresh everything up to now, whatever the schedules."""
     REST = "resting"
+    """Drained: do nothing until `RUN`."""
 
 
 class ServiceState:
@@ -30,13 +31,13 @@ class ServiceState:
     def _connection(self) -> Connection:
         return self._database.connection
 
-    def requested(self) -> Service:
-        """What is asked of the applier as a whole."""
+    def requested_service(self) -> Service:
+        """Return the requested state of the applier."""
         row = self._connection.execute("SELECT pgtrickle._drain_state()").fetchone()
         return Service(str(row[0]) if row else "running")
 
     def note(self, applier: str, state: str, frontier: Lsn) -> None:
-        """Say what the applier as a whole does: RUNNING, DRAINED or STOPPED."""
+        """Store the present state of the applier: RUNNING, DRAINED or STOPPED."""
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_service (applier, state, frontier) VALUES (%s, %s, %s::pg_lsn)"
             " ON CONFLICT (applier) DO UPDATE SET state = excluded.state, frontier = excluded.frontier, since = now()",
@@ -49,6 +50,6 @@ class ServiceState:
 
 
 def send_alert(connection: Connection, event: str, **about: int | str) -> None:
-    """Notify every listener, in the caller's transaction; long texts are cut: the server takes at most 8 000 bytes."""
+    """Notify every listener, in the caller's transaction; cut long texts, because the server allows 8 000 bytes."""
     content = {name: value[:2000] if isinstance(value, str) else value for name, value in about.items()}
     connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps({"event": event} | content)))

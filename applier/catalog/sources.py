@@ -1,4 +1,4 @@
-"""What stream tables rest on besides rows: shapes of sources, bodies of functions, requests for a new copy."""
+"""Relations and functions in, fingerprints of their present definitions out; also requests for a recapture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS: LiteralString = (
 DIGEST: LiteralString = (
     "md5(concat_ws(' ', p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang, " + _STEPS + "))"
 )
-"""Of what the function p does; that of an aggregate names its own functions, which have theirs."""
+"""Digest of what the function p does; an aggregate's names its own functions, which have digests themselves."""
 _DIGESTS: LiteralString = "SELECT p.oid::int8, " + DIGEST + " FROM pg_proc p WHERE p.oid = ANY(%s::int8[]::oid[])"
 _FINGERPRINTS = """
 SELECT c.oid::int8, md5(format('%%s %%s %%s %%s %%s %%s', n.nspname, c.relname,
@@ -37,7 +37,7 @@ WHERE c.oid = ANY (%s::int8[]::oid[])
 
 
 class SourceFacts:
-    """Compares what a plan rests on with what it is now; every method is one transaction."""
+    """Reads the facts that plans depend on; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,23 +47,23 @@ class SourceFacts:
         return self._database.connection
 
     def fingerprints(self, relids: Collection[int]) -> dict[int, str]:
-        """Per relation a text that changes with its name, its columns and its keys; none for one that is gone."""
+        """Return per relation a text that changes with its name, columns and keys; none for a dropped one."""
         if not relids:
             return {}
         rows = self._connection.execute(_FINGERPRINTS, (list(relids),)).fetchall()
         return {int(str(relid)): str(text) for relid, text in rows}
 
     def function_digests(self, oids: Collection[int]) -> dict[int, str]:
-        """What these functions do now, as a digest; none for one that is gone."""
+        """Return per function a digest of what it does now; none for a dropped one."""
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             return dict(cursor.execute(_DIGESTS, [list(oids)]).fetchall()) if oids else {}
 
     def request_recapture(self, relid: int) -> None:
-        """Ask the consumer to copy a relation anew."""
+        """Request that the consumer copies a relation again."""
         self._connection.execute("SELECT pgtrickle._request_recapture(%s::int8::oid)", (relid,))
 
     def recapture_epoch(self, relid: int) -> int:
-        """How often that was asked for."""
+        """Return how often a recapture of the relation was requested."""
         row = self._connection.execute(
             "SELECT epoch FROM pgtrickle.pgt_recaptures WHERE source_relid = %s::int8::oid", (relid,)
         ).fetchone()

@@ -1,4 +1,4 @@
-"""Rows of `pgt_stream_tables`: what was defined, in which status it is, what it reads."""
+"""Reads and writes rows of `pgt_stream_tables`: the definition of a stream table, its status and its sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared_schema.table_schema import TableId
 
 
 class Status(Enum):
-    """As stored in pgt_stream_tables.status."""
+    """The values of pgt_stream_tables.status."""
 
     INITIALIZING = "INITIALIZING"
     ACTIVE = "ACTIVE"
@@ -45,17 +45,17 @@ class StreamTableRow:
     frontier: str | None
     data_timestamp: datetime | None
     refresh_requested: bool
-    """Whether somebody waits for it right now."""
+    """Whether a user requested a refresh now."""
     reads: list[int]
-    """Relations of the stream tables it reads."""
+    """Relids of the stream tables it reads."""
     reads_uncaptured: bool
-    """Whether it also reads what leaves no rows in the log."""
+    """Whether it also reads relations whose changes are not in the log."""
     partial: bool = False
-    """Whether a progressive window was begun and not ended: its rows are those of no frontier."""
+    """Whether a progressive refresh was interrupted: its rows belong to no frontier."""
     altered: bool = False
-    """Whether another query with the same columns waits to be adopted."""
+    """Whether a new query with the same columns is pending."""
     replaces: int | None = None
-    """The stream table whose place this one is built to take."""
+    """The id of the stream table that this one is built to replace."""
     error: str | None = None
     hint: str | None = None
 
@@ -86,7 +86,7 @@ class StreamTableStore:
         return self._database.connection
 
     def all(self) -> list[StreamTableRow]:
-        """Every stream table, oldest first."""
+        """Return every stream table, oldest first."""
         with self._connection.cursor(row_factory=class_row(StreamTableRow)) as cursor:
             return cursor.execute(
                 "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
@@ -106,24 +106,24 @@ class StreamTableStore:
             ).fetchall()
 
     def base_sources(self, pgt_id: int) -> frozenset[TableId]:
-        """The captured tables a stream table is computed from, through any others."""
+        """Return the captured tables that a stream table reads, directly or through other stream tables."""
         rows = self._connection.execute(
             "SELECT source_schema, source_name FROM pgtrickle._base_sources(%s)", (pgt_id,)
         ).fetchall()
         return frozenset(TableId(str(schema), str(name)) for schema, name in rows)
 
     def readers(self, relid: int) -> set[int]:
-        """Which stream tables read one, through any number of others."""
+        """Return the stream tables that read a relation, directly or through others."""
         rows = self._connection.execute("SELECT pgt_id FROM pgtrickle._readers_of(%s::int8::oid)", (relid,)).fetchall()
         return {int(str(row[0])) for row in rows}
 
     def result_columns(self, query: str) -> list[tuple[object, ...]]:
-        """Names and types of what a query returns, as the server describes them; nothing is executed."""
+        """Return names and types of a query's columns, as the server describes them; no row is computed."""
         described = self._connection.execute(f"SELECT * FROM ({query.rstrip().rstrip(';')}) AS q LIMIT 0".encode())
         return [(c.name, c.type_code, c.display_size, c.precision, c.scale) for c in described.description or ()]
 
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
-        """How a stream table is kept, for explain_stream_table(); nothing when it is dropped at this moment."""
+        """Store how a stream table is maintained, for explain_stream_table(); nothing if it was just dropped."""
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) SELECT pgt_id, %s::jsonb FROM pgtrickle.pgt_stream_tables"
             " WHERE pgt_id = %s FOR KEY SHARE"
@@ -132,13 +132,13 @@ class StreamTableStore:
         )
 
     def revert_append_only(self, pgt_id: int) -> None:
-        """Rows left an append-only stream table: it is kept like any other from now on."""
+        """Maintain a stream table like any other from now on: rows were deleted from it."""
         self._connection.execute(
             "UPDATE pgtrickle.pgt_stream_tables SET append_only = false WHERE pgt_id = %s", (pgt_id,)
         )
 
     def suspend(self, pgt_id: int, error: TrickleError) -> None:
-        """Take a stream table out of service with its reason, and tell whoever listens."""
+        """Suspend a stream table with the reason, and send an alert."""
         with self._connection.transaction():
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_at = now(),"

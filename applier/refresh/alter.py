@@ -1,10 +1,10 @@
-"""New queries for stream tables that are there: planned on trial, then put in place of the old ones in one transaction.
+"""New queries for existing stream tables in; the same stream tables with the rows of the new queries out.
 
-The same columns: what the new query returns is written over what the old one left, rows that differ only; whoever reads
-the stream table is planned over its query, so all of them change to the new one together.
+With the same columns: the new query is planned on trial and evaluated, and only rows that differ are written, in one
+transaction. Its readers are planned over its query, so all of them change to the new query together.
 
-Other columns: a stream table of its own is built beside the old one, kept from the sinks, and takes the old one's place
-when both stand at one frontier. To the sinks it is then one of that name that begins anew.
+With other columns: a new stream table is built while the old one is maintained, without rows for the other sinks. It
+replaces the old one when both have the same frontier. The sinks then start again with a full copy under that name.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ log = logging.getLogger(__name__)
 SERVED = (Status.ACTIVE, Status.INITIALIZING)
 
 Trial = Callable[[int, frozenset[int]], dict[int, tuple[StreamTableRow, StreamTable]]]
-"""The stream table with a new query, and those to plan: each as it would be then. Nothing stays of it."""
+"""The id of the altered stream table and the ids to plan in; their rows and plans under the new query out."""
 
 
 @dataclass(frozen=True)
 class AlterStreamTables:
-    """Carries out what `alter_stream_table` asked for, between taking in and computing."""
+    """Carries out the requests of `alter_stream_table`, after the intake of a tick and before its refreshes."""
 
     trial: Trial
     save: Callable[[int, TableId, StreamPlan], None]
-    """Keeps the facts of a plan."""
+    """Stores the facts of a plan in the catalog."""
 
     def run(self, engine: Engine, rows: list[StreamTableRow], frontier: Lsn) -> None:
-        """Each alteration that can be done at this frontier; for the others the old query is kept meanwhile."""
+        """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use."""
         for row in rows:
             try:
                 if row.altered and row.state is not Status.PAUSED:
@@ -69,28 +69,30 @@ class AlterStreamTables:
         if any(other.state not in SERVED for other in group[1:]):
             return
         if any(other.lsn >= frontier for other in group):
-            # The log must move on: a frontier names one content.
+            # The log must advance first: one frontier stands for one state of the rows.
             engine.catalog.frontiers.wake()
             return
         planned = self.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
             return
-        # As if nothing was there yet: the old rows need not be explained by the new query.
-        if not all([engine.stream_tables.ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]):
+        # As for an empty stream table: the old rows need not be rows of the new query.
+        if not all(
+            [engine.stream_tables.is_ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]
+        ):
             return
-        changes = [_change(engine, other, planned[other.pgt_id][1], frontier) for other in group if other.lsn]
+        changes = [_compute_change(engine, other, planned[other.pgt_id][1], frontier) for other in group if other.lsn]
         try:
-            with engine.sinks.postgres.adopting(row.pgt_id, planned[row.pgt_id][0].defining_query):
-                written = [_put_in_place(engine, change) for change in changes]
+            with engine.sinks.postgres.adopt_query(row.pgt_id, planned[row.pgt_id][0].defining_query):
+                written = [_write_change(engine, change) for change in changes]
         except BaseException:
             for change in changes:
                 change.rows.release(all_holders=True)
-            # The commit may have arrived: what they are now is in the catalog and in the sinks.
+            # The commit may have arrived: the catalog and the sinks know the present state.
             for other in group:
                 engine.forget(other.pgt_id)
             raise
         for change, (table, delta) in zip(changes, written, strict=True):
-            engine.sinks.written(table, delta, found=delta is not change.rows)
+            engine.sinks.hand_to_sinks(table, delta, release=delta is not change.rows)
             change.rows.release()
         for adopted, table in planned.values():
             engine.state_store.forget(table.id)
@@ -103,14 +105,15 @@ class AlterStreamTables:
     def _exchange(engine: Engine, rows: list[StreamTableRow], row: StreamTableRow) -> None:
         old = next((other for other in rows if other.pgt_id == row.replaces), None)
         if row.state is Status.SUSPENDED:
-            raise TargetError(f"the new query is refused: {row.error}", hint=row.hint or "")
+            raise TargetError(f"the new query cannot be used: {row.error}", hint=row.hint or "")
         if old is None or row.state is not Status.ACTIVE or row.lsn < old.lsn:
             return
         try:
             engine.catalog.alterations.exchange(row.pgt_id)
         except psycopg.errors.DependentObjectsStillExist as error:
             raise TargetError(
-                f"{old.table} cannot be exchanged: {error.diag.message_detail}", hint="drop what is built upon it"
+                f"{old.table} cannot be replaced: {error.diag.message_detail}",
+                hint="drop the objects that depend on it",
             ) from error
         engine.forget(row.pgt_id)
         log.info("stream table has new columns", extra={"table": str(old.table), "pgt_id": row.pgt_id})
@@ -118,38 +121,38 @@ class AlterStreamTables:
 
 @dataclass(frozen=True)
 class _Change:
-    """One stream table from the rows of one query to those of another."""
+    """The rows that bring one stream table from its old query to the new one."""
 
     old: StreamTable
     new: StreamTable
     rows: FullResult | Delta
     as_of: datetime
-    executed: RefreshExecution
+    execution: RefreshExecution
 
 
-def _change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
-    """What it should hold; its sinks are brought to where PostgreSQL stands while the old query is known."""
-    old = engine.defined.get(row.pgt_id) or engine.stream_tables.define(row)
+def _compute_change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
+    """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known."""
+    old = engine.planned.get(row.pgt_id) or engine.stream_tables.plan(row)
     engine.catch_up(old, row.lsn)
     started, began = datetime.now(UTC), time.monotonic()
-    way = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
+    method = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
     rows: FullResult | Delta
-    if way is RefreshMethod.IN_POSTGRES:
+    if method is RefreshMethod.IN_POSTGRES:
         rows = engine.run_in_postgres(new, row.lsn)
     else:
-        # From the beginning: what it reads now may not have been known at its frontier.
+        # From ORIGIN: the columns that it reads now may not have been known at its frontier.
         with engine.traces.through(LsnRange(ORIGIN, frontier)) as inputs:
-            contents = FullResult(LsnRange(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
-            rows = contents.awaited()
+            result = FullResult(LsnRange(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
+            rows = result.wait_for_all()
     took = (time.monotonic() - began) * 1000
-    why = RefreshReason.DEFINITION_CHANGED.value
-    return _Change(old, new, rows, started, RefreshExecution(way.value, why, "", "MANUAL", started, 0, took))
+    reason = RefreshReason.DEFINITION_CHANGED.value
+    return _Change(old, new, rows, started, RefreshExecution(method.value, reason, "", "MANUAL", started, 0, took))
 
 
-def _put_in_place(engine: Engine, change: _Change) -> tuple[StreamTable, Delta]:
+def _write_change(engine: Engine, change: _Change) -> tuple[StreamTable, Delta]:
     if change.old.key == change.new.key:
-        return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.executed)
-    # Rows of the one query may share a key of the other.
-    counted = replace(change.new, by_count=True)
-    with engine.sinks.postgres.rekeyed(change.old, change.new):
-        return counted, engine.sinks.replace(counted, change.rows, change.as_of, change.executed)
+        return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.execution)
+    # Two rows of one query may have the same value in the key of the other.
+    keyless = replace(change.new, by_count=True)
+    with engine.sinks.postgres.replace_key(change.old, change.new):
+        return keyless, engine.sinks.replace(keyless, change.rows, change.as_of, change.execution)

@@ -1,7 +1,7 @@
-"""Compare a stream table with its query, both evaluated by PostgreSQL at one position in the log.
+"""A stream table in; the rows in which it differs from its query, both evaluated by PostgreSQL at one LSN, out.
 
-Writers of the sources wait for the time of the comparison: with the sources locked against writes, the position the
-stream table is waited for is the position the query sees. A sample shortens that time: both sides are restricted to
+Transactions that write the sources wait during the comparison: with the sources locked against writes, the frontier
+that the stream table reaches is the LSN that the query sees. A sample shortens that time: both sides are restricted to
 the same few values of the key, which PostgreSQL looks up in the query instead of computing all of it.
 """
 
@@ -19,17 +19,17 @@ from shared_schema.table_schema import TableId
 SHOWN_DIFFERENCES = 5
 
 LOCK_LIMIT_S = 10
-"""So long the check waits for the sources, and writers that come after it with it."""
+"""How long the check waits for the locks on the sources; later writers wait behind it."""
 
 WAIT_LIMIT_S = 60
-"""So long writers wait for a stream table that does not come."""
+"""How long writers wait at most for a stream table that does not reach the frontier."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome for one stream table: how many rows were compared, and the first of those that should not differ."""
+    """The outcome for one stream table: the number of compared rows, and the first differences."""
 
     table: TableId
     frontier: Lsn
@@ -39,7 +39,7 @@ class CheckResult:
     columns: str = ""
     """How its columns differ from the query's."""
     suspended: str = ""
-    """Why it was not compared."""
+    """Why it was not compared, when it is suspended."""
 
     @property
     def equal(self) -> bool:
@@ -48,7 +48,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Definition:
     query: str
     status: str
     error: str
@@ -57,7 +57,7 @@ class _Stored:
 
 
 def stream_table_names(connection: Connection) -> list[TableId]:
-    """Every stream table that is or was filled, also those out of service."""
+    """List every stream table that was ever filled, suspended ones included."""
     found = connection.execute(
         "SELECT s.pgt_schema, s.pgt_name FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers USING (pgt_id)"
         " WHERE s.status IN ('ACTIVE', 'SUSPENDED') AND s.replaces IS NULL ORDER BY 1, 2"
@@ -68,34 +68,34 @@ def stream_table_names(connection: Connection) -> list[TableId]:
 def check_stream_table(
     connection: Connection, table: TableId, *, sample: int | None = None, wait_s: int = WAIT_LIMIT_S
 ) -> CheckResult:
-    """Lock the sources against writes, wait for the stream table, compare row by row as PostgreSQL prints them."""
-    stored = _stored(connection, table)
-    if stored.status == "SUSPENDED":
-        return CheckResult(table, ORIGIN, 0, [], [], suspended=stored.error)
+    """Lock the sources against writes, wait for the stream table, and compare rows as PostgreSQL prints them."""
+    definition = _read_definition(connection, table)
+    if definition.status == "SUSPENDED":
+        return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
     try:
-        # Before the lock, so that with it there is little left to wait for.
+        # Wait before locking too, so that the wait under the lock is short.
         connection.execute("SELECT pgtrickle.wait_for(%s)", (table.quoted,))
         with connection.transaction():
-            frontier = _freeze(connection, table, stored, wait_s)
-            return _compare(connection, table, stored, frontier, sample)
+            frontier = _freeze(connection, table, definition, wait_s)
+            return _compare(connection, table, definition, frontier, sample)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
         raise CheckFailed(
             f"{table} could not be checked: {str(error).splitlines()[0]}",
-            hint="a long transaction writes a source, or the programs do not run; try again, or see pgt_status()",
+            hint="a long transaction writes a source, or a program is not running; try again, or see pgt_status()",
         ) from error
 
 
 def check_once(connection: Connection, table: TableId, *, sample: int) -> CheckResult:
-    """Both as one snapshot shows them, without a lock: what is under way looks like a difference."""
-    stored = _stored(connection, table)
-    if stored.status == "SUSPENDED":
-        return CheckResult(table, ORIGIN, 0, [], [], suspended=stored.error)
+    """Compare both in one snapshot, without a lock: a change that is not refreshed yet shows as a difference."""
+    definition = _read_definition(connection, table)
+    if definition.status == "SUSPENDED":
+        return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return _compare(connection, table, stored, ORIGIN, sample)
+        return _compare(connection, table, definition, ORIGIN, sample)
 
 
-def _stored(connection: Connection, table: TableId) -> _Stored:
+def _read_definition(connection: Connection, table: TableId) -> _Definition:
     found = connection.execute(
         "SELECT s.defining_query, s.status, coalesce(s.last_error_message, ''),"
         " (SELECT coalesce(array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid), '{}')"
@@ -109,16 +109,16 @@ def _stored(connection: Connection, table: TableId) -> _Stored:
         raise CheckFailed(f"there is no stream table {table}", hint="see SELECT * FROM pgtrickle.pgt_status()")
     query, status, error, sources, reads = found
     lists = [[str(name) for name in names] if isinstance(names, list) else [] for names in (sources, reads)]
-    return _Stored(str(query).rstrip().rstrip(";"), str(status), str(error), *lists)
+    return _Definition(str(query).rstrip().rstrip(";"), str(status), str(error), *lists)
 
 
-def _freeze(connection: Connection, table: TableId, stored: _Stored, wait_s: int) -> Lsn:
-    """From here on the sources stand still, and the stream table with what it reads stands where they do."""
+def _freeze(connection: Connection, table: TableId, definition: _Definition, wait_s: int) -> Lsn:
+    """Lock the sources, wait until the stream table and those that it reads have caught up; return its frontier."""
     connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT_S}s'".encode())
-    if stored.sources:
-        connection.execute(f"LOCK TABLE {', '.join(stored.sources)} IN SHARE MODE".encode())
+    if definition.sources:
+        connection.execute(f"LOCK TABLE {', '.join(definition.sources)} IN SHARE MODE".encode())
     frontier = ORIGIN
-    for name in [*stored.reads, table.quoted]:
+    for name in [*definition.reads, table.quoted]:
         waited = connection.execute(
             "SELECT pgtrickle.wait_for(%s, timeout => make_interval(secs => %s))::text", (name, wait_s)
         ).fetchone()
@@ -126,20 +126,26 @@ def _freeze(connection: Connection, table: TableId, stored: _Stored, wait_s: int
     return frontier
 
 
-def _compare(connection: Connection, table: TableId, stored: _Stored, frontier: Lsn, sample: int | None) -> CheckResult:
+def _compare(
+    connection: Connection, table: TableId, definition: _Definition, frontier: Lsn, sample: int | None
+) -> CheckResult:
     sides: dict[str, sql.Composable] = {
         "t": sql.SQL("TABLE {}").format(sql.Identifier(table.schema, table.name)),
-        "q": sql.SQL(stored.query),
+        "q": sql.SQL(definition.query),
     }
-    have, want = (_columns(connection, sides[side]) for side in ("t", "q"))
-    if have != want:
-        return CheckResult(table, frontier, 0, [], [], columns=f"{', '.join(have)} instead of {', '.join(want)}")
+    actual, expected = (_columns(connection, sides[side]) for side in ("t", "q"))
+    if actual != expected:
+        return CheckResult(table, frontier, 0, [], [], columns=f"{', '.join(actual)} instead of {', '.join(expected)}")
     if sample is not None:
-        chosen = _sample(connection, table, sample)
+        chosen = _sample_condition(connection, table, sample)
         sides = {n: sql.SQL("SELECT * FROM ({}) s WHERE {}").format(side, chosen) for n, side in sides.items()}
     count = connection.execute(sql.SQL("SELECT count(*) FROM ({t}) t").format(**sides)).fetchone()
-    missing = _rows(connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides)
-    unexpected = _rows(connection, "SELECT (t.*)::text FROM ({t}) t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", sides)
+    missing = _first_rows(
+        connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides
+    )
+    unexpected = _first_rows(
+        connection, "SELECT (t.*)::text FROM ({t}) t EXCEPT ALL SELECT (q.*)::text FROM ({q}) q", sides
+    )
     return CheckResult(table, frontier, int(str(count[0])) if count else 0, missing, unexpected)
 
 
@@ -148,10 +154,10 @@ def _columns(connection: Connection, rows: sql.Composable) -> list[str]:
     return [f"{column.name} {column.type_display}" for column in cursor.description or ()]
 
 
-def _sample(connection: Connection, table: TableId, rows: int) -> sql.Composable:
-    """A condition that holds for about so many rows, chosen by chance: some values of each column of the key.
+def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.Composable:
+    """Return a condition that about `rows` randomly chosen rows satisfy: some values of each column of the key.
 
-    Without a key those of the first column. Rows the stream table lacks are found where they share such values.
+    Without a key it uses the first column. A row that the stream table lacks is found when it has such values too.
     """
     found = connection.execute(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples FROM pg_class c"
@@ -163,13 +169,13 @@ def _sample(connection: Connection, table: TableId, rows: int) -> sql.Composable
     ).fetchall()
     key = [sql.Identifier(str(name)) for name, _, _ in found]
     estimate = max(float(str(found[0][2])), 1.0)
-    # By pages: only those chosen are read. More than needed, because some have few rows.
-    share = min(100.0, 100.0 * 4 * rows / estimate)
+    # By pages: only the chosen ones are read. More than needed, because some have few rows.
+    percent = min(100.0, 100.0 * 4 * rows / estimate)
     chosen = connection.execute(
         sql.SQL("SELECT {} FROM {} TABLESAMPLE SYSTEM ({}) ORDER BY random() LIMIT {}").format(
             sql.SQL(", ").join(sql.SQL("{}::text").format(column) for column in key),
             sql.Identifier(table.schema, table.name),
-            sql.Literal(share),
+            sql.Literal(percent),
             sql.Literal(rows),
         )
     ).fetchall()
@@ -182,6 +188,6 @@ def _sample(connection: Connection, table: TableId, rows: int) -> sql.Composable
     return sql.SQL(" AND ").join(conditions)
 
 
-def _rows(connection: Connection, text: str, sides: dict[str, sql.Composable]) -> list[str]:
+def _first_rows(connection: Connection, text: str, sides: dict[str, sql.Composable]) -> list[str]:
     limited = sql.SQL(text + f" LIMIT {SHOWN_DIFFERENCES}").format(**sides)
     return [str(row[0]) for row in connection.execute(limited).fetchall()]

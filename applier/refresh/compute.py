@@ -1,4 +1,4 @@
-"""A stream table seen through a window -> its net delta: one Spark query, or none when nothing it reads has changed."""
+"""A stream table and its inputs over an LSN range in; its net delta or its full result, by one Spark query, out."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from applier.zset import net
 from shared_schema.lsn import ORIGIN, LsnRange
 
 PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
-"""Read per part, about. Those of a fill are smaller: the first one is what people see first."""
+"""About how many rows are read per part. Parts of an initial fill are smaller: users see the first one earlier."""
 
 MAX_PARTS, UNFORESEEN_PARTS = 128, 8
-"""At most; and where few rows are read and come to many."""
+"""Most parts of a staged delta; and the number of parts where few rows are read and the result is large."""
 
 
 def compute(
@@ -44,43 +44,44 @@ def compute(
     states: StateStore | None = None,
     staging: Staging | None = None,
 ) -> Delta | None:
-    """The net difference over the window, None when it is proven empty. From ORIGIN it is the whole content.
+    """Return the net delta over the LSN range of the inputs; None when it is proven empty.
 
-    Without states everything is computed from the traces: for a window that is not the stream table's next. With
-    `staging`, what is large does not come to the driver.
+    A range that begins at ORIGIN gives the full result. Without `states` everything is computed from the traces: use
+    that for a range that is not the stream table's next one. With `staging`, a large delta is not collected on the
+    driver.
     """
     lsn_range = inputs.lsn_range
     with (
-        _told(table),
+        _translate_errors(table),
         nullcontext(inputs) if states is None else states.through(table, lsn_range, inputs) as known,
     ):
         text = delta(table.root, known) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
         if text is None:
             return None
-        rows = _few_or_staged(spark, text, _asked(table, lsn_range, inputs), staging)
+        rows = _collect_or_stage(spark, text, _estimate_size(table, lsn_range, inputs), staging)
         return rows if isinstance(rows, StagedDelta) else MemoryDelta(lsn_range, rows)
 
 
 def compute_full(
     spark: SparkSession, table: StreamTable, inputs: TraceInputs, staging: Staging | None = None
 ) -> pa.Table | StagedDelta:
-    """Everything it should hold at the window's end."""
+    """Return everything the stream table should hold at the upper end of the inputs' LSN range."""
     lsn_range = LsnRange(ORIGIN, inputs.lsn_range.upper)
-    with _told(table):
+    with _translate_errors(table):
         text = snapshot(table.root, Side.AFTER, inputs)
-        return _few_or_staged(spark, text, _asked(table, lsn_range, inputs), staging)
+        return _collect_or_stage(spark, text, _estimate_size(table, lsn_range, inputs), staging)
 
 
 def result_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
-    """Of its rows as Spark computes them; PostgreSQL's own types would be read otherwise here and there."""
-    with _told(table):
+    """Return the Arrow schema of the rows as Spark computes them; some PostgreSQL types would be read differently."""
+    with _translate_errors(table):
         frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
         return pa.schema([pa.field(field.name, to_arrow_type(field.dataType)) for field in frame.schema])
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Whose rows, over which window, how many are read for them, and how many there may be."""
+class _SizeEstimate:
+    """The rows that a query reads, and the most rows that it can return."""
 
     table: StreamTable
     lsn_range: LsnRange
@@ -92,62 +93,63 @@ class _Asked:
         return min(MAX_PARTS, self.read // (PART_ROWS if self.lsn_range.lower else FILL_PART_ROWS) + 1)
 
 
-def _asked(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs) -> _Asked:
-    """From ORIGIN on everything is read and may come."""
-    read = [inputs.extent(source) for source in table.sources]
+def _estimate_size(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs) -> _SizeEstimate:
+    """Estimate by the changed rows; for a range that begins at ORIGIN by all rows."""
+    extents = [inputs.extent(source) for source in table.sources]
     result = bound_cardinality(table.root, lambda scan: inputs.extent(scan.table))
     if lsn_range.lower:
-        return _Asked(table, lsn_range, int(sum(extent.changed for extent in read)), result.changed)
-    return _Asked(table, lsn_range, int(sum(extent.held for extent in read)), result.held)
+        return _SizeEstimate(table, lsn_range, int(sum(extent.changed for extent in extents)), result.changed)
+    return _SizeEstimate(table, lsn_range, int(sum(extent.held for extent in extents)), result.held)
 
 
-def _few_or_staged(spark: SparkSession, text: str, asked: _Asked, staging: Staging | None) -> pa.Table | StagedDelta:
-    """Net rows on the driver, or in PostgreSQL where there are too many of them."""
+def _collect_or_stage(
+    spark: SparkSession, text: str, size: _SizeEstimate, staging: Staging | None
+) -> pa.Table | StagedDelta:
+    """Collect the net rows on the driver; stage them in PostgreSQL when they are too many."""
     if staging is None:
         return net(collect(spark.sql(text)))
-    parts = asked.parts
-    if asked.read <= staging.above:
-        bounded = asked.most <= staging.above
-        few = collect(spark.sql(text)) if bounded else collect_at_most(spark, text, staging.above)
-        if few is not None:
-            return net(few)
+    parts = size.parts
+    if size.read <= staging.above:
+        is_bounded = size.most <= staging.above
+        rows = collect(spark.sql(text)) if is_bounded else collect_at_most(spark, text, staging.above)
+        if rows is not None:
+            return net(rows)
         parts = UNFORESEEN_PARTS
-    told = partial(_in_our_words, asked.table)
-    return staging.stage(asked.table, asked.lsn_range, spark.sql(text), parts, told)
+    translate = partial(_translate_error, size.table)
+    return staging.stage(size.table, size.lsn_range, spark.sql(text), parts, translate)
 
 
 @contextmanager
-def _told(table: StreamTable) -> Iterator[None]:
+def _translate_errors(table: StreamTable) -> Iterator[None]:
+    """Raise Spark's errors inside the block as errors of the applier."""
     try:
         yield
     except (Py4JNetworkError, PySparkException, Py4JJavaError) as error:
-        raise _in_our_words(table, error) from error
+        raise _translate_error(table, error) from error
 
 
-def _in_our_words(table: StreamTable, error: BaseException) -> BaseException:
+def _translate_error(table: StreamTable, error: BaseException) -> BaseException:
     match error:
         case Py4JNetworkError():
-            return Infrastructure("the Spark driver is gone")
+            return Infrastructure("the Spark driver has stopped")
         case PySparkException() | Py4JJavaError():
-            problem = _problem(error)
+            problem = _first_line(error)
         case _:
             return error
     if TIE in problem:
-        return CalculationError(f"the result of {table} is not decided: {TIE}", hint="add the primary key to ORDER BY")
+        return CalculationError(f"the result of {table} is ambiguous: {TIE}", hint="add the primary key to ORDER BY")
     if SAME_KEY in problem:
-        return CalculationError(
-            f"the result of {table} is not decided: {SAME_KEY}", hint="add ORDER BY to the aggregate"
-        )
-    if (told := decode_from_executor(str(error))) is not None:
-        return told
+        return CalculationError(f"the result of {table} is ambiguous: {SAME_KEY}", hint="add ORDER BY to the aggregate")
+    if (from_executor := decode_from_executor(str(error))) is not None:
+        return from_executor
     return CalculationError(
         f"the query of {table} fails on the data: {problem}",
-        hint="PostgreSQL would refuse it too; guard the expression (CASE, NULLIF) or correct the rows",
+        hint="PostgreSQL would reject it too; guard the expression (CASE, NULLIF) or correct the rows",
     )
 
 
-def _problem(error: PySparkException | Py4JJavaError) -> str:
-    """What went wrong in one line; an error while a side of a join is broadcast arrives as a plain Java one."""
+def _first_line(error: PySparkException | Py4JJavaError) -> str:
+    """Return the message in one line; an error during the broadcast of a join side arrives as a plain Java error."""
     if isinstance(error, PySparkException):
         return (error.getMessage() or str(error)).splitlines()[0]
     cause = error.java_exception

@@ -1,4 +1,4 @@
-"""The ports of a tick, wired to the real world: inbox, traces, Spark, PostgreSQL, Kafka and Delta."""
+"""The steps of a tick, done with the inbox, the traces, Spark, PostgreSQL, Kafka and Delta."""
 
 from __future__ import annotations
 
@@ -62,38 +62,38 @@ class Engine:
     staging: Staging | None
     """Where deltas go that are too large for the driver."""
     open_side_sink: Callable[[], PostgresSink]
-    """Another one, for whoever writes beside the ticks."""
+    """Opens another sink, for writes in the background."""
     run_in_postgres: Callable[[StreamTable, Lsn], Delta]
-    """A stream table without a plan and its frontier -> how its query's result differs from what it holds."""
+    """A stream table without a plan and its frontier in; the difference of its query's result to its rows out."""
     workers: ThreadPoolExecutor
     long_refreshes: LongRefreshes
     alter: Callable[[Engine, list[StreamTableRow], Lsn], None]
-    """What `alter_stream_table` asked for, as far as it can be done at a frontier."""
+    """Carries out the alterations that can be done at a frontier."""
     frontier: Lsn = ORIGIN
-    """Of the last whole tick."""
+    """The frontier of the last finished tick."""
     draining: bool = False
-    """Schedules do not count: everything is to be brought up to now."""
+    """Whether to ignore schedules and refresh everything up to now."""
     rows: list[StreamTableRow] = field(default_factory=list)
-    """In service, as stored when last looked at."""
-    _taken_in: Lsn = ORIGIN
+    """The stream tables in service, as stored at the last look."""
+    _intake_frontier: Lsn = ORIGIN
     _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
-    """What people were last told of each."""
+    """The state of each stream table that was last written to the catalog."""
     _inputs: dict[LsnRange, TraceInputs] = field(default_factory=dict)
-    """Of the current tick: stream tables that read the same relations share their frames."""
+    """The inputs of the current tick: stream tables that read the same relations share their frames."""
     _inputs_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def defined(self) -> dict[int, StreamTable]:
-        """The stream tables whose plan is known."""
+    def planned(self) -> dict[int, StreamTable]:
+        """The stream tables that have a plan, by id."""
         return self.stream_tables.tables
 
     @property
-    def settled(self) -> bool:
-        """Whether every sink has everything and nothing is under way."""
-        return self.sinks.settled(self.defined) and not self.long_refreshes.any_left
+    def is_drained(self) -> bool:
+        """Whether every sink has received every delta and no refresh is running."""
+        return self.sinks.is_drained(self.planned) and not self.long_refreshes.has_any
 
     def advance_intake(self) -> Lsn:
-        """Inbox -> traces."""
+        """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
         self._close_inputs()
         with self.inbox_lock:
             frontier = self.inbox.advance()
@@ -101,66 +101,70 @@ class Engine:
         for capture in captures:
             trace = self.traces.get(capture.table)
             if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(self._of_this_database(capture), self.schema_of(capture))
+                self.traces.capture(self._localize(capture), self.schema_of(capture))
         self.traces.leave_out(gaps)
         self.traces.append(arrivals)
         metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
-        self._taken_in = frontier
+        self._intake_frontier = frontier
         return frontier
 
-    def _of_this_database(self, capture: Capture) -> Capture:
-        here = not (self.stream_tables.elsewhere or has_topic(capture))
-        return capture if here else replace(capture, relid=ANY_RELATION)
+    def _localize(self, capture: Capture) -> Capture:
+        """Remove the relid of a capture that comes from another database."""
+        is_here = not (self.stream_tables.sources_elsewhere or has_topic(capture))
+        return capture if is_here else replace(capture, relid=ANY_RELATION)
 
     def _close_inputs(self) -> None:
         for inputs in self._inputs.values():
             inputs.__exit__()
         self._inputs.clear()
 
-    # -- whose turn it is -----------------------------------------------------------------------------------------
+    # -- which stream tables are due ------------------------------------------------------------------------------
 
-    def in_service(self) -> list[tuple[StreamTableRow, StreamTable]]:
-        """Definitions as stored now; a new one is understood here or suspended."""
+    def load_stream_tables(self) -> list[tuple[StreamTableRow, StreamTable]]:
+        """Return the stream tables in service as stored now, with their plans; suspend those that cannot be planned.
+
+        A stream table with a running long refresh is left out.
+        """
         rows = self.catalog.stream_tables.all()
         if any(row.altered or row.replaces is not None for row in rows):
-            self.alter(self, rows, self._taken_in)
-            # What is built to take a place is wanted now, whatever its schedule.
+            self.alter(self, rows, self._intake_frontier)
+            # A stream table that is built to replace another one is refreshed now, whatever its schedule.
             rows = [
                 row if row.replaces is None else replace(row, refresh_requested=True)
                 for row in self.catalog.stream_tables.all()
             ]
         self.sinks.building = {row.pgt_id for row in rows if row.replaces is not None}
-        for gone in self.stream_tables.forget_all_but({row.pgt_id for row in rows}):
-            self.forget(gone)
+        for dropped in self.stream_tables.forget_dropped({row.pgt_id for row in rows}):
+            self.forget(dropped)
         self.rows = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
-        understood, refused = self.stream_tables.understand(self.rows)
-        for row, error in (*refused, *self.scheduler.understand(self.rows)):
+        planned, refused = self.stream_tables.load(self.rows)
+        for row, error in (*refused, *self.scheduler.load(self.rows)):
             self.fail(row, error)
-        metrics.STREAM_TABLES.set(len(understood))
-        return [(row, table) for row, table in understood if not self.long_refreshes.busy(row.pgt_id)]
+        metrics.STREAM_TABLES.set(len(planned))
+        return [(row, table) for row, table in planned if not self.long_refreshes.is_running(row.pgt_id)]
 
     def forget(self, pgt_id: int) -> None:
-        """It is dropped, or has become another."""
+        """Forget everything about a stream table that was dropped or has a new query."""
         self.stream_tables.forget(pgt_id)
-        self.sinks.ask_again(pgt_id)
+        self.sinks.forget(pgt_id)
         self.state_store.forget(pgt_id)
         self.scheduler.forget(pgt_id)
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
-        """How it is refreshed; None when it is not its turn or while what it reads is not known."""
+        """Plan the refresh of a stream table; None when it is not due, or its sources are not known yet."""
         by_postgres = isinstance(table.plan, PostgresQuery)
         if not (self.draining or self.scheduler.is_due(row, now, by_postgres=by_postgres)):
             return None
-        if not self.stream_tables.ready(row, table, frontier):
+        if not self.stream_tables.is_ready(row, table, frontier):
             return None
         return self.planner.plan(row, table, frontier, now)
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
-        """Give the topic and Delta what they missed when the last run ended."""
-        self.sinks.catch_up(table, at, self._over)
+        """Give the topic and Delta the deltas that they missed when the last run ended."""
+        self.sinks.catch_up(table, at, self._compute_missed)
 
-    def _over(self, table: StreamTable, lsn_range: LsnRange) -> DeltaRows | None:
-        """The change; where nobody can know it any more, all that PostgreSQL holds."""
+    def _compute_missed(self, table: StreamTable, lsn_range: LsnRange) -> DeltaRows | None:
+        """Compute the delta over a past range; return all rows of PostgreSQL where the traces no longer hold it."""
         if not self.traces.whole_at(table.sources, lsn_range.lower, lsn_range.upper):
             if any(row.pgt_id == table.id and row.partial for row in self.rows):
                 raise cannot_repair()
@@ -172,75 +176,76 @@ class Engine:
 
     # -- computing ------------------------------------------------------------------------------------------------
 
-    def begin(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
-        """What takes long goes on beside the ticks."""
-        for refresh in (t for t in refreshes if is_long_refresh(t)):
+    def start_long(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
+        """Start the long refreshes in the background; return the others."""
+        for refresh in (r for r in refreshes if is_long_refresh(r)):
             inputs = (
-                None if refresh.strategy.method is RefreshMethod.IN_POSTGRES else self.traces.through(_seen(refresh))
+                None
+                if refresh.strategy.method is RefreshMethod.IN_POSTGRES
+                else self.traces.through(_input_range(refresh))
             )
             if inputs is not None:
                 # Now, between two checkpoints: the next one may move what it reads.
                 inputs.take(refresh.table.sources)
-            self.long_refreshes.begin(refresh, partial(self._compute_long, inputs))
+            self.long_refreshes.start(refresh, partial(self._compute_long, inputs))
         return [refresh for refresh in refreshes if not is_long_refresh(refresh)]
 
-    def finished(self) -> list[RefreshResult]:
-        """Long refreshes that ended; what was dropped or altered meanwhile does not count."""
-        ended = self.long_refreshes.finished()
-        counting = [result for result in ended if self.defined.get(result.refresh.table.id) is result.refresh.table]
-        for result in ended:
-            if result not in counting:
+    def take_finished(self) -> list[RefreshResult]:
+        """Return the finished long refreshes; discard those whose stream table was dropped or altered meanwhile."""
+        finished = self.long_refreshes.take_finished()
+        valid = [result for result in finished if self.planned.get(result.refresh.table.id) is result.refresh.table]
+        for result in finished:
+            if result not in valid:
                 result.discard()
-        return counting
+        return valid
 
     def compute(self, refreshes: Sequence[Refresh]) -> Iterator[RefreshResult]:
-        """Independent stream tables side by side: planning is most of a small query's time, and it uses one core.
+        """Compute independent stream tables in parallel: most of a small query's time is planning, on one core.
 
-        What turns out to be long, because few rows come to many, goes on beside the ticks.
+        A refresh that turns out to be long, because few rows give many, continues in the background.
         """
         for result in self.workers.map(self._compute, refreshes):
             match result.outcome:
                 case (StagedDelta() | FullResult(is_staged=True)) as staged:
-                    self.long_refreshes.begin(result.refresh, partial(self._go_on, staged))
+                    self.long_refreshes.start(result.refresh, partial(self._finish_staging, staged))
                 case _:
                     yield result
 
-    def _go_on(self, staged: StagedDelta | FullResult, refresh: Refresh) -> RefreshResult:
-        return self._timed(refresh, partial(self._awaited, refresh.table, staged))
+    def _finish_staging(self, staged: StagedDelta | FullResult, refresh: Refresh) -> RefreshResult:
+        return self._measure(refresh, partial(self._wait_for_parts, refresh.table, staged))
 
     def _compute(self, refresh: Refresh) -> RefreshResult:
-        lsn_range = _seen(refresh)
+        lsn_range = _input_range(refresh)
         with self._inputs_lock:
             if lsn_range not in self._inputs:
                 self._inputs[lsn_range] = self.traces.through(lsn_range)
             inputs = self._inputs[lsn_range]
-        return self._timed(refresh, lambda: self._in_spark(refresh, inputs))
+        return self._measure(refresh, lambda: self._compute_in_spark(refresh, inputs))
 
     def _compute_long(self, inputs: TraceInputs | None, refresh: Refresh) -> RefreshResult:
         if inputs is None:
-            return self._timed(refresh, lambda: self.run_in_postgres(refresh.table, refresh.lsn_range.lower))
+            return self._measure(refresh, lambda: self.run_in_postgres(refresh.table, refresh.lsn_range.lower))
         with inputs:
-            result = self._timed(refresh, lambda: self._in_spark(refresh, inputs))
-            return (
-                self._go_on(result.outcome, refresh) if isinstance(result.outcome, StagedDelta | FullResult) else result
-            )
+            result = self._measure(refresh, lambda: self._compute_in_spark(refresh, inputs))
+            outcome = result.outcome
+            return self._finish_staging(outcome, refresh) if isinstance(outcome, StagedDelta | FullResult) else result
 
-    def _awaited(self, table: StreamTable, staged: StagedDelta | FullResult) -> StagedDelta | FullResult:
-        """All parts; those of a progressive stream table can be seen while the next are made."""
-        beside = self.open_side_sink()
+    def _wait_for_parts(self, table: StreamTable, staged: StagedDelta | FullResult) -> StagedDelta | FullResult:
+        """Wait for all parts; parts of a progressive stream table are applied while the next ones are computed."""
+        side_sink = self.open_side_sink()
         try:
             if isinstance(staged, StagedDelta):
-                beside.prefetch_parts(table, staged)
-            return staged.awaited()
+                side_sink.apply_parts_early(table, staged)
+            return staged.wait_for_all()
         except BaseException:
             staged.release(all_holders=True)
             raise
         finally:
-            beside.close()
+            side_sink.close()
 
-    def _in_spark(self, refresh: Refresh, inputs: TraceInputs) -> RefreshOutcome:
+    def _compute_in_spark(self, refresh: Refresh, inputs: TraceInputs) -> RefreshOutcome:
         if refresh.strategy.reason is RefreshReason.REPAIR:
-            # The other sinks hold the rows of the window's beginning: they need the change, PostgreSQL the whole.
+            # The other sinks hold the rows at the range's lower end: they need the delta, PostgreSQL the full result.
             change = compute(self.spark, refresh.table, inputs, staging=self.staging)
             rows = compute_full(self.spark, refresh.table, inputs, self.staging)
             return FullResult(
@@ -253,7 +258,8 @@ class Engine:
             return None
         return compute(self.spark, refresh.table, inputs, self.state_store, self.staging)
 
-    def _timed(self, refresh: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
+    def _measure(self, refresh: Refresh, run: Callable[[], RefreshOutcome]) -> RefreshResult:
+        """Compute the outcome of a refresh, with its time; an error that cannot be retried is an outcome too."""
         started, began = datetime.now(UTC), time.monotonic()
         outcome: RefreshOutcome
         try:
@@ -270,93 +276,97 @@ class Engine:
     # -- writing --------------------------------------------------------------------------------------------------
 
     def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
-        """Everything short in one transaction; returns what has to be written by itself."""
-        fits = self.sinks.postgres.can_group_commit
-        short = [(result, _straight(result, rows)) for result, rows in changed if fits(result.refresh.table, rows)]
+        """Write all short refreshes in one transaction; return those that have to be written alone."""
+        can_group = self.sinks.postgres.can_group_commit
+        short = [
+            (result, _mark_append_only(result, rows))
+            for result, rows in changed
+            if can_group(result.refresh.table, rows)
+        ]
         if len(short) + bool(unchanged) < 2 or not short:
             self._advance(unchanged)
             return changed
         started = time.monotonic()
         try:
-            written, refused = self.sinks.group_commit(short, unchanged)
+            written, rejected = self.sinks.group_commit(short, unchanged)
         except GroupCommitRefused as error:
             log.info("stream tables are written one by one", extra={"error": error.problem})
             self._advance(unchanged)
             return changed
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         for result, delta in written:
-            self._written(result, delta)
+            self._note_written(result, delta)
         for result in unchanged:
-            self._unchanged(result)
-        taken = {result.refresh.table.id for result, _ in short}
-        return [*refused, *((result, rows) for result, rows in changed if result.refresh.table.id not in taken)]
+            self._note_unchanged(result)
+        in_group = {result.refresh.table.id for result, _ in short}
+        return [*rejected, *((result, rows) for result, rows in changed if result.refresh.table.id not in in_group)]
 
     def write_back(self, result: RefreshResult, rows: RefreshRows) -> None:
-        """PostgreSQL first: from its commit on the difference is owed to the others."""
+        """Commit the rows in PostgreSQL, then queue the delta for the other sinks."""
         started = time.monotonic()
-        delta = self.sinks.write_back(result, _straight(result, rows))
+        delta = self.sinks.write_back(result, _mark_append_only(result, rows))
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
-        self._written(result, delta)
+        self._note_written(result, delta)
 
-    def _written(self, result: RefreshResult, delta: Delta) -> None:
+    def _note_written(self, result: RefreshResult, delta: Delta) -> None:
         table, append_only = result.refresh.table, result.refresh.row.append_only
         metrics.ROWS_OUT.labels(str(table)).inc(delta.count)
-        self._succeeded(result)
-        if append_only and delta.leaving:
+        self._note_success(result)
+        if append_only and delta.has_deletions:
             self._revert_append_only(result.refresh.row)
         extra = {"table": str(table), "frontier": str(delta.lsn_range.upper), "rows": delta.count}
         log.log(logging.INFO if delta.is_fill else logging.DEBUG, "stream table refreshed", extra=extra)
 
     def _revert_append_only(self, row: StreamTableRow) -> None:
-        log.warning("rows left an append-only stream table", extra={"table": str(row.table)})
+        log.warning("rows were deleted from an append-only stream table", extra={"table": str(row.table)})
         self.catalog.stream_tables.revert_append_only(row.pgt_id)
-        detail = "rows left it: it is kept like any other from now on"
+        detail = "rows were deleted from it: it is no longer append-only"
         self.catalog.service.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
 
     def _advance(self, unchanged: list[RefreshResult]) -> None:
-        """Frontiers of stream tables without changes, together."""
+        """Move the frontiers of stream tables without changes, one statement per LSN range."""
         for lsn_range, group in group_by_range(unchanged).items():
             as_of = group[0].refresh.as_of
             self.catalog.frontiers.advance_unchanged(
                 [d.refresh.table.id for d in group], lsn_range.lower, lsn_range.upper, as_of
             )
             for result in group:
-                self._unchanged(result)
+                self._note_unchanged(result)
 
-    def _unchanged(self, result: RefreshResult) -> None:
+    def _note_unchanged(self, result: RefreshResult) -> None:
         result.discard()
-        self._succeeded(result)
+        self._note_success(result)
 
-    def _succeeded(self, result: RefreshResult) -> None:
+    def _note_success(self, result: RefreshResult) -> None:
         self.planner.learn(result)
         row, strategy = result.refresh.row, result.refresh.strategy
         if strategy.method is RefreshMethod.IN_POSTGRES:
-            self.scheduler.rest(row.pgt_id, datetime.now(UTC), result.compute_ms)
-        self.scheduler.succeeded(row.pgt_id)
+            self.scheduler.pause_after_query(row.pgt_id, datetime.now(UTC), result.compute_ms)
+        self.scheduler.note_success(row.pgt_id)
         noted = self._noted.get(row.pgt_id)
-        way, why = (
+        method, reason = (
             (strategy.method, strategy.reason)
             if strategy.method is not RefreshMethod.NO_DATA or noted is None
             else noted[:2]
         )
-        state = way, why, self.scheduler.next_refresh(row, result.refresh.as_of)
+        state = method, reason, self.scheduler.next_refresh(row, result.refresh.as_of)
         if noted != state:
-            self.catalog.history.note_state(row.pgt_id, way.value, why.value, state[2])
+            self.catalog.history.note_state(row.pgt_id, method.value, reason.value, state[2])
             self._noted[row.pgt_id] = state
 
     def publish(self) -> None:
-        """One Kafka transaction; what could not be published stays owed."""
+        """Publish all queued deltas in one Kafka transaction; when it fails they stay queued."""
         self.sinks.publish()
 
     def fail(self, table: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
-        """Try again later what other rows may mend; else out of service, with the reason where people look."""
+        """Schedule a retry when other rows may solve the problem; else suspend the stream table with the reason."""
         if result is not None:
-            self.catalog.history.record_failure(table.pgt_id, result.executed, result.lsn_range, error)
-        errors, full = None, isinstance(error, TargetFull)
+            self.catalog.history.record_failure(table.pgt_id, result.execution, result.lsn_range, error)
+        errors, is_full = None, isinstance(error, TargetFull)
         if isinstance(error, RefreshFailed):
-            errors = self.scheduler.failed(table.pgt_id, datetime.now(UTC), for_ever=full)
+            errors = self.scheduler.note_failure(table.pgt_id, datetime.now(UTC), for_ever=is_full)
         if errors is not None:
-            if full and errors == 1:
+            if is_full and errors == 1:
                 self.catalog.service.alert("disk_full", pgt_id=table.pgt_id, detail=error.problem)
             log.warning("refresh failed", extra={"table": str(table.table), "error": error.problem, "errors": errors})
             self.catalog.history.note_errors(table.pgt_id, errors)
@@ -368,14 +378,14 @@ class Engine:
         metrics.SUSPENSIONS.inc()
 
 
-def _seen(refresh: Refresh) -> LsnRange:
-    """What it has to see of the traces; for a whole computation their beginning may be gone."""
-    only_whole = refresh.strategy.method is RefreshMethod.FULL and refresh.strategy.reason is not RefreshReason.REPAIR
-    return LsnRange(ORIGIN, refresh.lsn_range.upper) if only_whole else refresh.lsn_range
+def _input_range(refresh: Refresh) -> LsnRange:
+    """Return the LSN range of the inputs; for a FULL refresh the traces may no longer hold the lower end."""
+    is_full = refresh.strategy.method is RefreshMethod.FULL and refresh.strategy.reason is not RefreshReason.REPAIR
+    return LsnRange(ORIGIN, refresh.lsn_range.upper) if is_full else refresh.lsn_range
 
 
-def _straight(result: RefreshResult, rows: RefreshRows) -> RefreshRows:
-    """Rows that only come, into a stream table that says so of itself, need not be looked for."""
+def _mark_append_only(result: RefreshResult, rows: RefreshRows) -> RefreshRows:
+    """Mark a delta without deletions for an append-only stream table: PostgreSQL need not look its rows up."""
     if result.refresh.row.append_only and isinstance(rows, MemoryDelta):
-        return replace(rows, appended=not rows.leaving)
+        return replace(rows, appended=not rows.has_deletions)
     return rows

@@ -1,4 +1,4 @@
-"""A query without a plan, run by PostgreSQL itself in a snapshot of known position; only the difference comes here."""
+"""A query without a plan in; its difference to the stream table, computed by PostgreSQL at a known LSN, out."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ _PIN = (
     " set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true),"
     " set_config('extra_float_digits', '1', true), set_config('bytea_output', 'hex', true)"
 )
-"""The query was stored in this form under these settings."""
+"""The settings under which the query was stored."""
 
 
 class FullInPostgres:
-    """Runs such queries; one at a time per caller's thread."""
+    """Runs queries in PostgreSQL; one at a time per calling thread."""
 
     def __init__(self, url: str, driver_rows: int) -> None:
         self._pins = PinnedSnapshots(url)
-        self._room = DriverLimit(driver_rows, url)
+        self._driver_limit = DriverLimit(driver_rows, url)
 
     def stop(self) -> None:
-        """Interrupt what runs; nothing is begun any more."""
+        """Interrupt the running queries and refuse later ones."""
         self._pins.stop()
 
     def run(self, table: StreamTable, since: Lsn) -> Delta:
-        """How the query's result at a new position differs from what the stream table holds."""
+        """Return the difference of the query's result at a new LSN to the rows of the stream table."""
         if not isinstance(table.plan, PostgresQuery):
             raise AssertionError(f"{table} has a plan")
         try:
-            with self._pins.pinned() as (connection, at):
+            with self._pins.pin() as (connection, at):
                 lsn_range = LsnRange(since, at)
                 self._become_owner(connection, table)
                 query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
                 with connection.cursor() as cursor:
                     found = diff_with_target(cursor, table, FullResult(lsn_range, query))
-                    # What the applier's sessions act as, which need not be who logged in.
+                    # Back to the role of the applier's sessions, which need not be the one that logged in.
                     cursor.execute("RESET ROLE")
-                    delta = collect_delta(cursor, table, found, lsn_range, self._room)
+                    delta = collect_delta(cursor, table, found, lsn_range, self._driver_limit)
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")
                 return delta
@@ -60,12 +60,12 @@ class FullInPostgres:
 
     @staticmethod
     def _become_owner(connection: Connection, table: StreamTable) -> None:
-        """Functions in the query do what the stream table's owner may do, not what the applier may."""
+        """Functions in the query run with the rights of the stream table's owner, not with those of the applier."""
         row = connection.execute(
             "SELECT pg_get_userbyid(relowner)::text FROM pg_catalog.pg_class WHERE oid = %s::int8::oid", (table.relid,)
         ).fetchone()
         if row is None:
-            raise CalculationError(f"{table} is gone")
+            raise CalculationError(f"{table} does not exist any more")
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(str(row[0]))))
         connection.execute(_PIN)
 

@@ -1,4 +1,4 @@
-"""A stored definition -> the stream table with its plan, or with the query that PostgreSQL runs where there is none."""
+"""A stored definition in; the stream table with its plan, or with the query that PostgreSQL itself runs, out."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from shared_schema.table_schema import Column, TableId
 log = logging.getLogger(__name__)
 
 CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
-"""Refusals of queries that have no one right content: only FULL, asked for by name, takes them."""
+"""Refusals of queries whose result changes by itself: only an explicit mode FULL accepts them."""
 
 CALLS_FUNCTIONS = "/* functions:"
-"""How a stored query begins that calls functions of users: what those read, nobody knows."""
+"""The first words of a stored query that calls user functions: it is not known what those read."""
 
 
 @dataclass
@@ -41,32 +41,31 @@ class StreamTablePlanner:
     thresholds: Thresholds
 
     def __call__(self, row: StreamTableRow) -> StreamTable:
-        """The stream table; a TrickleError says why it cannot be kept."""
+        """Return the stream table with its plan; raise a TrickleError when it cannot be maintained."""
         try:
-            return self._defined(row)
+            return self._plan(row)
         except psycopg.ProgrammingError as error:
-            # It is dropped or altered at this moment, or what it reads is.
+            # The stream table, or a relation that it reads, is dropped or altered at this moment.
             raise SourceChanged(
-                f"the query of {row.table} cannot be run any more: {error.diag.message_primary}",
-                hint=error.diag.message_hint
-                or "what it reads was dropped or altered: drop and create the stream table",
+                f"the query of {row.table} can no longer be run: {error.diag.message_primary}",
+                hint=error.diag.message_hint or "a source was dropped or altered: drop and create the stream table",
             ) from error
 
-    def _defined(self, row: StreamTableRow) -> StreamTable:
+    def _plan(self, row: StreamTableRow) -> StreamTable:
         if self.catalog.stream_tables.result_columns(row.defining_query) != self.catalog.stream_tables.result_columns(
             f"TABLE {row.table.quoted}"
         ):
             raise SourceChanged(
-                f"the query of {row.table} no longer returns the columns the stream table has",
+                f"the query of {row.table} no longer returns the columns of the stream table",
                 hint="a source was altered: drop and create the stream table",
             )
         if row.reads_uncaptured:
-            return self._run_by_postgres(row, "it reads what leaves no rows in the log", steady=False)
+            return self._run_by_postgres(row, "it reads a relation whose changes are not in the log", steady=False)
         try:
-            written = StoredQuery(row.original_query, row.created_at)
-            definition = plan_query(self.database.connection, row.defining_query, "pg_catalog", written)
+            stored = StoredQuery(row.original_query, row.created_at)
+            definition = plan_query(self.database.connection, row.defining_query, "pg_catalog", stored)
         except Refused as refused:
-            if not _postgres_may(row, refused):
+            if not _may_postgres_run(row, refused):
                 raise
             steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
             return self._run_by_postgres(row, refused.problem, steady=steady)
@@ -75,31 +74,32 @@ class StreamTablePlanner:
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
 
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
-        """Keep the facts of a plan for `explain`, and tell of thresholds that it crosses."""
-        found = plan_facts(plan, self.thresholds, stateful_nodes(plan.root))
-        self.catalog.stream_tables.save_plan(pgt_id, found)
-        for one in found["crossed"]:
-            log.warning("a query is beyond a threshold", extra={"table": str(table), **one})
+        """Store the facts of a plan for `explain`, and log the thresholds that it exceeds."""
+        facts = plan_facts(plan, self.thresholds, stateful_nodes(plan.root))
+        self.catalog.stream_tables.save_plan(pgt_id, facts)
+        for crossed in facts["crossed"]:
+            log.warning("a query is beyond a threshold", extra={"table": str(table), **crossed})
 
-    def trial(self, altered: int, wanted: frozenset[int]) -> dict[int, tuple[StreamTableRow, StreamTable]]:
-        """The wanted stream tables as they would be if the altered one had its new query; nothing stays of it."""
+    def trial(self, altered: int, ids: frozenset[int]) -> dict[int, tuple[StreamTableRow, StreamTable]]:
+        """Plan these stream tables as if the altered one had its new query already, and roll that back."""
         with self.database.connection.transaction(force_rollback=True):
             inside = StreamTablePlanner(self.database, Catalog(self.database), self.thresholds)
-            with inside.catalog.alterations.adopting(altered):
-                rows = [row for row in inside.catalog.stream_tables.all() if row.pgt_id in wanted]
+            with inside.catalog.alterations.adopt_query(altered):
+                rows = [row for row in inside.catalog.stream_tables.all() if row.pgt_id in ids]
                 return {row.pgt_id: (row, inside(row)) for row in rows}
 
     def _run_by_postgres(self, row: StreamTableRow, refusal: str, *, steady: bool) -> StreamTable:
+        """Return a stream table without a plan; `steady` when its result changes only with its sources."""
         self.catalog.stream_tables.save_plan(row.pgt_id, facts_without_plan(refusal))
         plan = PostgresQuery(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
         columns = _columns(self.database.connection, row.defining_query)
         return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
 
 
-def _postgres_may(row: StreamTableRow, refused: Refused) -> bool:
-    """Whether PostgreSQL runs a query that cannot be followed: never against the user's word.
+def _may_postgres_run(row: StreamTableRow, refused: Refused) -> bool:
+    """Whether PostgreSQL may run a query that cannot be maintained; only when the user's settings allow it.
 
-    Not for one that reads stream tables: PostgreSQL would read their rows, which are of another frontier.
+    Not for a query that reads stream tables: PostgreSQL would read their rows, which belong to another frontier.
     """
     if not refused.full_in_postgres or row.reads:
         return False

@@ -1,4 +1,4 @@
-"""One refresh of one stream table: what is to be done, and what came of it."""
+"""The value types of one refresh of one stream table: what to do, and with which result."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from shared_schema.errors import TrickleError
 from shared_schema.lsn import LsnRange
 
 RefreshRows = Delta | FullResult
-"""A difference, or everything there should be."""
+"""A delta, or everything the stream table should hold."""
 
 RefreshOutcome = RefreshRows | TrickleError | None
-"""The rows; why there are none; or None when nothing changed."""
+"""The rows, or the error, or None when nothing changed."""
 
 
 @dataclass(frozen=True)
 class Refresh:
-    """A refresh that is due. PostgreSQL chooses the window's end itself when it runs the query."""
+    """A refresh that is due. PostgreSQL chooses the upper end of the range itself when it runs the query."""
 
     row: StreamTableRow
     table: StreamTable
     lsn_range: LsnRange
     strategy: Strategy
     changes: int
-    """Change rows of its sources in the window."""
+    """Change rows of its sources in the LSN range."""
     source_rows: int
     as_of: datetime
 
 
 @dataclass(frozen=True)
 class RefreshResult:
-    """A refresh whose rows are known, not yet written."""
+    """A computed refresh whose rows are not written yet."""
 
     refresh: Refresh
     outcome: RefreshOutcome
@@ -48,7 +48,7 @@ class RefreshResult:
 
     @property
     def lsn_range(self) -> LsnRange:
-        """Where it leads."""
+        """The range that the rows belong to; the refresh's own where there are no rows."""
         return (
             self.outcome.lsn_range
             if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult)
@@ -56,13 +56,13 @@ class RefreshResult:
         )
 
     def discard(self) -> None:
-        """Nobody writes it."""
+        """Release the rows: they will not be written."""
         if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult):
             self.outcome.release(all_holders=True)
 
     @property
-    def executed(self) -> RefreshExecution:
-        """For the history."""
+    def execution(self) -> RefreshExecution:
+        """The facts that the history records."""
         refresh, strategy = self.refresh, self.refresh.strategy
         return RefreshExecution(
             action=strategy.method.value,
@@ -76,18 +76,18 @@ class RefreshResult:
 
 
 ChangedResult = tuple[RefreshResult, RefreshRows]
-"""A refresh with the rows it came to."""
+"""A refresh and its rows."""
 
 
 def initiated_by(refresh: Refresh) -> str:
-    """Who wanted the refresh."""
+    """Return who started the refresh: INITIAL, MANUAL or SCHEDULER."""
     if refresh.strategy.reason is RefreshReason.INITIAL:
         return "INITIAL"
     return "MANUAL" if refresh.row.refresh_requested else "SCHEDULER"
 
 
 def group_by_range(unchanged: Iterable[RefreshResult]) -> dict[LsnRange, list[RefreshResult]]:
-    """Those that share a window, so that one statement moves them."""
+    """Group refreshes by LSN range, so that one statement moves all frontiers of a group."""
     groups: dict[LsnRange, list[RefreshResult]] = {}
     for result in unchanged:
         groups.setdefault(result.lsn_range, []).append(result)

@@ -1,4 +1,4 @@
-"""A stream table whose turn it is -> its refresh: which way, over which window, and what earlier ones took."""
+"""A stream table that is due and a frontier in; its refresh, with method and LSN range, out."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from shared_schema.lsn import Lsn, LsnRange
 
 LONG_CHANGES = 20_000
 LONG_SOURCE_ROWS = 200_000
-"""Beyond either of them a refresh takes seconds; it must not hold up the others."""
+"""With more than either of them a refresh takes seconds; it must not delay the others."""
 
 
 @dataclass
 class RefreshPlanner:
-    """Decides with what the traces know; remembers costs."""
+    """Plans refreshes from the figures of the traces and the costs of earlier refreshes."""
 
     traces: Traces
     max_change_ratio: float
     step_rows: int
-    """Most change rows followed in one refresh: who is far behind comes up in steps."""
+    """Most change rows of one DIFFERENTIAL refresh: a stream table that lags more catches up in steps."""
     _costs: dict[int, Costs] = field(default_factory=dict)
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
-        """The refresh; its window ends at the frontier, or earlier when there is too much to follow at once."""
+        """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
         lsn_range = LsnRange(row.lsn, frontier)
-        history = not row.lsn or self.traces.holds(table.sources, row.lsn)
-        changes = self.traces.changes(table.sources, lsn_range) if row.lsn and history else 0
+        has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
+        changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
         threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
         strategy = choose_strategy(
             RefreshInputs(
@@ -41,7 +41,7 @@ class RefreshPlanner:
                 is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
                 is_filled=bool(row.lsn),
                 partial=row.partial,
-                has_history=history,
+                has_history=has_history,
                 changes=changes,
                 source_rows=source_rows,
                 threshold=self.max_change_ratio if threshold is None else threshold,
@@ -49,17 +49,18 @@ class RefreshPlanner:
             )
         )
         if strategy.method is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
-            lsn_range = self._step(table, lsn_range)
+            lsn_range = self._first_step(table, lsn_range)
             changes = self.traces.changes(table.sources, lsn_range)
         return Refresh(row, table, lsn_range, strategy, changes, source_rows, now)
 
-    def _step(self, table: StreamTable, lsn_range: LsnRange) -> LsnRange:
+    def _first_step(self, table: StreamTable, lsn_range: LsnRange) -> LsnRange:
+        """Return the part of the range with the first `step_rows` change rows, where it is possible to stop there."""
         step = self.traces.first_changes(table.sources, lsn_range, self.step_rows)
-        # Between two ends at which a column is known it may be unknown for a while.
+        # A column that is known at both ends of a range may be unknown at an LSN between them.
         return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 
     def learn(self, result: RefreshResult) -> None:
-        """Remember what it took."""
+        """Remember the time that a refresh took."""
         refresh = result.refresh
         costs = self._costs.get(refresh.table.id, Costs())
         if refresh.strategy.method is RefreshMethod.FULL:
@@ -69,7 +70,7 @@ class RefreshPlanner:
 
 
 def is_long_refresh(refresh: Refresh) -> bool:
-    """Whether it goes on beside the ticks."""
+    """Whether a refresh runs in the background instead of inside a tick."""
     match refresh.strategy.method:
         case RefreshMethod.IN_POSTGRES:
             return True

@@ -1,10 +1,10 @@
-"""When a stream table is due. Pure: clocks and the catalog are somebody else's.
+"""The text of a schedule and the time of the last refresh in; whether a refresh is due out. Pure: no clock, no catalog.
 
-'1s', '5m', '1h30m'     at most that old: due once per interval, on a grid that all stream tables share, so that those
-                        with the same schedule advance together. Up to CONTINUOUS_S it means: at every tick.
+'1s', '5m', '1h30m'     at most this old: due once per interval, on a grid that all stream tables share, so that stream
+                        tables with the same schedule advance together. Up to CONTINUOUS_S it means: at every tick.
 'continuous'            at every tick
 '*/5 * * * *', '@daily' cron, in UTC
-'calculated'            as often as the fastest stream table that reads it; at every tick when nobody does
+'calculated'            as often as the fastest stream table that reads it; at every tick when none does
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cronsim import CronSim, CronSimError
 from shared_schema.errors import TrickleError
 
 CONTINUOUS_S = 1.0
-"""Shorter intervals cannot be told from every tick."""
+"""A shorter interval means the same as every tick."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:ms|s|m|h|d))+")
@@ -38,7 +38,7 @@ _ALIASES = {
 
 
 class BadSchedule(TrickleError):
-    """A schedule that cannot be read."""
+    """The text of a schedule is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """At the moments a cron expression names, in UTC."""
+    """At the times of a cron expression, in UTC."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class Calculated:
-    """As its readers need it."""
+    """As often as its fastest reader."""
 
 
 Timed = Continuous | Every | Cron
@@ -70,7 +70,7 @@ Schedule = Timed | Calculated
 
 
 def parse_schedule(text: str) -> Schedule:
-    """A stored schedule -> its meaning; BadSchedule for anything else."""
+    """Parse the stored text of a schedule; raise BadSchedule when it is not valid."""
     word = text.strip().lower()
     if word == "calculated":
         return Calculated()
@@ -91,40 +91,40 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def resolve_calculated(schedules: Mapping[int, Schedule], readers: Mapping[int, Set[int]]) -> dict[int, Timed]:
-    """Every `calculated` one replaced by the fastest schedule among those who read it, directly or not."""
-    known: dict[int, Timed] = {}
+    """Replace every `calculated` by the fastest schedule among its direct and indirect readers."""
+    resolved: dict[int, Timed] = {}
 
-    def timed(table: int, path: frozenset[int]) -> Timed:
-        if table not in known:
+    def resolve(table: int, path: frozenset[int]) -> Timed:
+        if table not in resolved:
             match schedules[table]:
                 case Calculated():
-                    below = [r for r in readers.get(table, ()) if r in schedules and r not in path]
-                    needs = [timed(reader, path | {table}) for reader in below]
-                    known[table] = min(needs, key=period_s, default=Continuous())
+                    table_readers = [r for r in readers.get(table, ()) if r in schedules and r not in path]
+                    candidates = [resolve(reader, path | {table}) for reader in table_readers]
+                    resolved[table] = min(candidates, key=period_s, default=Continuous())
                 case Continuous() | Every() | Cron() as own:
-                    known[table] = own
-        return known[table]
+                    resolved[table] = own
+        return resolved[table]
 
-    return {table: timed(table, frozenset({table})) for table in schedules}
+    return {table: resolve(table, frozenset({table})) for table in schedules}
 
 
 def period_s(schedule: Timed) -> float:
-    """Seconds between two refreshes; of a cron expression, between the next two of a fixed moment."""
+    """Return the seconds between two refreshes; for cron, between the first two after a fixed time."""
     match schedule:
         case Continuous():
             return 0.0
         case Every(seconds):
             return seconds
         case Cron(expression):
-            moments = CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
-            first, second = next(moments), next(moments)
+            times = CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
+            first, second = next(times), next(times)
             return (second - first) / timedelta(seconds=1)
         case _:
             assert_never(schedule)
 
 
 def next_due(schedule: Timed, last: datetime | None) -> datetime | None:
-    """The moment after `last` from which it is due; None when it always is."""
+    """Return the first time after `last` at which a refresh is due; None when it always is."""
     if last is None:
         return None
     match schedule:
@@ -140,9 +140,9 @@ def next_due(schedule: Timed, last: datetime | None) -> datetime | None:
 
 
 def is_due(schedule: Timed, last: datetime | None, now: datetime) -> bool:
-    """Whether a moment of the schedule has passed since it was last refreshed.
+    """Whether a scheduled time has passed since the last refresh.
 
-    A refresh in the future says that the clock was set back since; nobody should wait until it is there again.
+    A last refresh in the future means that the clock was set back; the refresh does not wait for that time again.
     """
-    moment = next_due(schedule, last)
-    return moment is None or moment <= now or (last is not None and now < last)
+    due_at = next_due(schedule, last)
+    return due_at is None or due_at <= now or (last is not None and now < last)

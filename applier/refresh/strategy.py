@@ -1,8 +1,8 @@
-"""How one refresh is done, and why. Pure: figures in, a decision with a reason code out.
+"""The facts about one stream table in, the method of its refresh and the reason for it out. Pure.
 
-Three ways lead to the same rows. DIFFERENTIAL computes the change of the result from the changes of its sources. FULL
-computes the whole result in Spark at the tick's frontier, IN_POSTGRES has PostgreSQL run the query itself in a snapshot
-of known position; both write only the difference to what the stream table holds.
+Three methods lead to the same rows. DIFFERENTIAL computes the delta of the result from the changes of its sources. FULL
+computes the full result in Spark at the tick's frontier. IN_POSTGRES has PostgreSQL run the query itself in a snapshot
+at a known LSN. The last two write only the difference to the rows that the stream table holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shared_schema.errors import TrickleError
 
 
 class RefreshMode(Enum):
-    """What the user asked for: pgt_stream_tables.refresh_mode."""
+    """The user's choice: pgt_stream_tables.refresh_mode."""
 
     AUTO = "AUTO"
     DIFFERENTIAL = "DIFFERENTIAL"
@@ -23,7 +23,7 @@ class RefreshMode(Enum):
 
 
 class FullPolicy(Enum):
-    """Whether a recomputation the user did not ask for may happen."""
+    """Whether a full refresh may happen that the user did not request."""
 
     ALLOW = "allow"
     ERROR = "error"
@@ -36,53 +36,53 @@ class RefreshMethod(Enum):
     FULL = "FULL"
     IN_POSTGRES = "FULL_IN_POSTGRES"
     NO_DATA = "NO_DATA"
-    """Nothing it reads changed: only its frontier moves."""
+    """Its sources did not change: only its frontier moves."""
 
 
 class RefreshReason(Enum):
     """Reason codes of the history; programs match on the value."""
 
     INITIAL = "INITIAL"
-    """The first fill."""
+    """The initial fill."""
     MODE = "MODE"
-    """The refresh mode says so."""
+    """The refresh mode requires it."""
     INCREMENTAL = "INCREMENTAL"
-    """AUTO, and nothing speaks against following the changes."""
+    """AUTO, and a differential refresh is the cheaper one."""
     CHANGE_RATIO = "CHANGE_RATIO"
     """AUTO: more of the sources changed than auto_threshold allows."""
     MEASURED_COST = "MEASURED_COST"
-    """AUTO: by what earlier refreshes took, the whole is cheaper than the changes."""
+    """AUTO: by the times of earlier refreshes, a full one is cheaper."""
     QUERY_REFUSED = "QUERY_REFUSED"
-    """The query cannot be followed, so PostgreSQL runs it."""
+    """The query cannot be maintained, so PostgreSQL runs it."""
     UNCHANGED = "UNCHANGED"
-    """There is nothing to do."""
+    """Its sources did not change."""
     REPAIR = "REPAIR"
-    """A crash cut a progressive refresh off: PostgreSQL is compared with the whole."""
+    """A crash interrupted a progressive refresh: the rows in PostgreSQL are compared with the full result."""
     DEFINITION_CHANGED = "DEFINITION_CHANGED"
-    """It has another query, or something it reads has."""
+    """It has a new query, or a stream table that it reads has."""
     HISTORY_GONE = "HISTORY_GONE"
-    """It stood still for so long that the changes since are no longer kept."""
+    """It was not refreshed for so long that the traces no longer hold the changes since then."""
 
 
 class FullForbidden(TrickleError):
-    """full_policy = 'error', and only a recomputation would help."""
+    """full_policy = 'error', and only a full refresh is possible."""
 
 
 class CannotRepair(TrickleError):
-    """It holds rows of no frontier, and what the other sinks hold cannot be known any more."""
+    """The stream table's rows belong to no frontier, and the rows of the other sinks can no longer be computed."""
 
 
 def cannot_repair() -> CannotRepair:
-    """The error."""
+    """Return the error for a stream table that cannot be repaired."""
     return CannotRepair(
-        "a crash cut a progressive refresh off, and the changes since are no longer kept",
+        "a crash interrupted a progressive refresh, and the changes since then are no longer held",
         hint="drop and create the stream table",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The decision for one refresh; `detail` has the figures it rests on."""
+    """The decision for one refresh; `detail` has the figures behind it."""
 
     method: RefreshMethod
     reason: RefreshReason
@@ -91,20 +91,23 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What earlier refreshes of this stream table took; None before the first of the kind."""
+    """Times of earlier refreshes of one stream table; None before the first of its kind."""
 
     full_ms: float | None = None
     full_rows: int = 0
     """Rows of its sources at that time."""
     per_change_ms: float | None = None
-    """Per change row, from windows of at least FEW_CHANGES."""
+    """Per change row, from refreshes with at least FEW_CHANGES."""
 
     def after_full(self, took_ms: float, source_rows: int) -> Costs:
-        """With the newest whole computation."""
+        """Return the costs updated with a FULL refresh."""
         return Costs(took_ms, source_rows, self.per_change_ms)
 
     def after_changes(self, took_ms: float, changes: int) -> Costs:
-        """With the newest window; small ones say nothing about rows, only about Spark's fixed costs."""
+        """Return the costs updated with a DIFFERENTIAL refresh.
+
+        A small one says nothing about the cost per row, only about Spark's fixed costs.
+        """
         if changes < FEW_CHANGES:
             return self
         latest = took_ms / changes
@@ -114,35 +117,35 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class RefreshInputs:
-    """What is known when a refresh is decided."""
+    """The facts from which the method of a refresh is chosen."""
 
     mode: RefreshMode
     policy: FullPolicy
     has_plan: bool
     """Whether the query has a plan."""
     is_deterministic: bool
-    """Whether its result changes only with its sources."""
+    """Whether the result changes only when the sources change."""
     is_filled: bool
     partial: bool
-    """Whether PostgreSQL holds the rows of no frontier."""
+    """Whether the rows in PostgreSQL belong to no frontier: a progressive refresh was interrupted."""
     has_history: bool
-    """Whether the changes since its frontier are still there."""
+    """Whether the traces still hold the changes since its frontier."""
     changes: int
-    """Change rows of its sources in the window."""
+    """Change rows of its sources in the LSN range."""
     source_rows: int
     threshold: float
     costs: Costs = Costs()
 
 
 FEW_CHANGES = 1_000
-"""Up to here fixed costs rule and following the changes always wins."""
+"""Up to this many, fixed costs dominate and DIFFERENTIAL is always faster."""
 
 SAFETY_MARGIN = 0.8
-"""The whole must be this much cheaper than the changes before AUTO believes it."""
+"""AUTO chooses FULL when its estimate is below this fraction of the estimate for DIFFERENTIAL."""
 
 
 def choose_strategy(now: RefreshInputs) -> Strategy:
-    """The way to refresh; FullForbidden when there is only one and the user forbids it."""
+    """Choose the method of a refresh; raise FullForbidden when only FULL is possible and the user forbids it."""
     if now.partial and not now.has_history:
         raise cannot_repair()
     if now.partial:
@@ -150,21 +153,21 @@ def choose_strategy(now: RefreshInputs) -> Strategy:
     if now.is_filled and now.has_history and now.is_deterministic and not now.changes:
         return Strategy(RefreshMethod.NO_DATA, RefreshReason.UNCHANGED)
     if not now.has_plan:
-        why = (
+        reason = (
             RefreshReason.INITIAL
             if not now.is_filled
             else RefreshReason.MODE
             if now.mode is RefreshMode.FULL
             else RefreshReason.QUERY_REFUSED
         )
-        return Strategy(RefreshMethod.IN_POSTGRES, why)
+        return Strategy(RefreshMethod.IN_POSTGRES, reason)
     if not now.is_filled:
         return Strategy(RefreshMethod.FULL, RefreshReason.INITIAL)
     if not now.has_history:
         if now.policy is FullPolicy.ERROR:
             raise FullForbidden(
-                "the changes since the stream table was last refreshed are no longer kept, and full_policy is 'error'",
-                hint="allow it for once: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
+                "the changes since the last refresh of the stream table are no longer held, and full_policy is 'error'",
+                hint="allow one full refresh: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
             )
         return Strategy(RefreshMethod.FULL, RefreshReason.HISTORY_GONE)
     match now.mode:
@@ -173,23 +176,23 @@ def choose_strategy(now: RefreshInputs) -> Strategy:
         case RefreshMode.DIFFERENTIAL | RefreshMode.IMMEDIATE:
             return Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.MODE)
         case RefreshMode.AUTO:
-            return _cheaper(now)
+            return _choose_cheaper(now)
 
 
-def _cheaper(now: RefreshInputs) -> Strategy:
-    follow = Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.INCREMENTAL)
+def _choose_cheaper(now: RefreshInputs) -> Strategy:
+    """Choose between DIFFERENTIAL and FULL for mode AUTO."""
+    differential = Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.INCREMENTAL)
     if now.policy is FullPolicy.ERROR or now.changes <= FEW_CHANGES:
-        return follow
+        return differential
     if now.changes > now.threshold * now.source_rows:
         detail = f"{now.changes} changes, {now.source_rows} source rows, auto_threshold {now.threshold:g}"
         return Strategy(RefreshMethod.FULL, RefreshReason.CHANGE_RATIO, detail)
     costs = now.costs
     if costs.full_ms is None or costs.per_change_ms is None:
-        return follow
-    full = costs.full_ms * now.source_rows / max(1, costs.full_rows)
-    changes = costs.per_change_ms * now.changes
-    if full < SAFETY_MARGIN * changes:
-        return Strategy(
-            RefreshMethod.FULL, RefreshReason.MEASURED_COST, f"about {full:.0f} ms instead of {changes:.0f} ms"
-        )
-    return follow
+        return differential
+    full_ms = costs.full_ms * now.source_rows / max(1, costs.full_rows)
+    differential_ms = costs.per_change_ms * now.changes
+    if full_ms < SAFETY_MARGIN * differential_ms:
+        detail = f"about {full_ms:.0f} ms instead of {differential_ms:.0f} ms"
+        return Strategy(RefreshMethod.FULL, RefreshReason.MEASURED_COST, detail)
+    return differential

@@ -1,4 +1,4 @@
-"""The stream tables in service with their plans, and whether what they read is known."""
+"""Stored definitions in; the stream tables with their plans, and whether their sources are known at a frontier, out."""
 
 from __future__ import annotations
 
@@ -20,110 +20,111 @@ from shared_schema.progress import membership_epoch
 log = logging.getLogger(__name__)
 
 ANY_RELATION = 0
-"""The number of a relation in another database says nothing here: it is known by its name."""
+"""The relid of a relation in another database means nothing here: such a relation is identified by its name."""
 
 PlanStreamTable = Callable[[StreamTableRow], StreamTable]
-"""A stored definition -> its plan; a TrickleError says why it has none."""
+"""Plans a stored definition; raises a TrickleError when it has no plan."""
 
 
 @dataclass
 class StreamTables:
-    """Plans are made once and kept until the definition or a source changes."""
+    """Plans each definition once, and again when the definition or a source changes."""
 
     catalog: Catalog
     traces: Traces
-    define: PlanStreamTable
-    elsewhere: bool = False
+    plan: PlanStreamTable
+    sources_elsewhere: bool = False
     """Whether the rows of the sources are in another database."""
     tables: dict[int, StreamTable] = field(default_factory=dict)
-    _written: dict[int, tuple[str, str, str]] = field(default_factory=dict)
-    """What each was defined from."""
+    _planned_from: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """The stored definition that each plan was made from."""
     _fingerprints: dict[int, str | None] = field(default_factory=dict)
-    """Of the relations the defined stream tables read, as they were when last looked at."""
+    """The fingerprints of the source relations at the last look."""
     _recaptured: set[tuple[int, int]] = field(default_factory=set)
-    """Stream table and source: captures asked for because a column was missing."""
+    """Stream table and source: recaptures that were requested because a column was missing."""
 
-    def understand(
+    def load(
         self, rows: Sequence[StreamTableRow]
     ) -> tuple[list[tuple[StreamTableRow, StreamTable]], list[tuple[StreamTableRow, TrickleError]]]:
-        """The rows with their plans, and those that have none."""
-        self._notice_changes(rows)
-        understood: list[tuple[StreamTableRow, StreamTable]] = []
+        """Return the rows with their plans, and the rows that have none with the error."""
+        self._drop_outdated_plans(rows)
+        planned: list[tuple[StreamTableRow, StreamTable]] = []
         refused: list[tuple[StreamTableRow, TrickleError]] = []
         for row in rows:
             try:
                 if row.pgt_id not in self.tables:
-                    self.tables[row.pgt_id] = self.define(row)
-                    self._written[row.pgt_id] = _written(row)
-                    log.info("stream table defined", extra={"table": str(row.table), "pgt_id": row.pgt_id})
-                understood.append((row, self.tables[row.pgt_id]))
+                    self.tables[row.pgt_id] = self.plan(row)
+                    self._planned_from[row.pgt_id] = _stored_definition(row)
+                    log.info("stream table planned", extra={"table": str(row.table), "pgt_id": row.pgt_id})
+                planned.append((row, self.tables[row.pgt_id]))
             except TrickleError as error:
                 if error.retryable:
                     raise
                 refused.append((row, error))
-        return understood, refused
+        return planned, refused
 
     def adopt(self, row: StreamTableRow, table: StreamTable) -> None:
-        """It is defined so from now on."""
+        """Use this plan for the definition from now on."""
         self.tables[row.pgt_id] = table
-        self._written[row.pgt_id] = _written(row)
+        self._planned_from[row.pgt_id] = _stored_definition(row)
 
     def forget(self, pgt_id: int) -> None:
-        """It is to be defined anew."""
+        """Drop a plan; the next `load` plans the definition again."""
         self.tables.pop(pgt_id, None)
 
-    def forget_all_but(self, existing: set[int]) -> set[int]:
-        """Forget what was dropped; return it."""
-        gone = self.tables.keys() - existing
-        for pgt_id in gone:
+    def forget_dropped(self, existing: set[int]) -> set[int]:
+        """Drop the plans of stream tables that no longer exist; return their ids."""
+        dropped = self.tables.keys() - existing
+        for pgt_id in dropped:
             del self.tables[pgt_id]
-        return gone
+        return dropped
 
-    def _notice_changes(self, rows: Sequence[StreamTableRow]) -> None:
-        """What was altered, or reads what was altered, is defined anew: it may mean something else now, or nothing."""
+    def _drop_outdated_plans(self, rows: Sequence[StreamTableRow]) -> None:
+        """Drop the plan of each stream table that was altered or reads an altered relation: its query may mean
+        something else now, or nothing."""
         for row in rows:
-            if row.pgt_id in self.tables and self._written[row.pgt_id] != _written(row):
+            if row.pgt_id in self.tables and self._planned_from[row.pgt_id] != _stored_definition(row):
                 del self.tables[row.pgt_id]
-        for row in self._calling_replaced(rows):
-            log.info("function was replaced, stream table is defined anew", extra={"table": str(row.table)})
+        for row in self._with_replaced_functions(rows):
+            log.info("function was replaced, stream table is planned again", extra={"table": str(row.table)})
             del self.tables[row.pgt_id]
         sources = {scan.relid for table in self.tables.values() for scan in table.scans}
         now = self.catalog.sources.fingerprints(sources)
         altered = {relid for relid in sources if self._fingerprints.setdefault(relid, now.get(relid)) != now.get(relid)}
         for table in [t for t in self.tables.values() if any(s.relid in altered for s in t.scans)]:
-            log.info("source was altered, stream table is defined anew", extra={"table": str(table)})
+            log.info("source was altered, stream table is planned again", extra={"table": str(table)})
             del self.tables[table.id]
         self._fingerprints = {relid: now.get(relid) for relid in sources}
 
-    def _calling_replaced(self, rows: Sequence[StreamTableRow]) -> list[StreamTableRow]:
-        """Those whose plan holds the expression of a function that is another one by now; PostgreSQL is asked once."""
-        called = [
+    def _with_replaced_functions(self, rows: Sequence[StreamTableRow]) -> list[StreamTableRow]:
+        """Return the rows whose plan holds the body of a function that was replaced; one query reads all digests."""
+        digests_of = [
             (row, declared_digests(row.defining_query) or {})
             for row in rows
             if row.pgt_id in self.tables and not isinstance(self.tables[row.pgt_id].plan, PostgresQuery)
         ]
-        now = self.catalog.sources.function_digests({oid for _, digests in called for oid in digests})
-        return [row for row, digests in called if any(now.get(oid) != told for oid, told in digests.items())]
+        now = self.catalog.sources.function_digests({oid for _, digests in digests_of for oid in digests})
+        return [row for row, digests in digests_of if any(now.get(oid) != then for oid, then in digests.items())]
 
-    def ready(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
-        """Whether everything it reads is known as of the frontier.
+    def is_ready(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
+        """Whether everything the stream table reads is known at the frontier.
 
-        A column that was not captured is asked for once; what is then still missing is SourceChanged, and so is a
-        column that is no longer the one the stream table's rows were computed with.
+        Requests a recapture once for a column that was not captured. Raises SourceChanged when a column is still
+        missing after that, and when a column is no longer the one from which the stream table's rows were computed.
         """
         if isinstance(table.plan, PostgresQuery):
-            self._must_be_here(table, table.plan)
-        return all([self._known(row, scan, frontier) for scan in table.scans])
+            self._check_sources_are_here(table, table.plan)
+        return all([self._is_known(row, scan, frontier) for scan in table.scans])
 
-    def _must_be_here(self, table: StreamTable, plan: PostgresQuery) -> None:
-        read = [self.traces.get(source) for source in plan.sources]
-        if self.elsewhere or any(trace is not None and trace.relid == ANY_RELATION for trace in read):
+    def _check_sources_are_here(self, table: StreamTable, plan: PostgresQuery) -> None:
+        traces = [self.traces.get(source) for source in plan.sources]
+        if self.sources_elsewhere or any(trace is not None and trace.relid == ANY_RELATION for trace in traces):
             raise SourcesElsewhere(
-                f"the query of {table} can only be run by PostgreSQL ({plan.refusal}), and its rows are not here",
-                hint="keep it in the database of its sources, or write the query so that it can be followed",
+                f"only PostgreSQL can run the query of {table} ({plan.refusal}), and its rows are in another database",
+                hint="create it in the database of its sources, or write the query so that it can be maintained",
             )
 
-    def _known(self, row: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
+    def _is_known(self, row: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
         trace = self.traces.get(scan.table)
         if trace is None:
             return False
@@ -133,7 +134,7 @@ class StreamTables:
                     f"table {scan.table} was dropped and created again", hint="drop and create the stream table"
                 )
             return False
-        # What nothing is known of is not compared: the stream table is computed anew as a whole.
+        # A relation that is unknown at the old frontier is not compared: the next refresh is FULL.
         comparable = row.lsn and self.traces.whole_at((scan.table,), row.lsn)
         if comparable and not self.traces.knows(scan, row.lsn):
             raise self.traces.reason(scan)
@@ -142,17 +143,17 @@ class StreamTables:
         if self.traces.coming(scan, frontier):
             return False
         if trace.relid == ANY_RELATION:
-            # Nobody there hears us ask for another copy.
+            # A recapture cannot be requested in another database.
             raise self.traces.reason(scan)
         if self.catalog.sources.recapture_epoch(scan.relid) > membership_epoch(trace.membership):
             return False
         if row.lsn or (row.pgt_id, scan.relid) in self._recaptured:
             raise self.traces.reason(scan)
         self._recaptured.add((row.pgt_id, scan.relid))
-        log.info("source is captured anew", extra={"table": str(row.table), "source": str(scan.table)})
+        log.info("source is captured again", extra={"table": str(row.table), "source": str(scan.table)})
         self.catalog.sources.request_recapture(scan.relid)
         return False
 
 
-def _written(row: StreamTableRow) -> tuple[str, str, str]:
+def _stored_definition(row: StreamTableRow) -> tuple[str, str, str]:
     return row.defining_query, row.refresh_mode, row.full_policy

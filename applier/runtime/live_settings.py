@@ -1,4 +1,4 @@
-"""The applier's settings with those of the database: read at the start, looked at while it runs."""
+"""Flags, environment and the settings stored in the database in; the settings in use, also after changes, out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = "pg-trickle-applier"
 
 
 def read_stored(connection: Connection) -> Stored:
-    """What is set in the database; nothing before the catalog is installed there."""
+    """Return the settings stored in the database; none before the catalog is installed there."""
     if connection.execute(stored_settings.INSTALLED).fetchone() != (True,):
         return {}
     found = connection.execute(stored_settings.READ).fetchall()
@@ -30,7 +30,7 @@ def read_stored(connection: Connection) -> Stored:
 
 
 class LiveSettings:
-    """Settings in use. `look` takes over what was changed in the database meanwhile, as far as that is possible."""
+    """The settings in use. `reload` applies later changes in the database, as far as that needs no restart."""
 
     def __init__(self, overrides: Mapping[str, Any]) -> None:
         self._overrides = overrides
@@ -42,28 +42,30 @@ class LiveSettings:
 
     @property
     def settings(self) -> ApplierSettings:
-        """As they are now; what needs a restart is as it was at the start."""
+        """The present values; a setting that needs a restart has its value from the start."""
         return self._loaded.settings
 
-    def look(self, database: Database, engine: Engine, maintenance: Maintenance) -> None:
-        """One question to the database; a value that is out of bounds is said once and not taken."""
+    def reload(self, database: Database, engine: Engine, maintenance: Maintenance) -> None:
+        """Read the stored settings and apply them; log a value that is out of bounds once and ignore it."""
         stored = read_stored(database.connection)
         if stored in (self._stored, self._refused):
             return
         try:
             fresh = merge_settings(ApplierSettings, self._overrides, stored)
         except SettingsError as error:
-            log.warning("settings of the database are not taken over", extra={"error": error.problem})
+            log.warning(
+                "settings of the database are not valid, the old ones stay in use", extra={"error": error.problem}
+            )
             self._refused = stored
             return
         self._stored = stored
-        before, self._loaded = self.settings, _with_live(self._loaded, fresh)
-        _tune(engine, maintenance, before, self.settings)
+        before, self._loaded = self.settings, _merge_live(self._loaded, fresh)
+        _apply(engine, maintenance, before, self.settings)
         self.report(database)
-        log.info("settings of the database were taken over")
+        log.info("settings of the database were applied")
 
     def report(self, database: Database) -> None:
-        """Show in SQL what is in use."""
+        """Write the settings in use to the catalog, for `pgtrickle.settings()`."""
         connection = database.connection
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("DELETE FROM pgtrickle.pgt_settings_in_use WHERE program = %s", (PROGRAM,))
@@ -73,20 +75,20 @@ class LiveSettings:
             )
 
 
-def _live() -> frozenset[str]:
+def _live_names() -> frozenset[str]:
     return frozenset(s.name for s in stored_settings.describe_settings(ApplierSettings, PROGRAM) if s.live)
 
 
-def _with_live(
+def _merge_live(
     now: LoadedSettings[ApplierSettings], fresh: LoadedSettings[ApplierSettings]
 ) -> LoadedSettings[ApplierSettings]:
-    live = _live()
-    taken = {name: getattr(fresh.settings, name) for name in live}
+    live = _live_names()
+    values = {name: getattr(fresh.settings, name) for name in live}
     sources = now.sources | {name: fresh.sources[name] for name in live}
-    return LoadedSettings(now.settings.model_copy(update=taken), sources)
+    return LoadedSettings(now.settings.model_copy(update=values), sources)
 
 
-def _tune(engine: Engine, maintenance: Maintenance, before: ApplierSettings, settings: ApplierSettings) -> None:
+def _apply(engine: Engine, maintenance: Maintenance, before: ApplierSettings, settings: ApplierSettings) -> None:
     """Every live setting has its line here."""
     engine.sinks.postgres.batch_size = settings.pipeline_batch_size
     engine.scheduler.max_consecutive_errors = settings.max_consecutive_errors
@@ -99,6 +101,6 @@ def _tune(engine: Engine, maintenance: Maintenance, before: ApplierSettings, set
     maintenance.delta_retention_hours = settings.delta_retention_hours
     maintenance.history_retention_days = settings.history_retention_days
     if before.max_parallel_workers != settings.max_parallel_workers:
-        # Between two ticks, so nothing is in the old pool.
+        # Between two ticks, so the old pool has no work.
         engine.workers.shutdown()
         engine.workers = ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="compute")

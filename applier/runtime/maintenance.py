@@ -1,4 +1,4 @@
-"""What runs beside the ticks, one thing after the other on one thread: MERGEs into Delta, checkpoints, tidying."""
+"""An engine in; MERGEs into Delta, checkpoints and cleanup, one after the other on a background thread, out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_EVERY_S = 0.25
 CHECKPOINT_RETRY_S = 5.0
 
 IDLE_PER_WORK = 2
-"""MERGEs take at most a third of the time: they share the cores with the ticks people wait for."""
+"""MERGEs take at most a third of the time: they share the cores with the ticks, for which users wait."""
 
 
 @dataclass
@@ -39,17 +39,17 @@ class Maintenance:
     catalog: Catalog
     applier: str
     tick_lock: threading.Lock
-    """Held by every tick, so that what is read under it is between two ticks."""
+    """Held by every tick: another holder reads the state between two ticks."""
     delta_interval_s: float
     checkpoint_rows: int
     tidy_interval_s: float
     delta_retention_hours: int
     history_retention_days: int
     max_buffer_rows: int
-    failed: Callable[[BaseException], None]
+    on_failure: Callable[[BaseException], None]
 
     def run(self, stopping: threading.Event) -> None:
-        """Until told to stop; a failure is handed on, because a silent background thread is a silent loss."""
+        """Work until `stopping` is set; report a failure to the main thread, which then stops the applier."""
         next_flush = time.monotonic() + self.delta_interval_s
         tidied = time.monotonic()
         try:
@@ -58,18 +58,18 @@ class Maintenance:
                     self.flush_delta()
                     took = time.monotonic() - began
                     next_flush = time.monotonic() + max(self.delta_interval_s, took * IDLE_PER_WORK)
-                if self._checkpoint_pays():
+                if self._is_checkpoint_due():
                     self._try_checkpoint(stopping)
                 if time.monotonic() - tidied >= self.tidy_interval_s:
                     self._tidy()
                     tidied = time.monotonic()
         except BaseException as error:
-            self.failed(error)
+            self.on_failure(error)
             raise
 
-    def _checkpoint_pays(self) -> bool:
-        """Not while a long refresh reads the traces: the base it reads would be released by the next but one."""
-        return not self.engine.long_refreshes.reading_traces and any(
+    def _is_checkpoint_due(self) -> bool:
+        """Not while a long refresh reads the traces: the second checkpoint from now would release its base."""
+        return not self.engine.long_refreshes.is_reading_traces and any(
             trace.overlay_rows >= self.checkpoint_rows for trace in self.engine.traces
         )
 
@@ -77,13 +77,13 @@ class Maintenance:
         try:
             self.checkpoint()
         except (Infrastructure, psycopg.OperationalError, PySparkException, DeltaError, OSError) as error:
-            # Nothing refers to what was written: the manifest comes last.
-            log.exception("checkpoint failed, it will be tried again", extra={"error": str(error)[:300]})
+            # Nothing refers to the written files yet: the manifest is written last.
+            log.exception("checkpoint failed, it will be repeated", extra={"error": str(error)[:300]})
             stopping.wait(CHECKPOINT_RETRY_S)
 
     def _tidy(self) -> None:
         with self.tick_lock:
-            tables = list(self.engine.defined.values())
+            tables = list(self.engine.planned.values())
         if self.engine.sinks.delta_sink:
             self.engine.sinks.delta_sink.tidy(tables, self.delta_retention_hours)
         try:
@@ -92,22 +92,22 @@ class Maintenance:
             log.warning("history could not be pruned", extra={"error": str(error).splitlines()[0]})
 
     def flush_delta(self) -> None:
-        """MERGE what is queued; a stream table whose Delta table somebody wrote to is suspended."""
+        """MERGE the queued deltas; suspend a stream table when another program wrote to its Delta table."""
         for table, error in self.engine.sinks.delta_sink.flush() if self.engine.sinks.delta_sink else []:
             log.error("stream table suspended", extra={"table": str(table), "error": error.problem})
             self.catalog.stream_tables.suspend(table.id, error)
             metrics.SUSPENSIONS.inc()
 
     def checkpoint(self) -> None:
-        """Write the traces as of a frontier that no sink will ever look behind, then the manifest, then use them."""
+        """Write the traces at a frontier that every sink has passed, then the manifest, then use the new bases."""
         if self._lowest_frontier(delta_written=True) <= self.engine.sinks.manifest.frontier:
             return
         self.flush_delta()
         with self.tick_lock:
             frontier = self._lowest_frontier()
             sinks = {
-                str(t.id): {sink: str(at) for sink, at in self.engine.sinks.durable(t).items()}
-                for t in self.engine.defined.values()
+                str(t.id): {sink: str(at) for sink, at in self.engine.sinks.durable_frontiers(t).items()}
+                for t in self.engine.planned.values()
             }
         if frontier <= self.engine.sinks.manifest.frontier:
             return
@@ -118,7 +118,7 @@ class Maintenance:
         manifest = Manifest(frontier, offsets, entries, sinks)
         self.catalog.checkpoints.save(self.applier, manifest)
         with self.tick_lock:
-            # Between two ticks: a refresh is planned by what the traces still hold.
+            # Between two ticks: the planner of refreshes depends on what the traces hold.
             for trace, base in bases:
                 trace.rebase(base)
         self.engine.sinks.manifest = manifest
@@ -126,18 +126,18 @@ class Maintenance:
         log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
 
     def _lowest_frontier(self, *, delta_written: bool = False) -> Lsn:
-        """The last tick's, unless a sink still waits for something older."""
+        """Return the frontier of the last tick, or an older one that a sink or a stream table still needs."""
         engine = self.engine
-        behind = [table_delta.lsn_range.lower for _, table_delta in list(engine.sinks.unpublished)]
+        needed = [table_delta.lsn_range.lower for _, table_delta in list(engine.sinks.unpublished)]
         if engine.sinks.delta_sink and not delta_written:
-            behind += [
+            needed += [
                 engine.sinks.delta_sink.frontier(t)
-                for t in engine.defined.values()
-                if not engine.sinks.delta_sink.idle(t.id)
+                for t in engine.planned.values()
+                if not engine.sinks.delta_sink.is_idle(t.id)
             ]
-        # A stream table that waits for its turn has its frontier in PostgreSQL only. Beyond max_buffer_rows it is not
-        # waited for: then it is computed anew as a whole when its turn comes.
-        waiting = [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.pgt_id in engine.defined]
+        # The frontier of a stream table that is not due yet is only in PostgreSQL. With more than max_buffer_rows the
+        # checkpoint does not wait for it: its next refresh is then FULL.
+        not_due = [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.pgt_id in engine.planned]
         if sum(trace.overlay_rows for trace in engine.traces) <= self.max_buffer_rows:
-            behind += waiting
-        return min([engine.frontier, *behind])
+            needed += not_due
+        return min([engine.frontier, *needed])

@@ -1,6 +1,6 @@
-"""What a first start would have to fetch and make, and what makes every start faster.
+"""A machine in; out come the jars of Spark, the jar of our functions and an archive of the JVM's classes.
 
-The jars of Spark, our functions, and an archive of the classes a JVM loads (see `jvm.archive`).
+Without them the first start has to fetch and compile, and every start is slower (see `spark/class_archive.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import class_path, spark_session
 
 EXIT_S = 300
-"""Writing the archive takes some seconds."""
+"""How long the JVM may take to exit; writing the archive takes some seconds."""
 
 KEPT_S = 14 * 86_400
-"""How long an archive is left alone that nobody may need any more."""
+"""Older archives are deleted: they may no longer be in use."""
 
 _QUERIES = (
     "SELECT b, sum(a) AS s, count(*) AS n, min(d) AS d FROM t WHERE a > 0 GROUP BY b HAVING count(*) > 0",
@@ -36,45 +36,45 @@ _QUERIES = (
 
 
 def prepare_start(say: Callable[[str], None]) -> Path | None:
-    """Make what is not there yet; the archive, or None where this Java writes none."""
+    """Make what is missing; return the archive, or None when this Java writes none."""
     jars = ensure(SPARK_JARS)
     archive = archive_path(class_path(jars))
     if archive.exists():
         return archive
     say("preparing Spark's classes (once, about a minute)")
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        made = Path(scratch) / archive.name
-        _use_spark(jars, Path(scratch), make_at_exit(made))
-        if not made.exists():
-            say("this Java writes no archive of its classes: starts stay as they are")
+        new_archive = Path(scratch) / archive.name
+        _use_spark(jars, Path(scratch), make_at_exit(new_archive))
+        if not new_archive.exists():
+            say("this Java writes no archive of its classes: starts do not become faster")
             return None
-        os.replace(made, archive)
-    _tidy(archive.parent)
+        os.replace(new_archive, archive)
+    _delete_old_archives(archive.parent)
     return archive
 
 
-def _tidy(folder: Path) -> None:
-    """Archives are large, and each is of jars that may no longer be in use; where one still is, starts are slower."""
+def _delete_old_archives(folder: Path) -> None:
+    """Archives are large, and old jars may no longer be in use; without its archive a start is only slower."""
     for old in folder.glob("classes-*.jsa"):
         if old.stat().st_mtime < time.time() - KEPT_S:
             old.unlink(missing_ok=True)
 
 
 def _use_spark(jars: list[Path], scratch: Path, java_options: str) -> None:
-    """A JVM that does a little of everything the applier's does, and ends."""
+    """Start a JVM, run a little of everything that the applier runs, and end it."""
     spark = spark_session(jars, scratch=scratch, java_options=java_options)
-    _work(spark, scratch)
+    _run_sample_work(spark, scratch)
     gateway = SparkContext._gateway
     spark.stop()
     if gateway is None:
         raise AssertionError("the session has no JVM")
     gateway.shutdown()
-    # It ends with its standard input.
+    # The JVM exits when its standard input is closed.
     gateway.proc.stdin.close()
     gateway.proc.wait(EXIT_S)
 
 
-def _work(spark: SparkSession, scratch: Path) -> None:
+def _run_sample_work(spark: SparkSession, scratch: Path) -> None:
     rows = pa.table({"a": [1, 2, 3], "b": ["x", "y", None], "d": pa.array([1, 2, 3], pa.decimal128(12, 2))})
     for held in (False, True):
         frame = spark.createDataFrame(rows)

@@ -1,8 +1,8 @@
-"""Answers questions that SQL functions ask through the log.
+"""Requests of SQL functions, from the control topic, in; rows with the responses in `pgt_answers` out.
 
-A function cannot commit, so what it writes is seen by nobody while it waits; a non-transactional message in the log is.
-The consumer puts it on the control topic, it is answered here, and the answer is a row that the function does see: each
-of its statements looks anew. The function asks again until it has an answer, so nothing is lost in a restart.
+A function cannot commit, so no other session sees what it writes while it waits. A non-transactional message in the log
+is seen: the consumer puts it on the control topic. The response is a row that the function does see, because each of
+its statements takes a new snapshot. The function repeats its request until it has a response, so a restart loses none.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ PREFIX = "pg_trickle"
 REQUEST = "ask "
 WAIT_S = 0.5
 PAUSE_S = 2.0
-"""After a failure, before the next question is read."""
+"""After a failure, before the next request is read."""
 
 KEEP = "1 hour"
-"""How long answers stay."""
+"""How long responses stay."""
 
 
 def limit_waits(connection: Connection) -> None:
-    """Whoever asks may have locked what the question is about, and waits for us."""
+    """Limit lock waits: the session that waits for us may hold a lock on the table that the request is about."""
     connection.execute("SET lock_timeout = '1s'")
 
 
-def request_of(value: bytes | None) -> dict[str, Any] | None:
-    """The question in a message of the control topic; None when it is none."""
+def parse_request(value: bytes | None) -> dict[str, Any] | None:
+    """Return the request in a message of the control topic; None when it holds none."""
     try:
         record = json.loads(value or b"")
         if record.get("kind") != "message" or record.get("prefix") != PREFIX or record.get("transactional"):
             return None
         content = str(record.get("content", ""))
-        asked = json.loads(content.removeprefix(REQUEST)) if content.startswith(REQUEST) else None
+        request = json.loads(content.removeprefix(REQUEST)) if content.startswith(REQUEST) else None
     except ValueError:
         return None
-    wanted = ("question", "query", "search_path")
-    return asked if isinstance(asked, dict) and all(isinstance(asked.get(k), str) for k in wanted) else None
+    keys = ("question", "query", "search_path")
+    return request if isinstance(request, dict) and all(isinstance(request.get(k), str) for k in keys) else None
 
 
 class Requests:
-    """Reads the control topic from its end on, one question at a time, on a thread and a connection of its own."""
+    """Reads the control topic from its end, one request at a time, on a thread and a connection of its own."""
 
     def __init__(
         self,
@@ -78,27 +78,27 @@ class Requests:
         )
 
     def run(self, stopping: threading.Event) -> None:
-        """Until told to stop; nothing that goes wrong here touches the stream tables."""
+        """Answer requests until `stopping` is set; no failure here affects the stream tables."""
         while not stopping.is_set():
             consumer = self._open()
             try:
                 consumer.assign([TopicPartition(self._topic, 0, OFFSET_END)])
                 while not stopping.is_set():
                     message = consumer.poll(WAIT_S)
-                    if message is not None and message.error() is None and (asked := request_of(message.value())):
-                        self._answer(asked)
+                    if message is not None and message.error() is None and (request := parse_request(message.value())):
+                        self._answer(request)
             except (KafkaException, Infrastructure, psycopg.Error) as error:
-                log.warning("a question could not be answered", extra={"error": str(error).splitlines()[0]})
+                log.warning("a request could not be answered", extra={"error": str(error).splitlines()[0]})
                 stopping.wait(PAUSE_S)
             finally:
                 consumer.close()
 
-    def _answer(self, asked: dict[str, Any]) -> None:
-        question = str(asked["question"])
+    def _answer(self, request: dict[str, Any]) -> None:
+        question = str(request["question"])
         if question in self._answered:
             return
         answer = explain_query.verdict(
-            self._database.connection, str(asked["query"]), str(asked["search_path"]), self._thresholds
+            self._database.connection, str(request["query"]), str(request["search_path"]), self._thresholds
         )
         connection = self._database.connection
         with connection.transaction():

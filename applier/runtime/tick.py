@@ -1,6 +1,6 @@
-"""One round: what arrived becomes part of the traces, every stream table that is due advances to the same frontier.
+"""The rows that have arrived in; every stream table that is due, advanced to the same frontier, out.
 
-Reads as the flow and holds no logic of its own: the steps are the ports it is given.
+One tick, as a list of steps without logic of its own: the ports do the work.
 """
 
 from __future__ import annotations
@@ -23,72 +23,76 @@ T = TypeVar("T")
 
 
 class Ports(Protocol):
-    """Everything a tick does to the world, in the order it does it."""
+    """The steps of a tick, in their order."""
 
     def advance_intake(self) -> Lsn:
-        """Move complete rows from the inbox to the traces; return the frontier they are complete to."""
+        """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
 
-    def finished(self) -> list[RefreshResult]:
-        """Long refreshes, begun by earlier ticks, whose rows are known by now."""
+    def take_finished(self) -> list[RefreshResult]:
+        """Return the long refreshes of earlier ticks that have finished."""
 
-    def in_service(self) -> list[tuple[StreamTableRow, StreamTable]]:
-        """The stream tables whose query is understood and that nobody is busy with."""
+    def load_stream_tables(self) -> list[tuple[StreamTableRow, StreamTable]]:
+        """Return the stream tables in service that have a plan and no running refresh."""
 
     def catch_up(self, table: StreamTable, at: Lsn) -> None:
-        """Once after a start: bring the sinks behind PostgreSQL to the frontier PostgreSQL has."""
+        """Once after a start: bring the other sinks to PostgreSQL's frontier."""
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
-        """How it is refreshed; None when it is not its turn or what it reads is not known yet.
+        """Plan the refresh of a stream table; None when it is not due, or its sources are not known yet.
 
-        Raises when it never will be.
+        Raises when its sources will never be known.
         """
 
-    def begin(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
-        """Start the long ones beside the ticks; return the others."""
+    def start_long(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
+        """Start the long refreshes in the background; return the others."""
 
     def compute(self, refreshes: Sequence[Refresh]) -> Iterator[RefreshResult]:
-        """The outcome of each, in order; several at a time."""
+        """Compute the refreshes, several at a time; yield the results in order."""
 
     def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
-        """Rows and frontiers of all of them in one transaction, as far as that is possible.
+        """Write the rows and frontiers of as many as possible in one transaction, and move all unchanged frontiers.
 
-        Returns those whose rows are still to be written by themselves; the frontiers of the unchanged are moved.
+        Returns the refreshes whose rows have to be written alone.
         """
 
     def write_back(self, result: RefreshResult, rows: RefreshRows) -> None:
-        """Rows and frontier into PostgreSQL, then the difference is owed to the other sinks."""
+        """Write rows and frontier into PostgreSQL, then queue the delta for the other sinks."""
 
     def publish(self) -> None:
-        """Everything owed to the topics, in one Kafka transaction."""
+        """Publish all queued deltas to the topics, in one Kafka transaction."""
 
     def fail(self, table: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
-        """One stream table is tried again later or taken out of service; nothing else stops."""
+        """Schedule a retry for one stream table, or suspend it; the others continue."""
 
 
 def run_tick(ports: Ports) -> Lsn:
-    """Advance every due stream table to the frontier of what has arrived; return it. Safe to repeat after a failure."""
+    """Advance every due stream table to the frontier of the arrived rows; return it. Safe to repeat after a failure."""
     frontier = ports.advance_intake()
     now = datetime.now(UTC)
-    _settle(ports, ports.finished())
+    _write_results(ports, ports.take_finished())
     refreshes = [
-        refresh for row, table in ports.in_service() if (refresh := _planned(ports, row, table, frontier, now))
+        refresh
+        for row, table in ports.load_stream_tables()
+        if (refresh := _plan_refresh(ports, row, table, frontier, now))
     ]
-    _settle(ports, ports.compute(ports.begin(refreshes)))
+    _write_results(ports, ports.compute(ports.start_long(refreshes)))
     ports.publish()
     return frontier
 
 
-def _planned(ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
+def _plan_refresh(
+    ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime
+) -> Refresh | None:
     def plan() -> Refresh | None:
         if row.lsn and row.lsn <= frontier:
             ports.catch_up(table, row.lsn)
         return ports.plan(row, table, frontier, now) if row.lsn < frontier else None
 
-    return _tried(ports, row, None, plan)
+    return _try_step(ports, row, None, plan)
 
 
-def _settle(ports: Ports, results: Iterable[RefreshResult]) -> None:
-    """Write what changed and move the frontiers of the rest: together, so that a reader sees all or none of it."""
+def _write_results(ports: Ports, results: Iterable[RefreshResult]) -> None:
+    """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it."""
     changed: list[ChangedResult] = []
     unchanged: list[RefreshResult] = []
     for result in results:
@@ -104,11 +108,11 @@ def _settle(ports: Ports, results: Iterable[RefreshResult]) -> None:
             case _:
                 assert_never(result.outcome)
     for result, rows in ports.group_commit(changed, unchanged):
-        _tried(ports, result.refresh.row, result, partial(ports.write_back, result, rows))
+        _try_step(ports, result.refresh.row, result, partial(ports.write_back, result, rows))
 
 
-def _tried(ports: Ports, row: StreamTableRow, result: RefreshResult | None, step: Callable[[], T]) -> T | None:
-    """Do it; what fails concerns this one stream table, unless a service is away: then the tick is repeated."""
+def _try_step(ports: Ports, row: StreamTableRow, result: RefreshResult | None, step: Callable[[], T]) -> T | None:
+    """Run a step. A failure affects only this stream table; a retryable one is raised, and the tick is repeated."""
     try:
         return step()
     except TrickleError as error:

@@ -1,4 +1,4 @@
-"""Settings in, the parts of a running applier out. Decides nothing and runs nothing."""
+"""Settings in, the parts of a running applier out. It decides nothing and runs nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Wiring:
-    """Builds each part once. What it opens is closed by `cleanup`, in the opposite order."""
+    """Builds each part once. `cleanup` closes what it opens, in the opposite order."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Wiring:
         self._thresholds = Thresholds(settings.deep_join_l0_scan_threshold, settings.part3_max_scan_count)
 
     def database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
-        """A connection of its own, prepared each time it is opened."""
+        """Return a connection of its own, prepared each time it is opened."""
         database = Database(self.settings.database_url.get_secret_value(), prepare)
         self.cleanup.callback(database.close)
         return database
 
     def engine(self, catalog: Catalog, wake: Callable[[], None]) -> Engine:
-        """Spark, traces, state and sinks, loaded from the last checkpoint; waits until the consumer made its topics."""
+        """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
         settings = self.settings
         scratch = Scratch(settings.scratch_dir, "spark")
         self.cleanup.callback(scratch.remove)
@@ -100,13 +100,13 @@ class Wiring:
         prepare = prepare_write_session(settings.target_lock_timeout_ms)
 
         traces = Traces(spark, self._store.load(manifest), settings.memory_budget_mb)
-        definer = StreamTablePlanner(self.database(), catalog, self._thresholds)
+        table_planner = StreamTablePlanner(self.database(), catalog, self._thresholds)
         url = settings.database_url.get_secret_value()
         drop_leftovers(url)
         return Engine(
             spark=spark,
             catalog=catalog,
-            stream_tables=StreamTables(catalog, traces, definer, settings.sources_elsewhere),
+            stream_tables=StreamTables(catalog, traces, table_planner, settings.sources_elsewhere),
             scheduler=Scheduler(settings.max_consecutive_errors),
             planner=RefreshPlanner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
             inbox=Inbox(manifest.frontier, manifest.offsets),
@@ -125,11 +125,11 @@ class Wiring:
             run_in_postgres=self.runner.run,
             workers=self._workers("compute"),
             long_refreshes=LongRefreshes(self._workers("long"), wake),
-            alter=AlterStreamTables(definer.trial, definer.save).run,
+            alter=AlterStreamTables(table_planner.trial, table_planner.save).run,
         )
 
-    def maintenance(self, engine: Engine, failed: Callable[[BaseException], None]) -> Maintenance:
-        """Background work beside the ticks of this engine."""
+    def maintenance(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> Maintenance:
+        """Build the background work of this engine."""
         settings = self.settings
         return Maintenance(
             engine=engine,
@@ -143,15 +143,15 @@ class Wiring:
             delta_retention_hours=settings.delta_retention_hours,
             history_retention_days=settings.history_retention_days,
             max_buffer_rows=settings.max_buffer_rows,
-            failed=failed,
+            on_failure=on_failure,
         )
 
     def ingest(self, engine: Engine) -> Ingest:
-        """The streaming query that fills this engine's inbox."""
+        """Build the streaming query that fills this engine's inbox."""
         return Ingest(engine.spark, self.settings, engine.inbox, self.inbox_lock, self._schemas)
 
     def requests(self) -> Requests:
-        """Answers to what SQL functions ask through the log."""
+        """Build the reader that answers the requests of SQL functions."""
         client = stream.client_options(self.settings)
         return Requests(self.settings.topic_prefix, client, self.database(limit_waits), self._thresholds)
 

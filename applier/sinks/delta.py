@@ -1,4 +1,4 @@
-"""The net difference of one stream table over one window, wherever its rows are."""
+"""The delta of one stream table over one LSN range: the interface that all sinks read, and the form in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shared_schema.lsn import LsnRange
 
 
 class DeltaRows(Protocol):
-    """The net difference of one stream table over one window, wherever its rows are."""
+    """The delta of one stream table over one LSN range, wherever its rows are stored."""
 
     @property
     def lsn_range(self) -> LsnRange:
-        """What it covers."""
+        """The range that it covers."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -26,38 +26,38 @@ class DeltaRows(Protocol):
 
     @property
     def rows(self) -> pa.Table:
-        """All of it on the driver."""
+        """All rows, on the driver."""
 
     @property
     def count(self) -> int:
-        """How many net rows."""
+        """The number of net rows."""
 
     @property
-    def leaving(self) -> bool:
-        """Whether any row leaves."""
+    def has_deletions(self) -> bool:
+        """Whether a row has a negative weight."""
 
     @property
     def is_fill(self) -> bool:
-        """Whether it is the whole content, for a place that holds nothing yet."""
+        """Whether it is the full result, for a stream table that is still empty."""
 
     def batches(self, size: int) -> Iterator[pa.Table]:
-        """The rows in pieces; with a key, the two rows of an update are neighbours unless they are in memory anyway."""
+        """Yield the rows in batches; with a key, the two rows of an update are adjacent unless all are in memory."""
 
     def retain(self) -> None:
-        """A sink is handed it."""
+        """Add a holder: a sink that will read it."""
 
     def release(self, *, all_holders: bool = False) -> None:
-        """A sink has read it and needs it no more, or nobody does."""
+        """Remove one holder, or all of them."""
 
 
 @dataclass(frozen=True)
 class MemoryDelta:
-    """The net difference of one stream table over one window: columns c0.., weight `__w`, no row twice, no zero."""
+    """A delta in Arrow: columns c0.., weight `__w`, no row twice, no weight zero."""
 
     lsn_range: LsnRange
     rows: pa.Table
     appended: bool = False
-    """Whether its rows only come, into a stream table that says so of itself: they need not be looked for."""
+    """Whether it only inserts, into an append-only stream table: PostgreSQL need not look its rows up."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -66,26 +66,26 @@ class MemoryDelta:
 
     @property
     def count(self) -> int:
-        """How many net rows."""
+        """The number of net rows."""
         return int(self.rows.num_rows)
 
     @property
-    def leaving(self) -> bool:
-        """Whether any row leaves."""
+    def has_deletions(self) -> bool:
+        """Whether a row has a negative weight."""
         return bool(pc.any(pc.less(self.rows[WEIGHT], 0)).as_py())
 
     @property
     def is_fill(self) -> bool:
-        """Whether it is the whole content, for a place that holds nothing yet."""
+        """Whether it is the full result, for a stream table that is still empty."""
         return not self.lsn_range.lower
 
     def batches(self, size: int) -> Iterator[pa.Table]:
-        """The same rows in pieces."""
+        """Yield the rows in batches."""
         for start in range(0, self.rows.num_rows, size):
             yield self.rows.slice(start, size)
 
     def retain(self) -> None:
-        """It stays while somebody has it."""
+        """Nothing to do: Python frees the memory."""
 
     def release(self, *, all_holders: bool = False) -> None:
-        """It goes when nobody has it."""
+        """Nothing to do: Python frees the memory."""

@@ -1,4 +1,4 @@
-"""The net difference of one window -> what it does to each row: at most one action per key. Pure, on Arrow."""
+"""The net rows of a delta in; one action per key (insert, update or delete) out. Pure, on Arrow."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ INSERT, UPDATE, DELETE = "I", "U", "D"
 
 
 def row_tuples(rows: pa.Table) -> Iterator[Row]:
-    """Rows as Python tuples, the weight last."""
+    """Yield rows as Python tuples, the weight last."""
     for batch in rows.to_batches():
         yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
 
 
 def row_actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:
-    """The net rows of a keyed stream table -> one row per key with its action in ACT: deletions, updates, insertions.
+    """Return one row per key of a keyed stream table with its action in ACT: deletions, then updates, then insertions.
 
-    Of an update it is the new row.
+    For an update it is the new row.
     """
     names = [column_name(i) for i in key]
-    place = pa.array(range(rows.num_rows), pa.int64())
-    arriving = pc.greater(rows[WEIGHT], 0)
-    sides = {"new": pc.if_else(arriving, place, None), "old": pc.if_else(arriving, None, place)}
+    position = pa.array(range(rows.num_rows), pa.int64())
+    is_insert = pc.greater(rows[WEIGHT], 0)
+    sides = {"new": pc.if_else(is_insert, position, None), "old": pc.if_else(is_insert, None, position)}
     # Without key columns there is one row, and one group.
     grouped = {name: rows[name] for name in names} or {"one": pa.nulls(rows.num_rows)}
     found = (
@@ -46,5 +46,5 @@ def row_actions(rows: pa.Table, key: tuple[int, ...]) -> pa.Table:
     ]
     values = rows.drop_columns([WEIGHT])
     return pa.concat_tables(
-        values.take(places).append_column(ACT, pa.repeat(pa.scalar(act), len(places))) for act, places in parts
+        values.take(positions).append_column(ACT, pa.repeat(pa.scalar(act), len(positions))) for act, positions in parts
     )

@@ -1,4 +1,4 @@
-"""Differences that no window can be computed to again, from the commit that applied them until every sink has them."""
+"""Deltas that cannot be computed again in; the same deltas, until every sink has acknowledged them, out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PART_ROWS = 65_536
 
 @dataclass(frozen=True)
 class OutboxDelta:
-    """One that is kept in parts, and read so."""
+    """A delta that the outbox holds in parts, and that is read part by part."""
 
     lsn_range: LsnRange
     url: str
@@ -31,25 +31,25 @@ class OutboxDelta:
 
     @property
     def is_fill(self) -> bool:
-        """Whether it is the whole content, for a place that holds nothing yet."""
+        """Whether it is the full result, for a stream table that is still empty."""
         return not self.lsn_range.lower
 
     @cached_property
     def _counts(self) -> tuple[int, bool]:
-        rows, leaving = 0, False
+        rows, has_deletions = 0, False
         for batch in self.batches(PART_ROWS):
             rows += batch.num_rows
-            leaving = leaving or MemoryDelta(self.lsn_range, batch).leaving
-        return rows, leaving
+            has_deletions = has_deletions or MemoryDelta(self.lsn_range, batch).has_deletions
+        return rows, has_deletions
 
     @property
     def count(self) -> int:
-        """How many net rows."""
+        """The number of net rows."""
         return self._counts[0]
 
     @property
-    def leaving(self) -> bool:
-        """Whether any row leaves."""
+    def has_deletions(self) -> bool:
+        """Whether a row has a negative weight."""
         return self._counts[1]
 
     @property
@@ -59,34 +59,34 @@ class OutboxDelta:
 
     @property
     def rows(self) -> pa.Table:
-        """All of it on the driver."""
+        """All rows, on the driver."""
         return pa.concat_tables(self.batches(PART_ROWS))
 
     def batches(self, size: int) -> Iterator[pa.Table]:
-        """The rows in pieces, in the order in which they were kept."""
+        """Yield the rows in batches, in the order in which they were stored."""
         with connect(self.url) as connection:
-            for part in range(_parts(connection.cursor(), self.pgt_id, self.lsn_range)):
+            for part in range(_count_parts(connection.cursor(), self.pgt_id, self.lsn_range)):
                 found = connection.execute(
                     "SELECT rows FROM pgtrickle.pgt_outbox"
                     " WHERE pgt_id = %s AND new_frontier = %s::pg_lsn AND part = %s",
                     (self.pgt_id, str(self.lsn_range.upper), part),
                 ).fetchone()
-                rows = _decoded(found[0] if found else b"")
+                rows = _decode(found[0] if found else b"")
                 for start in range(0, rows.num_rows, size):
                     yield rows.slice(start, size)
 
     def retain(self) -> None:
-        """It stays until `acknowledge`."""
+        """Nothing to do: it stays until `acknowledge`."""
 
     def release(self, *, all_holders: bool = False) -> None:
-        """It stays until `acknowledge`."""
+        """Nothing to do: it stays until `acknowledge`."""
 
 
-def _decoded(rows: object) -> pa.Table:
+def _decode(rows: object) -> pa.Table:
     return pa.ipc.open_stream(rows).read_all()
 
 
-def _parts(cursor: Cursor, pgt_id: int, lsn_range: LsnRange) -> int:
+def _count_parts(cursor: Cursor, pgt_id: int, lsn_range: LsnRange) -> int:
     cursor.execute(
         "SELECT count(*) FROM pgtrickle.pgt_outbox WHERE pgt_id = %s AND new_frontier = %s::pg_lsn",
         (pgt_id, str(lsn_range.upper)),
@@ -95,8 +95,8 @@ def _parts(cursor: Cursor, pgt_id: int, lsn_range: LsnRange) -> int:
 
 
 def enqueue(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> None:
-    """Keep the delta, in the transaction that applies it."""
-    for part, rows in enumerate(_in_order(cursor, table, delta)):
+    """Store the delta, in the transaction that applies it."""
+    for part, rows in enumerate(_ordered_parts(cursor, table, delta)):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             stream.write_table(rows)
@@ -106,10 +106,10 @@ def enqueue(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> None:
         )
 
 
-def _in_order(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[pa.Table]:
-    """Part by part; the two rows of an update are neighbours, as they must be for whoever reads it so."""
+def _ordered_parts(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[pa.Table]:
+    """Yield the parts; the two rows of an update are adjacent, because readers of parts need that."""
     if isinstance(delta, StagedDelta):
-        # Its parts may have been made in this very transaction.
+        # Its parts may have been made in this same transaction.
         return delta.batches(PART_ROWS, cursor.connection)
     if isinstance(delta, MemoryDelta) and delta.count > PART_ROWS and table.key:
         key = [(column_name(i), "ascending") for i in table.key]
@@ -118,21 +118,21 @@ def _in_order(cursor: Cursor, table: StreamTable, delta: DeltaRows) -> Iterator[
 
 
 def pending_deltas(cursor: Cursor, pgt_id: int, since: Lsn, url: str) -> list[MemoryDelta | OutboxDelta]:
-    """The kept deltas that end after `since`, oldest first."""
+    """Return the stored deltas that end after `since`, oldest first."""
     cursor.execute(
         "SELECT min(old_frontier)::text, new_frontier::text, count(*) FROM pgtrickle.pgt_outbox"
         " WHERE pgt_id = %s AND new_frontier > %s::pg_lsn GROUP BY new_frontier ORDER BY new_frontier",
         (pgt_id, str(since)),
     )
-    kept: list[MemoryDelta | OutboxDelta] = []
+    pending: list[MemoryDelta | OutboxDelta] = []
     for old, new, parts in cursor.fetchall():
         delta = OutboxDelta(LsnRange(Lsn.parse(str(old)), Lsn.parse(str(new))), url, pgt_id)
-        kept.append(MemoryDelta(delta.lsn_range, delta.rows) if parts == 1 else delta)
-    return kept
+        pending.append(MemoryDelta(delta.lsn_range, delta.rows) if parts == 1 else delta)
+    return pending
 
 
 def acknowledge(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
-    """Every sink stands at `until` or later."""
+    """Delete the deltas up to `until`: every sink has that frontier or a later one."""
     cursor.execute(
         "DELETE FROM pgtrickle.pgt_outbox WHERE pgt_id = %s AND new_frontier <= %s::pg_lsn", (pgt_id, str(until))
     )

@@ -1,4 +1,4 @@
-"""Rows of queries on the driver."""
+"""A Spark query in, its rows as an Arrow table on the driver out."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.spark.session import TIME_ZONE
 
-MOST_PLANNED = 5_000
-"""Rows that a query without a job may be made of; with more, the compiled code of a job is faster."""
+MAX_ROWS_WITHOUT_JOB = 5_000
+"""Most rows that a query without a job may read; with more, the compiled code of a job is faster."""
 
 
 def collect(frame: DataFrame) -> pa.Table:
-    """All rows."""
+    """Return all rows."""
     rows = rows_without_job(frame)
     return frame.toArrow() if rows is None else rows
 
 
 def rows_without_job(frame: DataFrame) -> pa.Table | None:
-    """All rows of projections and filters of rows on the driver, which Spark's optimizer computes by itself: without a
-    job, which would cost more than all the rest of such a query. None when it is no such query, or of many rows."""
+    """Return all rows without a Spark job; None when the query needs one or reads many rows.
+
+    It works for projections and filters of rows that are on the driver: Spark's optimizer computes those itself. A job
+    would cost more than the rest of such a query.
+    """
     session = frame.sparkSession
     file = Path(session.sparkContext._temp_dir or gettempdir(), f"planned-{uuid4().hex}")
     try:
-        if _jvm(session).pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MOST_PLANNED, str(file)):
+        if _jvm(session).pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MAX_ROWS_WITHOUT_JOB, str(file)):
             return pa.ipc.open_stream(file.read_bytes()).read_all()
         return None
     finally:
@@ -36,16 +39,16 @@ def rows_without_job(frame: DataFrame) -> pa.Table | None:
 
 
 def collect_at_most(session: SparkSession, query: str, rows: int) -> pa.Table | None:
-    """What the query returns; None when it is more than so many rows, and then little more has been collected.
+    """Return the rows of a query; None when it has more than `rows`, and then few more have been collected.
 
-    Each partition stops by itself. LIMIT would move all of them into one first, a stage that small queries feel, and
-    another analysis of the query does not come for nothing either.
+    Each partition stops on its own. LIMIT would first move all of them into one partition, a stage that slows small
+    queries down, and would need another analysis of the query.
     """
     jvm, java = _jvm(session), session._jsparkSession
     catalyst = jvm.org.apache.spark.sql.catalyst
-    limit = _object(catalyst.expressions, "Literal").apply(rows + 1)
+    limit = _scala_object(catalyst.expressions, "Literal").apply(rows + 1)
     plan = catalyst.plans.logical.LocalLimit(limit, java.sessionState().sqlParser().parsePlan(query))
-    limited = _object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
+    limited = _scala_object(jvm.org.apache.spark.sql.classic, "Dataset").ofRows(java, plan)
     found = collect(DataFrame(limited, session))
     return found if found.num_rows <= rows else None
 
@@ -56,6 +59,6 @@ def _jvm(session: SparkSession) -> Any:
     return session._jvm
 
 
-def _object(package: Any, name: str) -> Any:
-    """A Scala object, by the name of its class."""
+def _scala_object(package: Any, name: str) -> Any:
+    """Return a Scala object by the name of its class."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -1,15 +1,15 @@
 """A lock file of pinned jars in, verified local files out; also the one place that looks for Java.
 
-A lock file has one `<sha256>  <group>:<artifact>:<version>` per line. Jars come through the Ivy that pyspark ships,
-without their dependencies (the lock is complete), into a folder per lock file in the user's cache. A jar is put in its
-place only after its digest matched, so an interrupted fetch is continued by the next one.
+A lock file has one `<sha256>  <group>:<artifact>:<version>` per line. The Ivy that pyspark ships fetches the jars,
+without their dependencies (the lock is complete), into a folder per lock file in the user's cache. A jar is moved there
+only after its digest matched, so the next run continues an interrupted fetch.
 
-Imports nothing outside the standard library until something has to be shown: set-up scripts use it for Java alone.
+It imports nothing outside the standard library until it has to print something: set-up scripts use it only for Java.
 
 TrickleError
-├── JavaMissing       no Java, or one that is too old
-├── JarsUnavailable   the repository could not be reached or does not have them (retryable)
-└── JarCorrupt        a lock file is malformed, or a fetched jar is not the one that was locked
+├── JavaMissing       there is no Java, or it is too old
+├── JarsUnavailable   the repository cannot be reached or does not have the jars (retryable)
+└── JarCorrupt        a lock file is malformed, or a fetched jar is not the locked one
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class JavaMissing(TrickleError):
 
 
 class JarsUnavailable(TrickleError):
-    """Ivy could not get the jars."""
+    """Ivy could not fetch the jars."""
 
     retryable = True
 
 
 class JarCorrupt(TrickleError):
-    """What is there is not what was locked."""
+    """A lock file is malformed, or a jar is not the locked one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class JarSet:
     lock: Path
 
     def read(self) -> tuple[Jar, ...]:
-        """The locked jars; lines that start with # are for people."""
+        """Return the locked jars; lines that start with # are comments."""
         jars: list[Jar] = []
         for number, line in enumerate(self.lock.read_text().splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -102,23 +102,23 @@ class JarSet:
         return tuple(jars)
 
     def folder(self, cache: Path) -> Path:
-        """Where its jars live; another lock is another folder, so two versions can be in use at once."""
+        """Return the folder of its jars; another lock has another folder, so two versions can be in use at once."""
         return cache / "jars" / f"{self.name}-{hashlib.sha256(self.lock.read_bytes()).hexdigest()[:12]}"
 
 
 SPARK_JARS = JarSet("spark", Path(__file__).with_name("spark.jars.lock"))
-"""What pyspark lacks: Delta, the Kafka source and Avro."""
+"""The jars that pyspark does not ship: Delta, the Kafka source and Avro."""
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """`PG_TRICKLE_CACHE`, else the user's cache folder."""
+    """Return `PG_TRICKLE_CACHE`, or else the user's cache folder."""
     if chosen := environ.get("PG_TRICKLE_CACHE"):
         return Path(chosen).expanduser().absolute()
     return Path(environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "pg-trickle"
 
 
 def find_java() -> Path:
-    """The java to run: of JAVA_HOME if that is set, else of PATH; JavaMissing when it is absent or too old."""
+    """Return the java of JAVA_HOME if that is set, else of PATH; raise JavaMissing when it is absent or too old."""
     return _find_java(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""))
 
 
@@ -129,9 +129,9 @@ def _find_java(java_home: str, path: str) -> Path:
     if not found:
         where = f"JAVA_HOME ({java_home}) holds no bin/java" if java_home else "there is no java on the PATH"
         raise JavaMissing(f"Java {JAVA_AT_LEAST} or newer is needed and {where}", hint=hint)
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    version = _JAVA_VERSION.search(told.stderr + told.stdout)
-    if told.returncode or not version:
+    output = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    version = _JAVA_VERSION.search(output.stderr + output.stdout)
+    if output.returncode or not version:
         raise JavaMissing(f"Java {JAVA_AT_LEAST} or newer is needed and {found} does not run", hint=hint)
     if int(version[1]) < JAVA_AT_LEAST:
         raise JavaMissing(f"Java {JAVA_AT_LEAST} or newer is needed and {found} is Java {version[1]}", hint=hint)
@@ -139,20 +139,20 @@ def _find_java(java_home: str, path: str) -> Path:
 
 
 def ensure(jar_set: JarSet, *, cache: Path | None = None, ivy_settings: Path | None = None) -> list[Path]:
-    """The set's jars as local files in the order of the lock; fetches what is missing or damaged."""
+    """Return the set's jars as local files, in the order of the lock; fetch the missing and damaged ones."""
     jars = jar_set.read()
     folder = jar_set.folder(cache or cache_folder())
-    if not _missing(folder, jars):
+    if not _find_missing(folder, jars):
         return [folder / jar.file_name for jar in jars]
     if ivy_settings is None and (chosen := os.environ.get("PG_TRICKLE_IVY_SETTINGS")):
         ivy_settings = Path(chosen)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as lock:
-        _take(lock, jar_set.name)
-        # Somebody else may have fetched them while this process waited for the lock.
-        if missing := _missing(folder, jars):
+        _acquire(lock, jar_set.name)
+        # Another process may have fetched them while this one waited for the lock.
+        if missing := _find_missing(folder, jars):
             _fetch(jar_set.name, missing, folder, ivy_settings, lock)
-            if missing := _missing(folder, jars):
+            if missing := _find_missing(folder, jars):
                 raise JarsUnavailable(f"Ivy did not bring {missing[0]}", hint="try again")
     return [folder / jar.file_name for jar in jars]
 
@@ -160,9 +160,9 @@ def ensure(jar_set: JarSet, *, cache: Path | None = None, ivy_settings: Path | N
 def retrieve(
     coordinates: Sequence[str], into: Path, *, settings: Path | None, transitive: bool, keep_open: IO[str]
 ) -> Iterator[str]:
-    """Have Ivy put `<group>__<artifact>__<version>.jar` files into a folder; yields each line Ivy prints.
+    """Run Ivy to put `<group>__<artifact>__<version>.jar` files into a folder; yield each line that Ivy prints.
 
-    `keep_open` is handed to Ivy so that a lock on it lives as long as Ivy does, even when this process is killed.
+    Ivy inherits `keep_open`, so that a lock on it lives as long as Ivy does, even when this process is killed.
     """
     into.mkdir(parents=True, exist_ok=True)
     ivy_file = into / "ivy.xml"
@@ -175,18 +175,18 @@ def retrieve(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[keep_open.fileno()]
     ) as ivy:
-        if ivy.stdout is None:  # cannot be: it was asked for
+        if ivy.stdout is None:  # cannot happen: it is a pipe
             return
         yield from ivy.stdout
     if ivy.returncode:
         raise JarsUnavailable(
             "Ivy could not fetch jars from the Maven repository",
-            hint="is the network there? PG_TRICKLE_IVY_SETTINGS may name an Ivy settings file for a mirror",
+            hint="check the network; PG_TRICKLE_IVY_SETTINGS may name an Ivy settings file for a mirror",
         )
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal digest of a file."""
+    """Return the hexadecimal digest of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -209,7 +209,7 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-def _take(lock: IO[str], name: str) -> None:
+def _acquire(lock: IO[str], name: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -218,7 +218,7 @@ def _take(lock: IO[str], name: str) -> None:
 
 
 def _fetch(name: str, jars: Sequence[Jar], folder: Path, settings: Path | None, lock: IO[str]) -> None:
-    # Ivy keeps what it has got in here until the whole set is verified: the next attempt continues.
+    # Ivy's fetched files stay here until the whole set is verified: the next attempt continues.
     work = folder.with_suffix(".fetch")
     work.mkdir(exist_ok=True)
     if settings is None:
@@ -229,22 +229,22 @@ def _fetch(name: str, jars: Sequence[Jar], folder: Path, settings: Path | None, 
         if not (jars := [jar for jar in jars if not _admit(jar, work, folder)]):
             shutil.rmtree(work, ignore_errors=True)
             return
-        # Ivy's own copy is what was wrong, so it must come anew.
+        # Ivy's own copy is wrong, so it must be fetched again.
         shutil.rmtree(work / "cache", ignore_errors=True)
     raise JarCorrupt(
         f"{jars[0]} does not have the locked SHA-256",
-        hint="the repository or something between serves another file; nothing of it was kept",
+        hint="the repository or a proxy serves another file; it was deleted here",
     )
 
 
 def _run_ivy(name: str, jars: Sequence[Jar], work: Path, settings: Path, lock: IO[str]) -> None:
-    with _progress(f"jars for {name}: fetching {len(jars)} by Ivy") as tell, open(work / "ivy.log", "w") as log:
+    with _progress(f"jars for {name}: fetching {len(jars)} by Ivy") as report, open(work / "ivy.log", "w") as log:
         done = 0
         for line in retrieve(list(map(str, jars)), work, settings=settings, transitive=False, keep_open=lock):
             log.write(line)
             if "[SUCCESSFUL" in line:
                 done += 1
-                tell(f"jars for {name}: {done} of {len(jars)}")
+                report(f"jars for {name}: {done} of {len(jars)}")
 
 
 def _admit(jar: Jar, work: Path, folder: Path) -> bool:
@@ -258,11 +258,11 @@ def _admit(jar: Jar, work: Path, folder: Path) -> bool:
     return True
 
 
-def _missing(folder: Path, jars: Sequence[Jar]) -> list[Jar]:
-    """The jars that are not there or are damaged; [] leaves a stamp behind.
+def _find_missing(folder: Path, jars: Sequence[Jar]) -> list[Jar]:
+    """Return the missing and damaged jars; when there are none, write a stamp file.
 
-    The stamp holds what the file system said about each file when its digest matched. The change time is part of it,
-    and no program can set that one, so a file written over afterwards is hashed again.
+    The stamp holds size and times of each file when its digest matched. The change time is one of them, which no
+    program can set, so a file that is overwritten later is hashed again.
     """
     stamp = folder / STAMP
     try:
@@ -294,7 +294,7 @@ def _write_stamp(stamp: Path, text: str) -> None:
         os.chmod(file.name, 0o644)
         os.replace(file.name, stamp)
     except OSError:
-        # A cache that is shared read-only (an image layer) works, only each start hashes.
+        # A read-only shared cache (an image layer) works too, but each start hashes the jars.
         return
 
 
@@ -312,7 +312,7 @@ def _progress(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def run_jars(arguments: Sequence[str] | None = None) -> int:
-    """`python -m applier.spark.jars`: fetch the Spark jars; `--java`: only see whether Java is there."""
+    """Run `python -m applier.spark.jars`: fetch the Spark jars; with `--java` only check that Java is installed."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         find_java()

@@ -1,7 +1,7 @@
 """Java sources in, one jar in the cache out.
 
-The compiler is Janino, which Spark ships to compile the code it generates: nobody needs a JDK. It ignores generics
-and knows no lambdas, so the sources are written without both. Other sources or another Spark make another jar.
+The compiler is Janino, which Spark ships to compile the code that it generates: no JDK is needed. It ignores generics
+and does not know lambdas, so the sources use neither. Other sources or another Spark give another jar.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NotCompiled(TrickleError):
 
 
 def functions_jar(cache: Path | None = None) -> Path:
-    """The jar of the functions; compiles when it is not there yet."""
+    """Return the jar of the functions; compile it when it does not exist yet."""
     spark_jars = spark_jars_folder()
     sources = sorted(SOURCES.glob("*.java"))
     digest = hashlib.sha256(",".join(sorted(p.name for p in spark_jars.glob("spark-catalyst*"))).encode())
@@ -46,19 +46,19 @@ def _compile(sources: list[Path], spark_jars: Path, scratch: Path) -> Path:
     class_path = os.pathsep.join(str(p) for p in sorted(spark_jars.glob("*.jar")))
     command = [str(find_java()), "-cp", f"{spark_jars}{os.sep}*", _COMPILER, "-g", "-encoding", "UTF-8"]
     command += ["-d", str(classes), "-classpath", class_path, *map(str, sources)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    made = sorted(classes.rglob("*.class"))
-    if told.returncode or not made:
-        raise NotCompiled(f"the Java functions do not compile: {(told.stderr or told.stdout).strip()}")
+    compiler = subprocess.run(command, capture_output=True, text=True, check=False)
+    compiled = sorted(classes.rglob("*.class"))
+    if compiler.returncode or not compiled:
+        raise NotCompiled(f"the Java functions do not compile: {(compiler.stderr or compiler.stdout).strip()}")
     jar = scratch / "functions.jar"
     with zipfile.ZipFile(jar, "w") as archive:
-        for file in made:
+        for file in compiled:
             archive.write(file, file.relative_to(classes).as_posix())
     return jar
 
 
 def spark_jars_folder() -> Path:
-    """Where the installed Spark has its own jars."""
+    """Return the folder of the installed Spark's own jars."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise NotCompiled("pyspark is not installed here", hint="install the project first")

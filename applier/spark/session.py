@@ -1,7 +1,7 @@
-"""The only builder of a SparkSession.
+"""Jars and a scratch folder in, the configured SparkSession out: the only place that builds one.
 
 Time zone UTC everywhere (otherwise Delta verifies every commit again), ANSI arithmetic (overflow raises as in
-PostgreSQL), decimals that never lose digits silently, and the small-window profile: few partitions, no adaptive
+PostgreSQL), decimals that never lose digits silently, and settings for small queries: few partitions, no adaptive
 execution, a heap that does not have to grow.
 """
 
@@ -20,21 +20,22 @@ from applier.spark.java_functions import functions_jar
 
 TIME_ZONE = "UTC"
 
-_IDLE_RULES = (
+_USELESS_RULES = (
     "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric",
     "org.apache.spark.sql.catalyst.optimizer.MergeScalarSubqueries",
     "org.apache.spark.sql.catalyst.optimizer.OptimizeOneRowRelationSubquery",
     "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator",
 )
-"""Of Spark's optimizer, of no use to our texts: they took a fifth of its time."""
+"""Rules of Spark's optimizer that do nothing for our queries: they took a fifth of its time."""
 
-_ERRORS_TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark logs every error of a query before it raises it: in a form of its own, with values of rows. And where two
-threads fail first at the same moment one of these may become an ordinary logger, which raises TypeError instead."""
+_DUPLICATE_ERROR_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark logs every error of a query before it raises it, in its own form and with values of rows. And when two
+threads fail for the first time at the same moment, one of these may become an ordinary logger, which raises
+TypeError."""
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:
-    """What a JVM needs besides Spark itself."""
+    """Return the jars that a JVM needs besides Spark itself."""
     return [*jars, functions_jar()]
 
 
@@ -48,19 +49,19 @@ def spark_session(
 ) -> SparkSession:
     """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath.
 
-    Without options of its own the JVM begins with the archive of its classes, if there is one.
+    Without `java_options` the JVM uses the archive of its classes, if there is one.
     """
     os.environ["TZ"] = TIME_ZONE
     if master.startswith("local"):
-        # Executors run Python of ours when they COPY a large delta; on a cluster it is the operator who installs it.
+        # Executors run our Python when they COPY a large delta; on a cluster the operator installs it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    of_every_jvm = (
+    common_java_options = (
         f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
         "-Dlog4j2.level=ERROR -Dio.netty.tryReflectionSetAccessible=true"
     )
     options = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": of_every_jvm,
+        "spark.driver.extraJavaOptions": common_java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -72,9 +73,9 @@ def spark_session(
         "spark.sql.session.timeZone": TIME_ZONE,
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
-        # What it infers our plans say already; over columns that are computed from each other it takes forever.
+        # Our plans already have the constraints it infers; for columns computed from each other it takes forever.
         "spark.sql.constraintPropagation.enabled": "false",
-        "spark.sql.optimizer.excludedRules": ",".join(_IDLE_RULES),
+        "spark.sql.optimizer.excludedRules": ",".join(_USELESS_RULES),
         "spark.sql.decimalOperations.allowPrecisionLoss": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "2",
@@ -83,7 +84,7 @@ def spark_session(
         "spark.sql.autoBroadcastJoinThreshold": "64m",
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Rows that the optimizer may compute with, by itself and uncompiled: many are better left to a job.
+        # How much data the optimizer itself may evaluate, without compiled code: a job is faster for more.
         "spark.sql.execution.arrow.localRelationThreshold": "256k",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "5",
@@ -99,19 +100,19 @@ def spark_session(
         "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "4",
     }
-    joined = class_path(jars)
+    all_jars = class_path(jars)
     if master.startswith("local"):
         # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
-        options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, joined))
-        options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(joined))}"
-        # Nor can it lose touch with itself; only a clock that is set ahead makes it seem so.
+        options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, all_jars))
+        options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(all_jars))}"
+        # The driver cannot lose contact with itself; only a clock that is set forward makes it look so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:
-        options["spark.jars"] = ",".join(map(str, joined))
+        options["spark.jars"] = ",".join(map(str, all_jars))
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)
     for name, value in options.items():
         builder = builder.config(name, value)
-    for name in _ERRORS_TOLD_TWICE:
+    for name in _DUPLICATE_ERROR_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -120,5 +121,5 @@ def spark_session(
 
 
 def count_jobs(session: SparkSession) -> int:
-    """How many Spark jobs this session has begun so far, those of background threads included."""
+    """Return how many Spark jobs this session has started so far, those of background threads included."""
     return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())

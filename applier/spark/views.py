@@ -1,4 +1,4 @@
-"""Names for frames, so that SQL texts can use them."""
+"""A Spark frame in, the name under which SQL texts can use it out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _numbers = count()
 
 
 def create_view(frame: DataFrame) -> str:
-    """Give a frame a name that SQL texts can use."""
+    """Register a frame as a temporary view; return its name."""
     name = f"pgt_{next(_numbers)}"
     frame.createOrReplaceTempView(name)
     return name
 
 
 def drop_view(spark: SparkSession, name: str | None) -> None:
-    """Take the name back."""
+    """Drop the temporary view."""
     if name is not None:
         spark.catalog.dropTempView(name)

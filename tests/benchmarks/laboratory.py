@@ -197,7 +197,7 @@ class Laboratory:
         with self.traces.through(window) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)
             if isinstance(delta, StagedDelta):
-                delta.awaited()
+                delta.wait_for_all()
         return delta, count_jobs(self.spark) - before
 
     def refreshed(self, view: str) -> float:

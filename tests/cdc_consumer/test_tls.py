@@ -40,7 +40,7 @@ def test_both_programs_verify_the_server(
 
     with connect(secured) as connection:
         assert connection.pgconn.ssl_in_use
-    with PinnedSnapshots(secured).pinned() as (reader, _):
+    with PinnedSnapshots(secured).pin() as (reader, _):
         assert reader.pgconn.ssl_in_use
 
     # An authority that knows nothing of the server.

@@ -67,9 +67,9 @@ def test_all_judges_agree_and_find_what_is_wrong(small: Connection, stack: Stack
 
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as listener:
         listener.execute("LISTEN pg_trickle_alert")
-        look = SelfCheck(Database(stack.addresses.database_url), lambda: 1.0).look
-        assert look(TableId("public", "s_sums"), threading.Event()) == "different"
-        assert look(TableId("public", "s_outer"), threading.Event()) == "equal"
+        check = SelfCheck(Database(stack.addresses.database_url), lambda: 1.0).check
+        assert check(TableId("public", "s_sums"), threading.Event()) == "different"
+        assert check(TableId("public", "s_outer"), threading.Event()) == "equal"
         told = [json.loads(n.payload) for n in listener.notifies(timeout=5, stop_after=1)]
     assert {"event": "different", "stream_table": "public.s_sums"} in told
 

@@ -1,4 +1,4 @@
-"""A stream table's net delta -> change rows of the topic contract. Pure."""
+"""The delta of a stream table in, change rows of the topic contract out. Pure."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from shared_schema.pg_types import VARHDRSZ, PgType, PhysicalType
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
 BATCH_ROWS = 4_096
-"""Of a delta that is not in memory, at a time."""
+"""Rows that are read at a time from a delta that is not in memory."""
 
 
 def last_position(delta: DeltaRows) -> Lsn:
-    """The last position the window covers: its frontier is exclusive."""
+    """Return the last LSN that the delta covers: its upper frontier is exclusive."""
     return Lsn(delta.lsn_range.upper.value - 1)
 
 
 def topic_schema(table: StreamTable) -> TableSchema:
-    """How the stream table's topic describes its rows."""
+    """Return the schema of the rows on the stream table's topic."""
     key = tuple(table.columns[i].name for i in table.key or ())
     return TableSchema(table.table, table.relid, table.columns, key, ReplicaIdentity.FULL)
 
 
 def avro_value(pg: PgType, value: Any) -> Value:
-    """A computed value in the physical type of its column: what PostgreSQL would print where that is text."""
+    """Convert a computed value to the physical type of its column; for text, to what PostgreSQL would print."""
     if value is None:
         return None
     if pg.physical_type is PhysicalType.TEXT and not isinstance(value, str):
@@ -47,51 +47,51 @@ def avro_value(pg: PgType, value: Any) -> Value:
 
 
 def change_rows(table: StreamTable, delta: DeltaRows, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
-    """The delta as change rows: D before I, both halves of a keyed change adjacent; stamped inside the window.
+    """Yield the delta as change rows: D before I, the two rows of an update adjacent; stamped inside its LSN range.
 
-    `number` is the window's, in place of a transaction's: each has the number after the one before it.
-    `empty_first` puts a TRUNCATE before them: the topic still holds another stream table's rows.
+    `number` stands in the place of the transaction id: deltas are numbered without gaps. `empty_first` puts a TRUNCATE
+    before them: the topic still holds the rows of an earlier stream table.
     """
     lsn = last_position(delta)
     now_us = time.time_ns() // 1000
     if empty_first:
         yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), number, now_us, None)
     stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
-    waiting: ChangeRow | None = None
-    for *values, weight in _ordered(table, delta):
+    previous: ChangeRow | None = None
+    for *values, weight in _ordered_rows(table, delta):
         wire = tuple(avro_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
         op = Op.INSERT if weight > 0 else Op.DELETE
         for _ in range(abs(weight)):
             row = ChangeRow(op, next(stamps), number, now_us, wire, snapshot=delta.is_fill)
-            if waiting is not None:
-                waiting, row = _mark_update(waiting, row, table.key)
-                yield waiting
-            waiting = row
-    if waiting is not None:
-        yield waiting
+            if previous is not None:
+                previous, row = _mark_update(previous, row, table.key)
+                yield previous
+            previous = row
+    if previous is not None:
+        yield previous
 
 
-def _ordered(table: StreamTable, delta: DeltaRows) -> Iterator[tuple[Any, ...]]:
+def _ordered_rows(table: StreamTable, delta: DeltaRows) -> Iterator[tuple[Any, ...]]:
     if isinstance(delta, MemoryDelta):
-        yield from _by_key(table, delta.rows)
+        yield from _sort_by_key(table, delta.rows)
     else:
         for batch in delta.batches(BATCH_ROWS):
             yield from row_tuples(batch)
 
 
-def _by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
+def _sort_by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
     tuples = list(row_tuples(rows))
     if table.key is None:
         return sorted(tuples, key=lambda row: row[-1])
-    place: dict[tuple[Any, ...], int] = {}
+    position: dict[tuple[Any, ...], int] = {}
     key = table.key
     for row in tuples:
-        place.setdefault(tuple(row[i] for i in key), len(place))
-    return sorted(tuples, key=lambda row: (place[tuple(row[i] for i in key)], row[-1]))
+        position.setdefault(tuple(row[i] for i in key), len(position))
+    return sorted(tuples, key=lambda row: (position[tuple(row[i] for i in key)], row[-1]))
 
 
 def _mark_update(old: ChangeRow, new: ChangeRow, key: tuple[int, ...] | None) -> tuple[ChangeRow, ChangeRow]:
-    """A D directly before an I of the same key is an update: both say which columns changed."""
+    """Add the changed columns to a D and an I of the same key that follow each other: they are an update."""
     if key is None or (old.op, new.op) != (Op.DELETE, Op.INSERT) or old.values is None or new.values is None:
         return old, new
     if any(old.values[k] != new.values[k] for k in key):

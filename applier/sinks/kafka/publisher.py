@@ -1,8 +1,8 @@
-"""The publication topic: each stream table's exact D+I difference, on the same contract as a source topic.
+"""The deltas of one tick in; change rows on the publication topics, in the same form as source topics, out.
 
 One Kafka transaction per tick holds the rows of every stream table that changed and, for each of them, a progress
-record under the key `st-<id>`. A stream table's first transaction also carries its capture record, so that another
-applier can take the topic for a source.
+record under the key `st-<id>`. A stream table's first transaction also holds its capture record, so that another
+applier can use the topic as a source.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ log = logging.getLogger(__name__)
 
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 WAIT_S = 60.0
-"""How long a broker may be away before the tick is given up and tried again."""
+"""How long to wait for a broker before the tick fails and is repeated."""
 
 
 SLOT_PREFIX = "st-"
 
 
 def has_topic(capture: Capture) -> bool:
-    """Whether a capture record is a stream table's rather than a source's."""
+    """Whether a capture record is of a stream table, not of a source."""
     return capture.slot.startswith(SLOT_PREFIX)
 
 
 class TopicPublisher:
-    """Publishes deltas; knows how far each stream table's topic is."""
+    """Publishes deltas; knows the frontier of each stream table's topic."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TopicPublisher:
         self._schemas: set[bytes] = set()
         self._frontiers: dict[str, Lsn] = {}
         self._windows: dict[str, int] = {}
-        """How many windows with rows each stream table has published."""
+        """How many deltas with rows each stream table has published."""
         self._captured: dict[TableId, int] = {}
         self._ends: Offsets = defaultdict(dict)
         self._undelivered: KafkaError | None = None
@@ -70,14 +70,14 @@ class TopicPublisher:
             self._topics.update(self._admin.list_topics(timeout=WAIT_S).topics)
             self._ensure(progress_topic(prefix), COMPACTED)
             self._ensure(schemas_topic(prefix), COMPACTED)
-            # Waits for an unfinished transaction of a predecessor and fences it, so what is read next is final.
+            # Waits for an unfinished transaction of the previous applier and fences it, so the next read is final.
             self._producer.init_transactions(WAIT_S)
             self._read_progress()
         except KafkaException as error:
-            raise Infrastructure(f"the publication could not be opened: {error.args[0].str()}") from error
+            raise Infrastructure(f"the publication topics could not be opened: {error.args[0].str()}") from error
 
     def frontier(self, table: StreamTable) -> Lsn:
-        """Up to where the topic is complete; ORIGIN when nothing was ever published."""
+        """Return the frontier of the topic; ORIGIN when nothing was ever published."""
         return self._frontiers.get(self._slot(table), ORIGIN)
 
     @staticmethod
@@ -142,12 +142,12 @@ class TopicPublisher:
             windows = dict(self._windows)
             rows = [self._produce(table, delta, ends, windows) for table, delta in deltas]
             if self._producer.flush(WAIT_S):
-                raise Infrastructure("the broker did not take the publication in time")
+                raise Infrastructure("the broker did not accept the published rows in time")
             if self._undelivered is not None:
-                raise Infrastructure(f"the broker refused the publication: {self._undelivered.str()}")
-            told = [self._progress(t, d, ends, windows) for t, d in deltas]
+                raise Infrastructure(f"the broker rejected the published rows: {self._undelivered.str()}")
+            progress_records = [self._progress(t, d, ends, windows) for t, d in deltas]
             captures = [self._capture(t, d, n) for (t, d), n in zip(deltas, rows, strict=True) if d.is_fill]
-            records: list[Progress | Capture] = [*captures, *told]
+            records: list[Progress | Capture] = [*captures, *progress_records]
             for record in records:
                 self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
             self._producer.commit_transaction(WAIT_S)
@@ -162,50 +162,50 @@ class TopicPublisher:
         log.debug("published", extra={"tables": len(deltas), "rows": sum(rows)})
 
     def _abort(self) -> None:
-        # What the aborted transaction registered is not there.
+        # The schemas that the aborted transaction wrote are not on the topic.
         self._schemas.clear()
         self._undelivered = None
         try:
             self._producer.abort_transaction(WAIT_S)
         except KafkaException as error:
-            raise Infrastructure(f"the publication could not be rolled back: {error.args[0].str()}") from error
+            raise Infrastructure(f"the Kafka transaction could not be aborted: {error.args[0].str()}") from error
 
     def _produce(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> int:
-        """Send the rows; the offsets after them are in `ends` once they are delivered. Return how many.
+        """Send the rows; return how many. The offsets after them are in `ends` once they are delivered.
 
-        A window that has rows is counted in `windows`.
+        Counts a delta that has rows in `windows`.
         """
         topic = table_topic(self._prefix, table.table)
         codec = avro.codec(topic_schema(table))
         if codec.id not in self._schemas:
             self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
             self._schemas.add(codec.id)
-        # What was published under the name before, by this stream table or another one, must leave first.
-        renewed = delta.is_fill and table.table in self._captured
-        sent, before = 0, 0 if renewed else windows.setdefault(self._slot(table), 0)
-        for row in change_rows(table, delta, number=before + 1, empty_first=renewed):
+        # Earlier rows under this name, of this stream table or another one, must be removed first.
+        is_refill = delta.is_fill and table.table in self._captured
+        sent, before = 0, 0 if is_refill else windows.setdefault(self._slot(table), 0)
+        for row in change_rows(table, delta, number=before + 1, empty_first=is_refill):
             self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
             sent += 1
         windows[self._slot(table)] = before + bool(sent)
         return sent
 
     def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def note_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self._undelivered = error
             elif ends is not None:
-                ends[topic][0] = self._after(topic, message.offset())
+                ends[topic][0] = self._next_offset(topic, message.offset())
 
         while True:
             try:
-                self._producer.produce(topic, value, key, on_delivery=delivered)
+                self._producer.produce(topic, value, key, on_delivery=note_delivery)
                 break
             except BufferError:
                 self._producer.poll(0.1)
         self._producer.poll(0)
 
-    def _after(self, topic: str, offset: int | None) -> int:
-        """The offset after a delivered row; a repeated batch is confirmed without one: ask."""
+    def _next_offset(self, topic: str, offset: int | None) -> int:
+        """Return the offset after a delivered row; a repeated batch is confirmed without one: then ask the broker."""
         if offset is not None and offset >= 0:
             return offset + 1
         consumer = Consumer(self._client | {"group.id": "pg-trickle-publisher"})
@@ -225,5 +225,5 @@ class TopicPublisher:
         return Capture(self._slot(table), table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
 
     def close(self) -> None:
-        """Leave the broker; nothing is in flight between two ticks."""
+        """Close the producer; between two ticks it has nothing in flight."""
         self._producer.flush(5)

@@ -1,4 +1,4 @@
-"""Rows that PostgreSQL holds -> Arrow, some at a time."""
+"""Rows of a PostgreSQL query in, Arrow batches out."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from applier.zset import WEIGHT, column_name
 
 
 def zset_schema(table: StreamTable) -> pa.Schema:
-    """The stream table's columns in Arrow under their positional names, then the weight."""
+    """Return the Arrow schema of the stream table's columns under positional names, then the weight."""
     fields = [pa.field(column_name(i), arrow_type(c.type)) for i, c in enumerate(table.columns)]
     return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
 
 
-def comparable_columns(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> list[sql.Composable]:
-    """The columns as they are compared and read: what rests as text is the text PostgreSQL prints."""
+def comparable_columns(table: StreamTable, schema: pa.Schema, *, positional: bool = False) -> list[sql.Composable]:
+    """Return the SQL of the columns for comparison: a column whose physical type is text is the text PostgreSQL prints.
+
+    With `positional` the columns of the source are called c0..
+    """
     return [
         sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
-            sql.Identifier(column_name(i) if by_place else column.name)
+            sql.Identifier(column_name(i) if positional else column.name)
         )
         for i, column in enumerate(table.columns)
     ]
@@ -32,7 +35,7 @@ def comparable_columns(table: StreamTable, schema: pa.Schema, *, by_place: bool 
 def read_arrow(
     connection: psycopg.Connection[tuple[object, ...]], query: sql.Composed, schema: pa.Schema, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """What a query returns, `size` rows at a time, in the caller's transaction."""
+    """Yield the rows of a query, `size` at a time, in the caller's transaction."""
     with connection.cursor("pgt_rows") as rows:
         rows.itersize = size
         rows.execute(query)

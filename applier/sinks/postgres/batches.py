@@ -1,7 +1,7 @@
-"""A delta cut into batches, and how one of them gets into the table: straight (a fill), by key, or by counting copies.
+"""The net rows of a delta in; batches, written into the table by COPY, by key or by counting copies, out.
 
-Deletions come before updates, updates before insertions, across all batches: a unique constraint of the user's meets a
-value only after the row that had it is gone.
+Deletions come before updates, updates before insertions, across all batches: a unique constraint of the user sees a
+value again only after the row that had it is deleted.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, and the same as COPY takes them."""
+    """Some rows, and their text for COPY."""
 
     rows: pa.Table
     text: bytes
     first: bool = True
-    """Of its transaction: no batch lies in the session's table yet."""
+    """Whether it is the first of its transaction: the batch table is still empty."""
 
 
 class ApplyMethod(Protocol):
-    """One way into the table."""
+    """How batches are written into the table."""
 
     def arrange(self, rows: pa.Table) -> pa.Table:
-        """A net delta -> the rows as they are to be written, in their order."""
+        """Return the rows of a net delta in the form and order in which they are written."""
 
     def prepare(self, cursor: Cursor) -> None:
-        """Once per transaction, before the first batch."""
+        """Prepare the session, once per transaction, before the first batch."""
 
     def write(self, cursor: Cursor, batch: Batch) -> tuple[int, int]:
-        """One batch; return how many rows came and how many left."""
+        """Write one batch; return how many rows were inserted and deleted."""
 
 
 def cut_batches(rows: pa.Table, size: int) -> Iterator[Batch]:
-    """Batches of at most `size` rows."""
+    """Cut rows into batches of at most `size` rows."""
     for start in range(0, rows.num_rows, size):
         some = rows.slice(start, size)
         yield Batch(some, copy_text.encode_csv(some), first=not start)
@@ -61,57 +61,57 @@ def _copy(cursor: Cursor, statement: sql.Composed, text: bytes) -> None:
 
 @dataclass(frozen=True)
 class Fill:
-    """Straight into the empty table."""
+    """COPY directly into the table: the delta only inserts."""
 
     table: StreamTable
 
     def arrange(self, rows: pa.Table) -> pa.Table:
-        """Each row as often as it is there."""
+        """Repeat each row as often as its weight says."""
         return copies_of(rows, len(self.table.columns))
 
     def prepare(self, cursor: Cursor) -> None:
-        """Nothing."""
+        """Nothing to prepare."""
 
     def write(self, cursor: Cursor, batch: Batch) -> tuple[int, int]:
-        """COPY."""
+        """COPY the batch."""
         _copy(cursor, merge_sql.copy_target(self.table), batch.text)
         return batch.rows.num_rows, 0
 
 
 @dataclass(frozen=True)
 class ByKey:
-    """At most one action per key."""
+    """MERGE by key: at most one action per key."""
 
     table: StreamTable
     key: tuple[int, ...]
     statements: list[sql.Composed]
 
     def arrange(self, rows: pa.Table) -> pa.Table:
-        """With their actions."""
-        acts = row_actions(rows, self.key)
-        return acts.append_column("n", pa.nulls(acts.num_rows, pa.int64()))
+        """Return one row per key with its action."""
+        actions = row_actions(rows, self.key)
+        return actions.append_column("n", pa.nulls(actions.num_rows, pa.int64()))
 
     def prepare(self, cursor: Cursor) -> None:
-        """The session's own table for batches."""
+        """Create the batch table of the session."""
         cursor.execute(merge_sql.create_batch_table(self.table))
 
     def write(self, cursor: Cursor, batch: Batch) -> tuple[int, int]:
-        """COPY + MERGE."""
+        """COPY the batch, then MERGE it."""
         _merge(cursor, self.table, batch, self.statements, batch.rows.num_rows)
-        acts = batch.rows[ACT]
-        came, left = (pc.sum(pc.not_equal(acts, act)).as_py() or 0 for act in (DELETE, INSERT))
-        return came, left
+        actions = batch.rows[ACT]
+        inserted, deleted = (pc.sum(pc.not_equal(actions, action)).as_py() or 0 for action in (DELETE, INSERT))
+        return inserted, deleted
 
 
 @dataclass(frozen=True)
 class ByCount:
-    """Rows that may repeat: so many copies more, or less."""
+    """Insert and delete copies by count: rows without a key may repeat."""
 
     table: StreamTable
     statements: list[sql.Composed]
 
     def arrange(self, rows: pa.Table) -> pa.Table:
-        """What leaves, then what comes."""
+        """Return the deletions, then the insertions, each with its count."""
         weights = rows[WEIGHT]
         ordered = [rows.filter(pc.less(weights, 0)), rows.filter(pc.greater(weights, 0))]
         arranged = pa.concat_tables(ordered)
@@ -119,21 +119,21 @@ class ByCount:
         return values.append_column(ACT, pa.nulls(arranged.num_rows, pa.string())).append_column("n", counts)
 
     def prepare(self, cursor: Cursor) -> None:
-        """The session's own table for batches."""
+        """Create the batch table of the session."""
         cursor.execute(merge_sql.create_batch_table(self.table))
 
     def write(self, cursor: Cursor, batch: Batch) -> tuple[int, int]:
-        """COPY, then DELETE by pairing and INSERT."""
+        """COPY the batch, then DELETE as many copies as it says, then INSERT."""
         counts = batch.rows["n"]
-        came = pc.sum(counts.filter(pc.greater(counts, 0))).as_py() or 0
-        left = -(pc.sum(counts.filter(pc.less(counts, 0))).as_py() or 0)
-        _merge(cursor, self.table, batch, self.statements, came + left)
-        return came, left
+        inserted = pc.sum(counts.filter(pc.greater(counts, 0))).as_py() or 0
+        deleted = -(pc.sum(counts.filter(pc.less(counts, 0))).as_py() or 0)
+        _merge(cursor, self.table, batch, self.statements, inserted + deleted)
+        return inserted, deleted
 
 
 def _merge(cursor: Cursor, table: StreamTable, batch: Batch, statements: list[sql.Composed], expected: int) -> None:
     if not batch.first:
-        # Not DELETE: the dead rows of a thousand batches would be read again by each.
+        # Not DELETE: each batch would read the dead rows of all batches before it.
         cursor.execute(sql.SQL("TRUNCATE {}").format(merge_sql.batch_table(table)))
     _copy(cursor, merge_sql.copy_batch(table), batch.text)
     affected = 0
@@ -141,12 +141,12 @@ def _merge(cursor: Cursor, table: StreamTable, batch: Batch, statements: list[sq
         cursor.execute(statement)
         affected += cursor.rowcount
     if affected != expected:
-        raise target_diverged(table, expected, affected)
+        raise divergence_error(table, expected, affected)
 
 
-def target_diverged(table: StreamTable, expected: int, found: int) -> TargetDiverged:
-    """What is said of a table that does not hold the rows it should."""
+def divergence_error(table: StreamTable, expected: int, found: int) -> TargetDiverged:
+    """Return the error for a table that does not hold the rows it should."""
     return TargetDiverged(
         f"{table} did not hold the rows that should change: {expected} expected, {found} found",
-        hint="it was written to by somebody else; drop it and create it again",
+        hint="another program wrote to it; drop it and create it again",
     )

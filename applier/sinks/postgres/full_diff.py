@@ -1,9 +1,9 @@
-"""What a stream table should hold -> how that differs from what it holds. PostgreSQL compares.
+"""The full result of a stream table in; its difference to the rows that the table holds, found by PostgreSQL, out.
 
-    difference = contents − held
+    difference = full result − rows of the table
 
-Two rows are the same when PostgreSQL prints them the same: 1.0 and 1.00 are equal, and yet the table should show the
-one its query returns.
+Two rows are the same when PostgreSQL prints them the same: 1.0 and 1.00 are equal, but the table should show the one
+that its query returns.
 """
 
 from __future__ import annotations
@@ -27,68 +27,68 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 @dataclass(frozen=True)
 class FullResult:
-    """Everything a stream table should hold at the window's end."""
+    """Everything a stream table should hold at the upper end of the range."""
 
     lsn_range: LsnRange
     rows: pa.Table | StagedDelta | sql.Composable
     """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
     change: Delta | None = None
-    """Over the window, where it is known: PostgreSQL holds the rows of no frontier, the other sinks those of its
-    beginning."""
+    """The delta over the range, for a repair: the rows in PostgreSQL belong to no frontier, those of the other sinks
+    to the lower end."""
 
     @property
     def is_staged(self) -> bool:
-        """Whether any of it is not on the driver, and may not be there yet."""
+        """Whether a part of it is staged, and may not have arrived yet."""
         return isinstance(self.rows, StagedDelta) or isinstance(self.change, StagedDelta)
 
-    def awaited(self) -> FullResult:
-        """Itself, once all of it is there."""
+    def wait_for_all(self) -> FullResult:
+        """Wait until all parts have arrived; return itself."""
         for part in (self.rows, self.change):
             if isinstance(part, StagedDelta):
-                part.awaited()
+                part.wait_for_all()
         return self
 
     def release(self, *, all_holders: bool = False) -> None:
-        """PostgreSQL has read it; the change belongs to whoever it is handed on to, unless nobody gets it."""
+        """Release the rows after PostgreSQL has read them; with `all_holders` also the delta of the other sinks."""
         if isinstance(self.rows, StagedDelta):
             self.rows.release()
         if all_holders and self.change is not None:
             self.change.release(all_holders=True)
 
 
-def diff_with_target(cursor: Cursor, table: StreamTable, contents: FullResult) -> NetRows:
-    """The net rows that make the stream table hold `contents`, in the caller's transaction."""
-    rows = contents.rows
-    schema = _schema(table, rows)
+def diff_with_target(cursor: Cursor, table: StreamTable, full_result: FullResult) -> NetRows:
+    """Return the net rows that make the stream table equal to the full result, in the caller's transaction."""
+    rows = full_result.rows
+    schema = _diff_schema(table, rows)
     if isinstance(rows, StagedDelta):
-        should = [_weighted(table, schema, part.table) for part in rows.parts()]
+        expected = [_select_part(table, schema, part.table) for part in rows.parts()]
     else:
-        should = [_counted(table, schema, _copied(cursor, table, rows), 1)]
+        expected = [_select_rows(table, schema, _copy_to_session(cursor, table, rows), 1)]
     names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
     query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) both_sides GROUP BY {} HAVING sum(w) <> 0").format(
-        names, sql.SQL(" UNION ALL ").join([*should, _counted(table, schema, merge_sql.target(table), -1)]), names
+        names, sql.SQL(" UNION ALL ").join([*expected, _select_rows(table, schema, merge_sql.target(table), -1)]), names
     )
     return evaluate_net_rows(cursor, query, schema)
 
 
 def target_rows(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> NetRows:
-    """What the stream table holds, each row once with its count, in the types of the schema if there is one."""
+    """Return all rows of the stream table, each once with its count, in the types of the schema if it is given."""
     schema = schema or zset_schema(table)
     names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
     query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) held GROUP BY {}").format(
-        names, _counted(table, schema, merge_sql.target(table), 1), names
+        names, _select_rows(table, schema, merge_sql.target(table), 1), names
     )
     return evaluate_net_rows(cursor, query, schema)
 
 
-def _schema(table: StreamTable, rows: pa.Table | StagedDelta | sql.Composable) -> pa.Schema:
+def _diff_schema(table: StreamTable, rows: pa.Table | StagedDelta | sql.Composable) -> pa.Schema:
     if isinstance(rows, sql.Composable):
         return zset_schema(table)
     return pa.schema([rows.schema.field(name) for name in (*column_names(len(table.columns)), WEIGHT)])
 
 
-def _copied(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable) -> sql.Identifier:
-    """Rows that PostgreSQL does not have yet, in a table of the session."""
+def _copy_to_session(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable) -> sql.Identifier:
+    """Copy rows that PostgreSQL does not have yet into a temporary table; return its name."""
     whole = sql.Identifier(f"pgt_whole_{next(NUMBERS)}")
     cursor.execute(merge_sql.create_whole_table(table, whole))
     if isinstance(rows, sql.Composable):
@@ -100,17 +100,18 @@ def _copied(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable)
     return whole
 
 
-def _counted(table: StreamTable, schema: pa.Schema, rows: sql.Identifier, each: int) -> sql.Composed:
-    """The stream table's columns, as often as they are there."""
-    return sql.SQL("SELECT {}, {} AS w FROM {}").format(_placed(table, schema), sql.Literal(each), rows)
+def _select_rows(table: StreamTable, schema: pa.Schema, rows: sql.Identifier, weight: int) -> sql.Composed:
+    """Select the rows of a table with the stream table's column names, each with the same weight."""
+    return sql.SQL("SELECT {}, {} AS w FROM {}").format(_comparable_list(table, schema), sql.Literal(weight), rows)
 
 
-def _weighted(table: StreamTable, schema: pa.Schema, part: sql.Identifier) -> sql.Composed:
-    return sql.SQL("SELECT {}, n AS w FROM {}").format(_placed(table, schema, by_place=True), part)
+def _select_part(table: StreamTable, schema: pa.Schema, part: sql.Identifier) -> sql.Composed:
+    """Select the rows of a staged part with their own weights."""
+    return sql.SQL("SELECT {}, n AS w FROM {}").format(_comparable_list(table, schema, positional=True), part)
 
 
-def _placed(table: StreamTable, schema: pa.Schema, *, by_place: bool = False) -> sql.Composed:
+def _comparable_list(table: StreamTable, schema: pa.Schema, *, positional: bool = False) -> sql.Composed:
     return sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(expression, sql.Identifier(column_name(i)))
-        for i, expression in enumerate(comparable_columns(table, schema, by_place=by_place))
+        for i, expression in enumerate(comparable_columns(table, schema, positional=positional))
     )

@@ -1,4 +1,4 @@
-"""A Z-set that PostgreSQL computes -> a delta: few rows come to the driver, many stay where they are."""
+"""A query that PostgreSQL evaluates to a Z-set in; a delta, on the driver or staged in PostgreSQL, out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FETCH_ROWS = 4_096
 
 @dataclass(frozen=True)
 class DriverLimit:
-    """How many rows the driver takes, and the database that keeps what is more."""
+    """The most rows that are collected on the driver, and the database in which larger deltas stay."""
 
     rows: int
     url: str
@@ -31,7 +31,7 @@ class DriverLimit:
 
 @dataclass(frozen=True)
 class NetRows:
-    """Net rows in a table of the session, gone with the transaction."""
+    """Net rows in a temporary table that ends with the transaction."""
 
     table: sql.Identifier
     schema: pa.Schema
@@ -39,25 +39,25 @@ class NetRows:
 
 
 def evaluate_net_rows(cursor: Cursor, query: sql.Composed, schema: pa.Schema) -> NetRows:
-    """Evaluate the query: columns c0.., text where the schema has text, then the weight w."""
+    """Evaluate a query whose columns are c0.., text where the schema has text, then the weight w."""
     table = sql.Identifier(f"pgt_found_{next(NUMBERS)}")
     cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS {}").format(table, query))
     count = cursor.rowcount
-    # The query may be evaluated as somebody else than whoever reads the rows.
+    # The role that evaluates the query may be another one than the role that reads the rows.
     cursor.execute(sql.SQL("GRANT SELECT ON {} TO SESSION_USER").format(table))
     return NetRows(table, schema, count)
 
 
-def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, room: DriverLimit) -> Delta:
-    """In Arrow what the driver has room for; more is kept in PostgreSQL, seen by others after the caller's commit."""
-    if found.count > room.rows:
-        return _stage(cursor, table, found, lsn_range, room.url)
+def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, limit: DriverLimit) -> Delta:
+    """Collect up to `limit` rows in Arrow; stage more of them in PostgreSQL, visible after the caller's commit."""
+    if found.count > limit.rows:
+        return _stage(cursor, table, found, lsn_range, limit.url)
     rows = read_arrow(cursor.connection, sql.SQL("TABLE {}").format(found.table), found.schema, FETCH_ROWS)
     return MemoryDelta(lsn_range, pa.Table.from_batches(rows, found.schema))
 
 
 def _stage(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, url: str) -> StagedDelta:
-    """One part, its columns of exactly the stream table's types."""
+    """Stage the rows as one part whose columns have exactly the stream table's types."""
     cursor.execute(
         "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a"
         " WHERE a.attrelid = %s::int8::oid",
@@ -71,21 +71,21 @@ def _stage(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRan
     part = StagedPart(f"{PREFIX}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {}, w AS n, {} AS act FROM {} f").format(
-            part.table, columns, _act(table), found.table
+            part.table, columns, _action_column(table), found.table
         )
     )
     cursor.execute(sql.SQL("ANALYZE {}").format(part.table))
-    counted = "SELECT count(*), coalesce(sum(greatest(n, 0)), 0), coalesce(-sum(least(n, 0)), 0) FROM {}"
-    cursor.execute(sql.SQL(counted).format(part.table))
+    count_rows = "SELECT count(*), coalesce(sum(greatest(n, 0)), 0), coalesce(-sum(least(n, 0)), 0) FROM {}"
+    cursor.execute(sql.SQL(count_rows).format(part.table))
     counts = cursor.fetchall()[0]
     staged = StagedDelta(lsn_range, table, url, found.schema, 1)
-    staged.arrived.add(StagedPart(part.name, *(int(str(n)) for n in counts)))
-    staged.arrived.end()
+    staged.part_queue.add(StagedPart(part.name, *(int(str(n)) for n in counts)))
+    staged.part_queue.end()
     return staged
 
 
-def _act(table: StreamTable) -> sql.Composed:
-    """What happens to the row's key: as `net_delta.actions` says it."""
+def _action_column(table: StreamTable) -> sql.Composed:
+    """Return the SQL of each row's action; the same rule as `net_delta.row_actions`."""
     if table.key is None:
         return sql.SQL("{}::text").format(sql.Literal(INSERT))
     key = sql.SQL(", ").join([sql.SQL("1"), *(sql.Identifier("f", column_name(i)) for i in table.key)])

@@ -1,4 +1,4 @@
-"""A staged delta into its table, part by part, and each part as early as the table's own constraints allow."""
+"""A staged delta in; its rows in the stream table, merged part by part as early as constraints allow, out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 import psycopg
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.postgres.batches import target_diverged
+from applier.sinks.postgres.batches import divergence_error
 from applier.sinks.postgres.merge_sql import Phases
 from applier.sinks.postgres.write_progress import WriteProgress
 from applier.sinks.staging.staged_delta import StagedDelta, StagedPart
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
-_MORE_IS_UNIQUE = """
+_HAS_OTHER_UNIQUE_INDEX = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_index i
     WHERE i.indrelid = %s::int8::oid AND (i.indisunique OR i.indisexclusion)
       AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL
@@ -24,26 +24,26 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_index i
 
 
 def can_merge_in_any_order(cursor: Cursor, table: StreamTable, delta: StagedDelta) -> bool:
-    """Whether the rows of one part cannot be in the way of another's: all rows of a key are in one part, so it is
-    enough that nothing but the key makes rows unique."""
+    """Whether rows of one part cannot conflict with rows of another: all rows of a key are in one part, so it is enough
+    that the table has no other unique index than the one of the key."""
     if delta.is_fill:
         return True
     key = sorted(table.columns[i].name for i in table.key) if table.key else None
-    cursor.execute(_MORE_IS_UNIQUE, (table.relid, key))
+    cursor.execute(_HAS_OTHER_UNIQUE_INDEX, (table.relid, key))
     return cursor.fetchone() == (False,)
 
 
 def merge_parts(
     cursor: Cursor, table: StreamTable, delta: StagedDelta, url: str, phases: Callable[[StagedPart], Phases]
 ) -> tuple[int, int]:
-    """Each part while the executors still make the next, or, where the order matters, when all of them are there: then
-    what leaves any of them before what is updated, and that before what comes. Returns how many rows came and left.
+    """Merge each part while the executors still compute the next ones. Return how many rows were inserted and deleted.
 
-    Outside of a transaction each statement is one of its own.
+    Where the order matters, wait for all parts: then all deletions come before all updates, and those before all
+    insertions. Outside of a transaction each statement is a transaction of its own.
     """
     done = [0, 0, 0]
     parts: list[StagedPart] = []
-    at_once = can_merge_in_any_order(cursor, table, delta)
+    any_order = can_merge_in_any_order(cursor, table, delta)
 
     def run(phase: int, part: StagedPart) -> None:
         for statement in phases(part)[phase]:
@@ -53,17 +53,17 @@ def merge_parts(
     with WriteProgress(url, table) as progress:
         for part in delta.parts():
             parts.append(part)
-            if at_once:
+            if any_order:
                 for phase in range(3):
                     run(phase, part)
                 rows = sum(p.rows for p in parts)
-                progress.tell(rows, max(rows, rows * delta.expected // len(parts)))
+                progress.report(rows, max(rows, rows * delta.expected // len(parts)))
         total = sum(part.rows for part in parts)
-        for phase in range(0 if at_once else 3):
+        for phase in range(0 if any_order else 3):
             for number, part in enumerate(parts, start=1):
                 run(phase, part)
-                progress.tell(total * (phase * len(parts) + number) // (3 * len(parts)), total)
-    came, left = sum(part.came for part in parts), sum(part.left for part in parts)
-    if (done[1] + done[2], done[0] + done[1]) != (came, left):
-        raise target_diverged(table, came + left, sum(done) + done[1])
-    return came, left
+                progress.report(total * (phase * len(parts) + number) // (3 * len(parts)), total)
+    inserted, deleted = sum(part.inserted for part in parts), sum(part.deleted for part in parts)
+    if (done[1] + done[2], done[0] + done[1]) != (inserted, deleted):
+        raise divergence_error(table, inserted + deleted, sum(done) + done[1])
+    return inserted, deleted

@@ -1,7 +1,8 @@
-"""SQL text that applies one batch of a delta to a stream table.
+"""A stream table in; the SQL that applies one batch of a delta to it out.
 
-A batch lies in a table of its own: columns c0.., `act` (I, U or D; keyed) or `n` (signed multiplicity; keyless).
-Every statement's row count is known beforehand, so a stream table that somebody else changed is noticed, not bent.
+A batch is in a table of its own: columns c0.., `act` (I, U or D; keyed) or `n` (signed multiplicity; keyless).
+The row count of every statement is known in advance, so a stream table that another program changed is detected and
+not changed further.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ MERGE_SINCE = 150_000
 
 
 LOOK_AS_THEY_ARE = frozenset([16, 17, 18, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950])
-"""Types whose equal values are printed the same: booleans, whole numbers, bytes, dates and times, uuid."""
+"""Types whose equal values are always printed the same: booleans, integers, bytea, dates and times, uuid."""
 
 
 def batch_table(table: StreamTable) -> sql.Identifier:
-    """The session-local table a batch is copied into."""
+    """Return the temporary table that a batch is copied into."""
     return sql.Identifier("pg_temp", _batch_name(table))
 
 
 def _batch_name(table: StreamTable) -> str:
-    # A session outlives the columns a stream table has now.
+    # A session may outlive the present columns of a stream table.
     return f"pgt_delta_{table.id}_{crc32(repr(table.columns).encode()):08x}"
 
 
 def target(table: StreamTable) -> sql.Identifier:
-    """The stream table itself."""
+    """Return the name of the stream table itself."""
     return sql.Identifier(table.table.schema, table.table.name)
 
 
@@ -47,7 +48,7 @@ def _batch_names(table: StreamTable) -> list[sql.Identifier]:
 
 
 def create_batch_table(table: StreamTable) -> sql.Composed:
-    """Exactly the stream table's types under positional names, emptied at every commit."""
+    """Create the batch table: exactly the stream table's types under positional names, emptied at every commit."""
     columns = sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(name, place) for name, place in zip(_names(table), _batch_names(table), strict=True)
     )
@@ -58,24 +59,24 @@ def create_batch_table(table: StreamTable) -> sql.Composed:
 
 
 def copy_batch(table: StreamTable) -> sql.Composed:
-    """Columns, then act and n."""
+    """COPY a batch: the columns, then act and n."""
     columns = sql.SQL(", ").join([*_batch_names(table), sql.Identifier("act"), sql.Identifier("n")])
     return sql.SQL("COPY {} ({}) FROM STDIN " + copy_text.OPTIONS).format(batch_table(table), columns)
 
 
 def copy_target(table: StreamTable) -> sql.Composed:
-    """Straight into the empty stream table."""
+    """COPY directly into the empty stream table."""
     columns = sql.SQL(", ").join(_names(table))
     return sql.SQL("COPY {} ({}) FROM STDIN " + copy_text.OPTIONS).format(target(table), columns)
 
 
 def create_whole_table(table: StreamTable, name: sql.Identifier) -> sql.Composed:
-    """A session-local table for the whole content, gone with the transaction."""
+    """Create a temporary table for a full result, which ends with the transaction."""
     return sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS TABLE {} WITH NO DATA").format(name, target(table))
 
 
 def _same(table: StreamTable, ordinals: Sequence[int], with_nulls: bool) -> sql.Composable:
-    """`t` and `d` agree on these columns; where there are NULLs, NULL agrees with NULL."""
+    """Return the condition that `t` and `d` are equal in these columns; `with_nulls`, NULL equals NULL."""
     if not ordinals:
         return sql.SQL("true")
     names, places = _names(table), _batch_names(table)
@@ -86,23 +87,24 @@ def _same(table: StreamTable, ordinals: Sequence[int], with_nulls: bool) -> sql.
 def keyed_statements(
     table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int, batch: sql.Identifier | None = None
 ) -> list[sql.Composed]:
-    """Statements whose row counts add up to the number of rows in the batch.
+    """Return statements whose row counts add up to the number of rows in the batch.
 
-    An index serves `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, go by themselves.
+    An index supports `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, have statements of
+    their own.
     """
     source = batch or batch_table(table)
     nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key if i not in not_null]
     if not nullable:
-        return _keyed(table, key, source, _same(table, key, False), sql.SQL("true"), server=server)
+        return _merge_statements(table, key, source, _same(table, key, False), sql.SQL("true"), server=server)
     some_null = sql.SQL("({})").format(sql.SQL(" OR ").join(nullable))
     no_null = sql.SQL("NOT {}").format(some_null)
     return [
-        *_keyed(table, key, source, _same(table, key, False), no_null, server=server),
-        *_keyed(table, key, source, _same(table, key, True), some_null, server=server),
+        *_merge_statements(table, key, source, _same(table, key, False), no_null, server=server),
+        *_merge_statements(table, key, source, _same(table, key, True), some_null, server=server),
     ]
 
 
-def _keyed(
+def _merge_statements(
     table: StreamTable,
     key: tuple[int, ...],
     source: sql.Identifier,
@@ -132,7 +134,7 @@ def _keyed(
     statements = ["DELETE FROM {t} t USING {d} d WHERE d.act = 'D' AND {same}"]
     if rest:
         statements.append("UPDATE {t} t SET {set} FROM {d} d WHERE d.act = 'U' AND {same}")
-    # MERGE would find a row of that key and leave it alone; then the counts tell, and here they must tell too.
+    # MERGE finds a row with that key and does not insert; then the counts differ, and here they must differ too.
     statements.append(
         "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d"
         " WHERE d.act = 'I' AND NOT EXISTS (SELECT FROM {t} t WHERE {same})"
@@ -143,37 +145,39 @@ def _keyed(
 def keyless_statements(
     table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], batch: sql.Identifier | None = None
 ) -> list[sql.Composed]:
-    """Remove -n copies of each row with n < 0, add n copies of each with n > 0: counts add up to Σ |n|.
+    """Delete -n copies of each row with n < 0, insert n copies of each with n > 0: counts add up to Σ |n|.
 
     Types without an equality operator (json, point …) are compared by their text. The hashes let PostgreSQL read the
-    table once, whatever the number of rows that leave: IS NOT DISTINCT FROM alone means to compare all with all.
+    table once, whatever the number of deleted rows: with IS NOT DISTINCT FROM alone it compares every pair of rows.
     """
     names, places = _names(table), _batch_names(table)
 
-    def shown(alias: str, column: sql.Identifier, ordinal: int) -> sql.Composed:
+    def comparable_value(alias: str, column: sql.Identifier, ordinal: int) -> sql.Composed:
         return sql.SQL(f"{alias}.{{}}" if ordinal in comparable else f"{alias}.{{}}::text").format(column)
 
-    def hashed(alias: str, columns: list[sql.Identifier]) -> sql.Composed:
-        values = [shown(alias, c, i) for i, c in enumerate(columns) if i in hashable or i not in comparable]
+    def row_hash(alias: str, columns: list[sql.Identifier]) -> sql.Composed:
+        values = [comparable_value(alias, c, i) for i, c in enumerate(columns) if i in hashable or i not in comparable]
         return sql.SQL("hash_record(ROW({}))").format(sql.SQL(", ").join(values))
 
     same = sql.SQL(" AND ").join(
         [
-            sql.SQL("{} = {}").format(hashed("t", names), hashed("d", places)),
+            sql.SQL("{} = {}").format(row_hash("t", names), row_hash("d", places)),
             *(
-                sql.SQL("{} IS NOT DISTINCT FROM {}").format(shown("t", names[i], i), shown("d", places[i], i))
+                sql.SQL("{} IS NOT DISTINCT FROM {}").format(
+                    comparable_value("t", names[i], i), comparable_value("d", places[i], i)
+                )
                 for i in range(len(names))
             ),
         ]
     )
     source = batch or batch_table(table)
-    # Of rows that are equal and look different (1.0 and 1.00) each leaves by its own line.
-    looks = [
+    # Of rows that are equal but printed differently (1.0 and 1.00), delete the one that is printed the same.
+    same_text = [
         sql.SQL("t.{}::text IS NOT DISTINCT FROM d.{}::text").format(names[i], places[i])
         for i, column in enumerate(table.columns)
         if i in comparable and column.type.oid not in LOOK_AS_THEY_ARE
     ]
-    order = sql.SQL(" ORDER BY ({}) DESC").format(sql.SQL(" AND ").join(looks)) if looks else sql.SQL("")
+    order = sql.SQL(" ORDER BY ({}) DESC").format(sql.SQL(" AND ").join(same_text)) if same_text else sql.SQL("")
     delete = sql.SQL(
         "DELETE FROM {t} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ("
         " SELECT t.ctid, d.n, row_number() OVER (PARTITION BY d.ctid{order}) AS nth FROM {t} t JOIN {d} d"
@@ -195,7 +199,7 @@ Phases = tuple[list[sql.Composed], list[sql.Composed], list[sql.Composed]]
 
 
 def fill_part(table: StreamTable, part: sql.Identifier) -> Phases:
-    """Everything in a part into the empty table."""
+    """Return the statements that insert all rows of a part into the empty table."""
     names, places = (sql.SQL(", ").join(of(table)) for of in (_names, _batch_names))
     text = (
         "INSERT INTO {t} ({names}) SELECT {places} FROM {d} WHERE n = 1"
@@ -205,7 +209,7 @@ def fill_part(table: StreamTable, part: sql.Identifier) -> Phases:
 
 
 def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], part: sql.Identifier) -> Phases:
-    """The statements of a keyed part, apart by what they do."""
+    """Return the statements of a keyed part, separated by action."""
     phases: Phases = ([], [], [])
     per_variant = 3 if len(key) < len(table.columns) else 2
     statements = keyed_statements(table, key, not_null, 0, part)
@@ -218,13 +222,13 @@ def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int
 def keyless_part(
     table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], part: sql.Identifier
 ) -> Phases:
-    """The statements of a part whose rows may repeat."""
+    """Return the statements of a part whose rows may repeat."""
     delete, insert = keyless_statements(table, comparable, hashable, part)
     return [delete], [], [insert]
 
 
 def key_index(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int) -> sql.Composed:
-    """The index a keyed MERGE finds its rows with; unique where NULLs are equal or there are none."""
+    """Create the index by which a keyed MERGE finds its rows; unique where NULLs are equal or impossible."""
     columns = sql.SQL(", ").join(_names(table)[i] for i in key)
     if server >= MERGE_SINCE:
         text = "CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT"
@@ -241,7 +245,7 @@ WHERE i.indrelid = %s::int8::oid AND i.indpred IS NULL AND i.indexprs IS NULL AN
   AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conindid = i.indexrelid)
 ORDER BY i.indexrelid
 """
-"""The indexes that stand on exactly these columns, the oldest first: `key_index` made that one."""
+"""Selects the indexes on exactly these columns, the oldest first: that is the one of `key_index`."""
 
 COMPARABLE = """
 SELECT t.oid::int8, a.amname::text FROM unnest(%s::oid[]) t(oid) JOIN pg_catalog.pg_opclass o
@@ -252,4 +256,4 @@ SELECT t.oid::int8, a.amname::text FROM unnest(%s::oid[]) t(oid) JOIN pg_catalog
         FROM pg_catalog.pg_type y WHERE y.oid = t.oid)
 JOIN pg_catalog.pg_am a ON a.oid = o.opcmethod AND a.amname IN ('btree', 'hash')
 """
-"""Which types have an order, and which a hash."""
+"""Selects which types have an order, and which a hash."""

@@ -1,4 +1,4 @@
-"""One step ahead: the next thing is made on another thread while the caller uses this one."""
+"""An iterator in; the same items out, each prepared on another thread while the caller uses the one before."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def prefetch(things: Iterator[T]) -> Iterator[T]:
-    """The same things in the same order; at most one is waiting. An error is raised where its thing was due."""
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items in their order; at most one is prepared ahead. An error is raised in place of its item."""
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as worker:
-        following = worker.submit(next, things, None)
-        while (thing := following.result()) is not None:
-            following = worker.submit(next, things, None)
-            yield thing
+        upcoming = worker.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = worker.submit(next, items, None)
+            yield item

@@ -1,4 +1,4 @@
-"""A delta that PostgreSQL refuses -> the row it is because of. Rows are read some at a time, wherever they are."""
+"""Finds the first row of a delta that PostgreSQL rejects. It reads the rows in batches, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -19,60 +19,62 @@ from applier.sinks.postgres.pg_errors import bisect_rejected, row_identity
 from applier.sinks.staging.staged_delta import Delta, StagedDelta
 
 
-def find_rejected_row(cursor: Cursor, table: StreamTable, way: ApplyMethod, delta: Delta, size: int) -> str | None:
-    """Write the delta, batch by batch, then by halves, until one row is left that cannot be written; None when all can.
+def find_rejected_row(cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: Delta, size: int) -> str | None:
+    """Write the delta batch by batch, then halve the rejected batch until one row is left; None when all are accepted.
 
-    The caller takes back what is written.
+    The caller rolls back what is written.
     """
-    way.prepare(cursor)
+    method.prepare(cursor)
     first = True
-    for rows in _arranged(cursor, table, way, delta, size):
+    for rows in _rows_to_write(cursor, table, method, delta, size):
         for batch in cut_batches(rows, size):
-            if not _taken(cursor, way, batch.rows, first=first):
-                return row_identity(table, bisect_rejected(batch.rows, partial(_taken, cursor, way)))
+            if not _is_accepted(cursor, method, batch.rows, first=first):
+                return row_identity(table, bisect_rejected(batch.rows, partial(_is_accepted, cursor, method)))
             first = False
     return None
 
 
-def _taken(cursor: Cursor, way: ApplyMethod, rows: pa.Table, *, first: bool = False) -> bool:
+def _is_accepted(cursor: Cursor, method: ApplyMethod, rows: pa.Table, *, first: bool = False) -> bool:
     try:
         with cursor.connection.transaction():
-            way.write(cursor, Batch(rows, encode_csv(rows), first))
+            method.write(cursor, Batch(rows, encode_csv(rows), first))
     except TargetDiverged:
-        # A progressive window wrote these before it met the row that is looked for.
+        # A progressive refresh committed these rows before it reached the rejected one.
         return True
     except psycopg.Error:
         return False
     return True
 
 
-def _arranged(cursor: Cursor, table: StreamTable, way: ApplyMethod, delta: Delta, size: int) -> Iterator[pa.Table]:
-    """As they are written: what leaves, what changes, what comes."""
+def _rows_to_write(
+    cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: Delta, size: int
+) -> Iterator[pa.Table]:
+    """Yield the rows in the order in which they are written: deletions, updates, insertions."""
     if not isinstance(delta, StagedDelta):
-        yield way.arrange(delta.rows)
-    elif isinstance(way, Fill):
-        yield from map(way.arrange, delta.batches(size, cursor.connection))
+        yield method.arrange(delta.rows)
+    elif isinstance(method, Fill):
+        yield from map(method.arrange, delta.batches(size, cursor.connection))
     else:
-        for which in _phases(table):
+        for condition in _phase_conditions(table):
             for part in delta.parts():
-                query = _acting(table, delta, part.table, which)
-                for batch in read_arrow(cursor.connection, query, _schema(table, delta), size):
+                query = _select_phase(table, delta, part.table, condition)
+                for batch in read_arrow(cursor.connection, query, _write_schema(table, delta), size):
                     yield pa.Table.from_batches([batch])
 
 
-def _phases(table: StreamTable) -> list[str]:
+def _phase_conditions(table: StreamTable) -> list[str]:
     if table.key is None:
         return ["n < 0", "n > 0"]
     return [f"act = '{act}'" for act in (DELETE, UPDATE, INSERT)]
 
 
-def _acting(table: StreamTable, delta: StagedDelta, part: sql.Identifier, which: str) -> sql.Composed:
-    """Rows with `act` and `n`, as `way.arrange` gives them."""
-    acts = sql.SQL("NULL::text, n" if table.key is None else "act, NULL::int8")
-    columns = sql.SQL(", ").join(comparable_columns(table, delta.schema, by_place=True))
-    return sql.SQL("SELECT {}, {} FROM {} WHERE {}").format(columns, acts, part, sql.SQL(which))
+def _select_phase(table: StreamTable, delta: StagedDelta, part: sql.Identifier, condition: str) -> sql.Composed:
+    """Select rows with `act` and `n`, as `ApplyMethod.arrange` returns them."""
+    actions = sql.SQL("NULL::text, n" if table.key is None else "act, NULL::int8")
+    columns = sql.SQL(", ").join(comparable_columns(table, delta.schema, positional=True))
+    return sql.SQL("SELECT {}, {} FROM {} WHERE {}").format(columns, actions, part, sql.SQL(condition))
 
 
-def _schema(table: StreamTable, delta: StagedDelta) -> pa.Schema:
+def _write_schema(table: StreamTable, delta: StagedDelta) -> pa.Schema:
     values = [delta.schema.field(i) for i in range(len(table.columns))]
     return pa.schema([*values, pa.field(ACT, pa.string()), pa.field("n", pa.int64())])

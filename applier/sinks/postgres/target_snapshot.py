@@ -1,6 +1,6 @@
-"""What PostgreSQL holds of a stream table and at which frontier, for a sink that had better begin anew.
+"""A stream table in; its rows in PostgreSQL and their frontier, for a sink that rewrites its whole table, out.
 
-Only where nobody but the applier writes to it: a row that a trigger made or somebody put there is not the query's.
+Only when the applier alone writes to it: a row from a trigger or from another program is not part of the query.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ WHERE s.pgt_id = %s AND s.pgt_relid::int8 = %s
 
 
 class PartialTarget(Exception):
-    """It holds the rows of no frontier: a progressive window is being written."""
+    """The rows belong to no frontier: a progressive refresh is being written."""
 
 
 @dataclass(frozen=True)
 class TargetSnapshot:
-    """Rows, each as often as it is there, under the stream table's own column names."""
+    """The rows with their repetitions, under the stream table's own column names."""
 
     frontier: Lsn
     rows: pa.RecordBatchReader
@@ -43,7 +43,7 @@ class TargetSnapshot:
 
 @contextmanager
 def read_target_snapshot(url: str, table: StreamTable, schema: pa.Schema, size: int) -> Iterator[TargetSnapshot | None]:
-    """The rows and their frontier by one snapshot; None where they need not be the query's."""
+    """Read the rows and their frontier in one snapshot; None when other programs may have written rows."""
     names = [column.name for column in table.columns]
     typed = pa.schema([pa.field(name, schema.field(i).type) for i, name in enumerate(names)])
     query = sql.SQL("SELECT {} FROM {}").format(

@@ -1,4 +1,4 @@
-"""How far a long write is, for people: in the log and, outside of the write's own transaction, in the catalog."""
+"""Counts of written rows in; the progress of a long write in the log and, in another transaction, the catalog, out."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from applier.plan.stream_table import StreamTable
 
 log = logging.getLogger(__name__)
 
-TELL_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 
 
 class WriteProgress:
-    """Tells at most once a second; a write that is over sooner is never heard of."""
+    """Reports at most once a second; a shorter write is not reported."""
 
     def __init__(self, url: str, table: StreamTable) -> None:
         self._url = url
         self._table = table
-        self._started = self._told = time.monotonic()
+        self._started = self._reported_at = time.monotonic()
         self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def tell(self, done: int, total: int) -> None:
-        """So many of so many rows; the total may be an estimate."""
+    def report(self, done: int, total: int) -> None:
+        """Report that `done` of `total` rows are written; the total may be an estimate."""
         now = time.monotonic()
-        if now - self._told < TELL_EVERY_S:
+        if now - self._reported_at < REPORT_EVERY_S:
             return
-        self._told = now
+        self._reported_at = now
         rate = done / (now - self._started)
         eta = (total - done) / rate if rate else 0.0
         extra = {"table": str(self._table), "rows": done, "of": total, "per_s": round(rate), "eta_s": round(eta, 1)}

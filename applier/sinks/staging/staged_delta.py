@@ -1,7 +1,7 @@
-"""A delta whose rows are in PostgreSQL: any sink reads them from there, and none of them needs all at once.
+"""A delta whose rows are in tables of PostgreSQL: every sink reads them from there, in batches.
 
-It lies in parts, all rows of a key in one. A part is an unlogged table; what a crash leaves behind is dropped at the
-next start: a window is computed again, never resumed.
+It consists of parts, with all rows of a key in one part. A part is an unlogged table; the next start drops what a crash
+leaves behind: a refresh is computed again, never resumed.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ log = logging.getLogger(__name__)
 SCHEMA = "pgtrickle"
 PREFIX = "pgt_staged_"
 NUMBERS = itertools.count()
-"""Of deltas, so that two of a stream table do not share a name."""
+"""Numbers deltas, so that two deltas of a stream table have different names."""
 
 OLD_IMAGE = "O"
-"""The row an update replaces: the topic and Delta need it, PostgreSQL finds it by its key."""
+"""The action of a row that an update replaces: the topic and Delta need it, PostgreSQL finds it by its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """One filled table: how many rows it has, and how many rows of the stream table come and leave by it."""
+    """One filled table: its number of rows, and how many rows it inserts into and deletes from the stream table."""
 
     name: str
     rows: int
-    came: int
-    left: int
+    inserted: int
+    deleted: int
 
     @property
     def table(self) -> sql.Identifier:
-        """Its name."""
+        """Its qualified name."""
         return sql.Identifier(SCHEMA, self.name)
 
 
 class PartQueue:
-    """The parts that are there, in their order, for any number of readers on any threads."""
+    """The parts that have arrived, in their order, for any number of readers on any threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -63,25 +63,25 @@ class PartQueue:
         self._error: BaseException | None = None
 
     @property
-    def so_far(self) -> list[StagedPart]:
-        """Without waiting."""
+    def arrived(self) -> list[StagedPart]:
+        """The parts that have arrived, without waiting."""
         with self._changed:
             return list(self._parts)
 
     def add(self, part: StagedPart) -> None:
-        """One more."""
+        """Add a part."""
         with self._changed:
             self._parts.append(part)
             self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
-        """That was the last, or there will be no more because of an error."""
+        """End the queue: that was the last part, or an error stopped the others."""
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
 
-    def each(self) -> Iterator[StagedPart]:
-        """All of them, each once it is there; then the error, if there was one."""
+    def iterate(self) -> Iterator[StagedPart]:
+        """Yield all parts, each as soon as it has arrived; then raise the error, if there was one."""
         number = 0
         while (part := self._wait_for(number)) is not None:
             number += 1
@@ -99,9 +99,9 @@ class PartQueue:
 
 @dataclass
 class StagedDelta:
-    """A net difference whose rows are in PostgreSQL. `parts` waits for whoever makes them.
+    """A delta whose rows are in PostgreSQL. `parts` waits for the executors that make them.
 
-    Who makes it holds it; who is handed it says `retain`, and everybody `release` in the end.
+    Its creator is the first holder. Each further holder calls `retain`, and every holder calls `release` at the end.
     """
 
     lsn_range: LsnRange
@@ -109,42 +109,42 @@ class StagedDelta:
     url: str
     schema: pa.Schema
     expected: int
-    """How many parts there will be."""
-    arrived: PartQueue = field(default_factory=PartQueue)
+    """The number of parts."""
+    part_queue: PartQueue = field(default_factory=PartQueue)
     applied: tuple[int, int] | None = None
-    """How many rows came and left, once they are in the stream table ahead of its frontier."""
+    """The numbers of inserted and deleted rows, once they are in the stream table before its frontier moves."""
     _holders: int = 1
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def is_fill(self) -> bool:
-        """Whether it is the whole content, for a place that holds nothing yet."""
+        """Whether it is the full result, for a stream table that is still empty."""
         return not self.lsn_range.lower
 
     @property
     def count(self) -> int:
-        """How many net rows; waits for the last."""
+        """The number of net rows; waits for the last part."""
         return sum(part.rows for part in self.parts())
 
     @property
-    def leaving(self) -> bool:
-        """Whether any row leaves; waits for the last."""
-        return any(part.left for part in self.awaited().parts())
+    def has_deletions(self) -> bool:
+        """Whether a row has a negative weight; waits for the last part."""
+        return any(part.deleted for part in self.wait_for_all().parts())
 
-    def awaited(self) -> Self:
-        """Itself, once all of it is there."""
+    def wait_for_all(self) -> Self:
+        """Wait until all parts have arrived; return itself."""
         for _ in self.parts():
             pass
         return self
 
     def parts(self) -> Iterator[StagedPart]:
-        """Each part once it is there; raises what its maker failed with."""
-        return self.arrived.each()
+        """Yield each part as soon as it has arrived; raise the error that stopped its executor."""
+        return self.part_queue.iterate()
 
     def batches(self, size: int, connection: Connection | None = None) -> Iterator[pa.Table]:
-        """The net rows; with a key, the two rows of an update one after the other. In the caller's transaction where
-        its connection is given: nobody else may see the parts yet."""
-        columns = comparable_columns(self.table, self.schema, by_place=True)
+        """Yield the net rows; with a key, the two rows of an update are adjacent. Pass a connection to read in its
+        transaction: other sessions may not see the parts yet."""
+        columns = comparable_columns(self.table, self.schema, positional=True)
         order = [sql.Identifier(column_name(i)) for i in self.table.key or ()]
         with nullcontext(connection) if connection is not None else connect(self.url) as reader:
             for part in self.parts():
@@ -157,34 +157,34 @@ class StagedDelta:
 
     @property
     def rows(self) -> pa.Table:
-        """All net rows at once, on the driver: for a reader that cannot take them in batches."""
+        """All net rows, on the driver: for a reader that cannot read batches."""
         return pa.concat_tables([self.schema.empty_table(), *self.batches(PIECE_ROWS)])
 
     def retain(self) -> None:
-        """One holder more."""
+        """Add a holder."""
         with self._lock:
             self._holders += 1
 
     def release(self, *, all_holders: bool = False) -> None:
-        """One holder less; after the last the tables go. Where they cannot, the next start drops them."""
+        """Remove a holder; after the last one drop the tables. When that fails, the next start drops them."""
         with self._lock:
             self._holders = 0 if all_holders else self._holders - 1
             if self._holders > 0:
                 return
         try:
             with connect(self.url) as connection:
-                for part in self.arrived.so_far:
+                for part in self.part_queue.arrived:
                     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
         except (Infrastructure, psycopg.OperationalError) as error:
-            log.warning("staged rows are left behind", extra={"table": str(self.table), "error": str(error)[:300]})
+            log.warning("staged rows could not be dropped", extra={"table": str(self.table), "error": str(error)[:300]})
 
 
 Delta = MemoryDelta | StagedDelta
-"""Of one stream table over one window, on the driver or in PostgreSQL."""
+"""The delta of one stream table over one LSN range, on the driver or in PostgreSQL."""
 
 
 def drop_leftovers(url: str) -> None:
-    """Drop what a crash left behind."""
+    """Drop the staged parts that a crash left behind."""
     with connect(url) as connection:
         left = connection.execute(
             "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname LIKE %s"
@@ -196,7 +196,7 @@ def drop_leftovers(url: str) -> None:
 
 
 def create_part_template(connection: Connection, table: StreamTable) -> str:
-    """What follows the name in CREATE TABLE: positional names with exactly the stream table's types."""
+    """Return the rest of CREATE TABLE after the name: positional names with exactly the stream table's types."""
     columns = sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(sql.Identifier(column.name), sql.Identifier(column_name(i)))
         for i, column in enumerate(table.columns)

@@ -1,8 +1,8 @@
-"""Deltas too large for the driver: executors COPY them into tables of their own, and every sink reads them from there.
+"""A Spark result too large for the driver in; a staged delta, which executors COPY into tables of PostgreSQL, out.
 
-One part per Spark partition, all rows of a key in one. A part is made and filled in one transaction, named by the
-attempt that made it: of a task that ran twice only the first is read. Those of a progressive stream table are merged
-while others are still computed.
+One part per Spark partition, with all rows of a key in one part. A part is created and filled in one transaction and
+named after the task attempt: of a task that ran twice only the first part is read. Parts of a progressive stream table
+are merged while others are still computed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.05
 
 COPY_ROWS = 16_384
-"""Per COPY: rows that PostgreSQL refuses are among the last so many, which are still at hand."""
+"""Rows per COPY: a row that PostgreSQL rejects is among the last ones, which are still in memory."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """Where deltas are staged, and from how many rows on."""
+    """The database in which deltas are staged, and the number of rows above which they are."""
 
     url: str
     above: int = 200_000
@@ -67,10 +67,11 @@ class Staging:
         lsn_range: LsnRange,
         frame: DataFrame,
         parts: int,
-        told: Callable[[BaseException], BaseException],
+        translate_error: Callable[[BaseException], BaseException],
     ) -> StagedDelta:
-        """Begin to COPY the frame, a Z-set that need not be net, and return at once; `told` words what goes wrong."""
-        schema = pa.schema([*(_arrow(frame, i) for i in range(len(table.columns))), pa.field(WEIGHT, pa.int64())])
+        """Start to COPY the frame, a Z-set that need not be net, and return at once; `translate_error` turns an error
+        of Spark into one of the applier."""
+        schema = pa.schema([*(_arrow_field(frame, i) for i in range(len(table.columns))), pa.field(WEIGHT, pa.int64())])
         staged = StagedDelta(lsn_range, table, self.url, schema, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
         with connect(self.url) as connection:
@@ -78,18 +79,19 @@ class Staging:
             connection.execute(
                 copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
             )
-        threading.Thread(target=_run, args=(net, copier, staged.arrived, told), name="staging", daemon=True).start()
+        arguments = (net, copier, staged.part_queue, translate_error)
+        threading.Thread(target=_run, args=arguments, name="staging", daemon=True).start()
         return staged
 
 
-def _arrow(frame: DataFrame, ordinal: int) -> pa.Field:
+def _arrow_field(frame: DataFrame, ordinal: int) -> pa.Field:
     from pyspark.sql.pandas.types import to_arrow_type
 
     return pa.field(column_name(ordinal), to_arrow_type(frame.schema[ordinal].dataType))
 
 
 def _net(frame: DataFrame, table: StreamTable, *, fill: bool, parts: int) -> DataFrame:
-    """Σ weights per row, zeros dropped, with the action of each row; all rows of a key in one partition."""
+    """Sum the weights per row, drop zeros, add the action of each row; all rows of a key are in one partition."""
     names = column_names(len(table.columns))
     key = names if table.key is None else [column_name(i) for i in table.key]
     spread = frame.repartition(parts, *key) if key else frame.repartition(1)
@@ -107,20 +109,20 @@ def _net(frame: DataFrame, table: StreamTable, *, fill: bool, parts: int) -> Dat
 
 @dataclass(frozen=True)
 class _Copier:
-    """What an executor does with one partition."""
+    """Copies one partition, on an executor."""
 
     url: str
     table: StreamTable
     number: int
-    """Of the delta: what a sink missed and what is new may be staged at the same time."""
+    """Number of the delta: the delta that a sink missed and a new one may be staged at the same time."""
     template: str
 
     def lines(self, statement: str) -> sql.Composed:
-        """A statement about the table in which each partition says where its rows are."""
+        """Return a statement on the table in which each partition writes one line: the name and counts of its part."""
         return sql.SQL(statement).format(sql.Identifier(SCHEMA, f"{PREFIX}{self.table.id}_lines_{self.number}"))
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows in; their table and its line, in one transaction."""
+        """Copy the rows into a part and write its line, in one transaction."""
         context = TaskContext.get()
         if context is None:
             raise AssertionError("not on an executor")
@@ -133,12 +135,12 @@ class _Copier:
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
                 for rows in _pieces(batches):
                     self._copy(cursor, part, rows)
-                    part = _counted(part, rows)
+                    part = _add_counts(part, rows)
                 cursor.execute(sql.SQL("ANALYZE {}").format(part.table))
-                line = (context.partitionId(), part.name, part.rows, part.came, part.left)
+                line = (context.partitionId(), part.name, part.rows, part.inserted, part.deleted)
                 cursor.execute(self.lines("INSERT INTO {} VALUES (%s, %s, %s, %s, %s)"), line)
         except psycopg.Error as error:
-            row = self._refused(rows) if rows is not None and is_about_rows(error) else None
+            row = self._find_rejected(rows) if rows is not None and is_about_rows(error) else None
             raise encode_for_driver(to_refresh_error(error, self.table, row)) from None
         yield pa.RecordBatch.from_arrays([pa.array([context.partitionId()], pa.int32())], names=["part"])
 
@@ -147,12 +149,12 @@ class _Copier:
         with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT csv, FREEZE)").format(part.table)) as copy:
             copy.write(copy_text.encode_csv(rows))
 
-    def _refused(self, rows: pa.Table) -> str | None:
-        """Which of the rows it is that PostgreSQL does not take."""
+    def _find_rejected(self, rows: pa.Table) -> str | None:
+        """Return the identity of the row that PostgreSQL rejects."""
         trial = StagedPart(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
         with psycopg.connect(conninfo(self.url)) as connection:
 
-            def taken(some: pa.Table) -> bool:
+            def is_accepted(some: pa.Table) -> bool:
                 try:
                     with connection.transaction(force_rollback=True), connection.cursor() as cursor:
                         cursor.execute(
@@ -163,7 +165,7 @@ class _Copier:
                     return False
                 return True
 
-            return None if taken(rows) else row_identity(self.table, bisect_rejected(rows, taken))
+            return None if is_accepted(rows) else row_identity(self.table, bisect_rejected(rows, is_accepted))
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -172,35 +174,35 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch.slice(start, COPY_ROWS)])
 
 
-def _counted(part: StagedPart, rows: pa.Table) -> StagedPart:
+def _add_counts(part: StagedPart, rows: pa.Table) -> StagedPart:
     weights = rows["n"].to_pylist()
-    came = sum(n for n in weights if n > 0)
-    left = -sum(n for n in weights if n < 0)
-    return replace(part, rows=part.rows + rows.num_rows, came=part.came + came, left=part.left + left)
+    inserted = part.inserted + sum(n for n in weights if n > 0)
+    deleted = part.deleted - sum(n for n in weights if n < 0)
+    return replace(part, rows=part.rows + rows.num_rows, inserted=inserted, deleted=deleted)
 
 
 def _run(
     net: DataFrame,
     copier: _Copier,
-    arrived: PartQueue,
-    told: Callable[[BaseException], BaseException],
+    part_queue: PartQueue,
+    translate_error: Callable[[BaseException], BaseException],
 ) -> None:
-    """Hand on each part when its line is there; Spark would tell of them all when the last one is done."""
+    """Run the job; add each part to the queue when its line appears. Spark itself reports only the end of all parts."""
     seen: set[int] = set()
     try:
         with connect(copier.url) as connection, ThreadPoolExecutor(1) as spark:
             job = spark.submit(net.mapInArrow(copier.copy, "part int").count)
             running = True
             while running:
-                # Asked for before the lines are read: after it has ended there are no more.
+                # Checked before the lines are read: after the job has ended there are no new ones.
                 running = bool(wait([job], LOOK_EVERY_S).not_done)
                 for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
                     if number not in seen:
                         seen.add(int(str(number)))
-                        arrived.add(StagedPart(str(line[0]), *(int(str(n)) for n in line[1:])))
+                        part_queue.add(StagedPart(str(line[0]), *(int(str(n)) for n in line[1:])))
             connection.execute(copier.lines("DROP TABLE {}"))
             job.result()
-        arrived.end()
+        part_queue.end()
     except BaseException as error:
-        # For whoever waits for the parts.
-        arrived.end(told(error))
+        # The reader of the parts raises it.
+        part_queue.end(translate_error(error))

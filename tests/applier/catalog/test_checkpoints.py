@@ -25,5 +25,5 @@ def test_what_was_written_is_read() -> None:
     ],
 )
 def test_another_form_is_refused(stored: dict[str, Any]) -> None:
-    with pytest.raises(InstallError, match="not in a form this version knows"):
+    with pytest.raises(InstallError, match="has a form that this version does not know"):
         Manifest.from_json(stored)

@@ -93,11 +93,11 @@ def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
         auto_threshold=None, frontier=None, data_timestamp=None, refresh_requested=False, reads=[],
         reads_uncaptured=False,
     )  # fmt: skip
-    scheduler.failed(1, NOON)
+    scheduler.note_failure(1, NOON)
     assert not scheduler.is_due(row, NOON, by_postgres=False)
     assert scheduler.is_due(row, NOON - timedelta(hours=20), by_postgres=False)
-    scheduler.succeeded(1)
-    scheduler.rest(1, NOON, took_ms=1000)
+    scheduler.note_success(1)
+    scheduler.pause_after_query(1, NOON, took_ms=1000)
     assert not scheduler.is_due(row, NOON, by_postgres=True)
     assert scheduler.is_due(row, NOON - timedelta(hours=20), by_postgres=True)
 

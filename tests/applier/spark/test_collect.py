@@ -69,7 +69,7 @@ def test_what_must_be_run_is_run(spark: SparkSession, view: str) -> None:
 
 
 def test_many_rows_are_sent_by_a_job(spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect_module, "MOST_PLANNED", 2)
+    monkeypatch.setattr(collect_module, "MAX_ROWS_WITHOUT_JOB", 2)
     before = count_jobs(spark)
     assert collect(spark.sql(f"SELECT c2 FROM {view}")).num_rows == 3
     assert count_jobs(spark) == before + 1

@@ -76,7 +76,7 @@ def test_rows_that_may_repeat(tmp_path_factory: pytest.TempPathFactory, states: 
         before = after
     sink.flush()
     assert stored(root) == before
-    assert sink.idle(table.id)
+    assert sink.is_idle(table.id)
     assert DeltaSink(str(root)).frontier(table) <= Lsn(len(states) * 10)
 
 
@@ -135,8 +135,8 @@ def test_a_delta_table_somebody_wrote_to_is_told(tmp_path: Path, key: tuple[int,
     DeltaTable(sink.path(table)).delete("a = 1")
     sink.add(table, delta(first, Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
     [(told, error)] = sink.flush()
-    assert told is table and "somebody else" in error.problem
-    assert sink.idle(table.id)
+    assert told is table and "another program" in error.problem
+    assert sink.is_idle(table.id)
 
 
 def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_row_identity_is_a_unique_index(db: Connection, database: str) -> No
 
 def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, rate and time left, seen by others while the transaction is open."""
-    monkeypatch.setattr(write_progress, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(write_progress, "REPORT_EVERY_S", 0.0)
     table = make(db, "st", {"a": "int"}, (0,))
     seen = (
         "SELECT writing_rows_done, writing_rows_total, writing_rows_per_s > 0, writing_eta > '0 s'"
@@ -90,7 +90,7 @@ def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pyt
     )
     with write_progress.WriteProgress(database, table) as told:
         time.sleep(0.02)
-        told.tell(250, 1000)
+        told.report(250, 1000)
         assert db.execute(seen).fetchone() == (250, 1000, True, True)
     assert db.execute(seen).fetchone() == (None, None, None, None)
 

@@ -159,7 +159,7 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
         delta_sink.add(table, change)
         assert delta_sink.flush() == []
         assert in_delta(delta_sink, table) == states[6] and delta_sink.frontier(table) == Lsn(60)
-        assert delta_sink.idle(table.id)
+        assert delta_sink.is_idle(table.id)
 
 
 def test_whole_contents_by_executors(db: Connection, database: str, spark: SparkSession) -> None:
@@ -172,10 +172,10 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
         whole = staged(database, table, zframe(spark, table, second), (0, 20))
         contents = FullResult(LsnRange(Lsn(10), Lsn(20)), whole)
-        made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(10))
+        made = to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(10))
         contents.release()
         assert held(db, table) == second
-        assert isinstance(made, StagedDelta) and made.leaving
+        assert isinstance(made, StagedDelta) and made.has_deletions
         weights = Counter(second)
         weights.subtract(first)
         kept = to.pending_deltas(table, Lsn(10))
@@ -248,7 +248,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
         assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, beside the ticks; then the frontier.
     beside = sink(database)
-    beside.prefetch_parts(table, change)
+    beside.apply_parts_early(table, change)
     assert change.applied == (40, 40) and held(db, table) == second
     state = (
         "SELECT f.frontier::text, s.partial_until::text FROM pgtrickle.pgt_stream_tables s"
@@ -351,7 +351,7 @@ def test_a_large_change_leaves_the_driver_alone(
         told = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
         assert told == (rows if change.is_fill else 2 * rows)
         delta_sink.add(table, change)
-        assert delta_sink.flush() == [] and delta_sink.idle(table.id)
+        assert delta_sink.flush() == [] and delta_sink.is_idle(table.id)
         right = f"SELECT count(*), bool_and(b = repeat('{text}', 40) || a) FROM st"
         assert db.execute(right.encode()).fetchone() == (rows, True)
         stored = DeltaTable(delta_sink.path(table))
@@ -378,9 +378,9 @@ def test_a_large_change_leaves_the_driver_alone(
 
     def replaced() -> Delta:
         contents = FullResult(
-            LsnRange(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).awaited()
+            LsnRange(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).wait_for_all()
         )
-        made = to.replace(table, contents, NOW, executed("full"), settled=Lsn(20))
+        made = to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(20))
         contents.release()
         return made
 
