@@ -1,4 +1,4 @@
-"""Generated pages of the documentation: the classes and lists of the code in, Markdown out. `make docs` writes them."""
+"""Generates pages of the documentation from classes and lists of the code. `make docs` writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DOCS = ROOT / "docs"
 
 
 def pages() -> dict[Path, str]:
-    """Every generated page with what it must contain."""
+    """Return the path and the text of every generated page."""
     return {
         DOCS / "settings.md": settings.page(),
         DOCS / "sql.md": sql.page(),

@@ -1,4 +1,4 @@
-"""The settings classes -> shared_schema/sql_api/settings.json, which `install` writes into the database."""
+"""Generates shared_schema/sql_api/settings.json from the settings classes; `install` writes it into the database."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shared_schema.stored_settings import SettingDescription, describe_settings
 
 
 def settings() -> list[SettingDescription]:
-    """Every setting of both programs that may lie in the database, by name; what both have is named once."""
+    """Return every setting that may be stored in the database, by name; a setting of both programs appears once."""
     found: dict[str, SettingDescription] = {}
     for cls, program in ((ConsumerSettings, "pg-trickle-cdc"), (ApplierSettings, "pg-trickle-applier")):
         for described in describe_settings(cls, program):
             other = found.get(described.name)
             if other is not None and other != described:
-                # The same name with a value of its own in each program, such as a port: not for a shared place.
+                # Each program has its own value under this name, such as a port: one stored value cannot serve both.
                 del found[described.name]
             else:
                 found[described.name] = described
@@ -24,6 +24,6 @@ def settings() -> list[SettingDescription]:
 
 
 def page() -> str:
-    """One line per setting, so that a change is one line too."""
+    """Return the JSON text with one line per setting, so that a change of one setting changes one line."""
     lines = ",\n".join(json.dumps(described.row(), ensure_ascii=False) for described in settings())
     return f"[\n{lines}\n]\n"

@@ -1,4 +1,4 @@
-"""The SQL files of the catalog -> docs/functions.md: every public function, and what it says of itself."""
+"""Generates docs/functions.md from the SQL files: every public function with its COMMENT."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ from importlib import resources
 
 HEAD = """# SQL functions
 
-Schema `pgtrickle`, plain SQL and PL/pgSQL, no extension. `pg-trickle-applier install` makes or renews them
-(`--dry-run` tries it and leaves nothing), `pg-trickle-applier uninstall` removes them. This page is generated from
-the SQL files (`make docs`); who may call what is in [roles](roles.md).
+All functions are in schema `pgtrickle`, in plain SQL and PL/pgSQL, without an extension. `pg-trickle-applier install`
+creates or renews them (`--dry-run` tries it and leaves nothing), `pg-trickle-applier uninstall` removes them. This page
+is generated from the SQL files (`make docs`). [Roles](roles.md) says who may call what.
 
-Names are written as in SQL: `'revenue'`, `'shop.revenue'`, `'"We ird"."na me"'`. A name without a schema is looked
-up in the caller's `search_path`; it is the default of the last argument, which is left out below, and is kept with
-the definition. Every function pins its own `search_path`, so nothing of the caller's is called by accident.
+**Names** are written as in SQL: `'revenue'`, `'shop.revenue'`, `'"We ird"."na me"'`. A name without a schema is
+looked up in the caller's `search_path`. That is the default of the last argument, which is left out below, and it is
+stored with the definition. Every function pins its own `search_path`, so that it never calls an object of the caller
+by accident.
 
-`validate_query` and an `alter_stream_table` with a query ask the running applier and wait for the answer inside the
-caller's transaction: the question is a message in the log, the answer a row that the next statement sees. That needs
-`READ COMMITTED` (the default) and both programs running; otherwise the error says which is missing. Tables that the
-same transaction has just made or altered are not to be seen by the applier before the commit.
+**Requests to the applier.** `validate_query`, and `alter_stream_table` with a query, send a request to the running
+applier and wait for its reply inside the caller's transaction. The request is a message in the log; the reply is a row
+that the next statement sees. This needs `READ COMMITTED` (the default) and both programs running; otherwise the error
+says which one is missing. The applier does not see tables that the same transaction has created or altered until the
+commit.
 """
 
 TITLES = {
     "create": "Create and drop",
-    "lifecycle": "Several at once, and definitions",
+    "lifecycle": "Scripts and definitions",
     "redefine": "Alter",
     "service": "Pause and resume",
     "freshness": "Wait and refresh",
     "status": "Status",
     "health": "Health",
     "explain": "Explain",
-    "graph": "Who reads whom",
+    "graph": "Dependencies",
     "programs": "Programs",
     "settings": "Settings",
-    "sinks": "Writing, visibility, publications",
+    "sinks": "Direct writes, visibility, publications",
+    "scheduling": "Drain",
 }
 
 _FUNCTION = re.compile(
@@ -48,7 +51,7 @@ def _one_line(text: str) -> str:
 
 
 def _table(text: str) -> list[str]:
-    comments = {name: said.replace("''", "'") for name, said in _COMMENT.findall(text)}
+    comments = {name: text.replace("''", "'") for name, text in _COMMENT.findall(text)}
     lines = []
     for name, arguments, result in _FUNCTION.findall(text):
         call = f"{name}({_one_line(_PATH.sub('', arguments))})"
@@ -58,12 +61,12 @@ def _table(text: str) -> list[str]:
 
 
 def page() -> str:
-    """The whole page; files nobody gave a title come last, under their name."""
+    """Return the text of the page; files without a title come last, under their file name."""
     files = {f.name.removesuffix(".sql"): f.read_text() for f in resources.files("shared_schema.sql_api.api").iterdir()}
     order = [*TITLES, *sorted(files.keys() - TITLES.keys())]
     sections = [HEAD]
     for name in order:
         if rows := _table(files.get(name, "")):
-            head = "| function | returns | |\n|---|---|---|\n"
+            head = "| function | returns | description |\n|---|---|---|\n"
             sections.append(f"## {TITLES.get(name, name)}\n\n{head}" + "\n".join(rows) + "\n")
     return "\n".join(sections)

@@ -1,4 +1,4 @@
-"""Where an entry of the allow-list runs: read off the Spark SQL that it writes for arguments of its own types."""
+"""Finds out where an entry of the allow-list runs, from the Spark SQL that it generates for arguments of its types."""
 
 from __future__ import annotations
 
@@ -22,33 +22,37 @@ _NAMES = {"char": "bpchar", "fuzz_mood": "mood"}
 
 
 def where(entry: Entry | AggregateEntry) -> tuple[str, ...]:
-    """`Spark`, the Java functions by name, or both where that depends on how the values are held."""
+    """Return `Spark`, the names of the Java functions, or both if that depends on the physical types."""
     if isinstance(entry, Entry) and entry.runs_in:
         return (entry.runs_in,)
     found: dict[str, None] = {}
-    for text in _texts(entry):
+    for text in _generate_texts(entry):
         for name in _JAVA.findall(text) or ["Spark"]:
             found[name] = None
     return tuple(found)
 
 
-def _texts(entry: Entry | AggregateEntry) -> Iterator[str]:
+def _generate_texts(entry: Entry | AggregateEntry) -> Iterator[str]:
     for fuzz in entry.fuzz or ((),):
         for args in product(*_candidates(entry, fuzz)):
             try:
-                yield _aggregated(entry, args, fuzz) if isinstance(entry, AggregateEntry) else _called(entry, args)
+                yield (
+                    _write_aggregate(entry, args, fuzz)
+                    if isinstance(entry, AggregateEntry)
+                    else _write_call(entry, args)
+                )
             except UnsuitableArguments:
                 continue
 
 
-def _called(entry: Entry, args: tuple[Expr, ...]) -> str:
+def _write_call(entry: Entry, args: tuple[Expr, ...]) -> str:
     if entry.ordered_labels:
         args = (*args, joined_labels(("a", "b")))
     call = Call(entry.signature, args, ValueType(_pg("text"), entry.physical_type(args)))
     return entry.sql(call, [literal(a) if isinstance(a, Const) else f"c{i}" for i, a in enumerate(args)])
 
 
-def _aggregated(entry: AggregateEntry, args: tuple[Expr, ...], fuzz: Sequence[FuzzArg]) -> str:
+def _write_aggregate(entry: AggregateEntry, args: tuple[Expr, ...], fuzz: Sequence[FuzzArg]) -> str:
     first = len(fuzz) - 1 if entry.within_group else 0
     direct, given = args[:first], args[first:]
     if entry.ordered_labels:
@@ -56,10 +60,10 @@ def _aggregated(entry: AggregateEntry, args: tuple[Expr, ...], fuzz: Sequence[Fu
     physical_type = entry.physical_type((*direct, *given))
     order = tuple(SortKey(arg, False, False) for arg in given[: len(direct)])
     call = AggregateCall(entry.signature, given, ValueType(_pg("text"), physical_type), order=order, direct=direct)
-    return _form(entry.form_of(given), call)
+    return _write_form(entry.form_of(given), call)
 
 
-def _form(form: Form, call: AggregateCall) -> str:
+def _write_form(form: Form, call: AggregateCall) -> str:
     match form:
         case Additive():
             return " ".join([*(part.text for part in form.sums(call)), form.result(call)])
@@ -70,7 +74,7 @@ def _form(form: Form, call: AggregateCall) -> str:
 
 
 def _candidates(entry: Entry | AggregateEntry, fuzz: Sequence[FuzzArg]) -> Iterator[list[Expr]]:
-    """Per argument what it may be: of the type the signature names, or the tests', where it names any."""
+    """Yield the expressions to try per argument: of the signature's type, or of the fuzz tests' type if it is `any`."""
     declared = entry.signature.partition("(")[2].removesuffix(")").split(",")
     for i, arg in enumerate(fuzz):
         own = declared[min(i, len(declared) - 1)]
@@ -78,7 +82,7 @@ def _candidates(entry: Entry | AggregateEntry, fuzz: Sequence[FuzzArg]) -> Itera
         if isinstance(arg, Fixed):
             found: list[Expr] = [Const(_value(arg.sql, own), _type(own if named else "text"))]
             if own == "float8" and arg.sql.isdigit():
-                found.append(_widened(Const(int(arg.sql), _type("int4"))))
+                found.append(_widen_to_float8(Const(int(arg.sql), _type("int4"))))
             yield found
             continue
         if own == "record":
@@ -86,18 +90,18 @@ def _candidates(entry: Entry | AggregateEntry, fuzz: Sequence[FuzzArg]) -> Itera
             continue
         given = arg.partition(":")[0]
         if own == "float8" and given.startswith("int"):
-            yield [_widened(Col(i, _type(given)))]
+            yield [_widen_to_float8(Col(i, _type(given)))]
             continue
         kinds = dict.fromkeys([given, own] if named and _name(given) == own else [own if named else given])
         yield [Col(i, _type(kind)) for kind in kinds]
 
 
-def _widened(arg: Expr) -> Expr:
+def _widen_to_float8(arg: Expr) -> Expr:
     return Call(f"float8({arg.type.pg.name})", (arg,), _type("float8"))
 
 
 def _value(sql: str, declared: str) -> Value:
-    """A literal of the tests, near enough to write a call with."""
+    """Return the value of a literal of the fuzz tests, close enough to generate a call with it."""
     text = sql.partition("::")[0]
     if text == "NULL":
         return None

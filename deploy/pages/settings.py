@@ -1,4 +1,4 @@
-"""The settings classes -> docs/settings.md."""
+"""Generates docs/settings.md from the settings classes."""
 
 from __future__ import annotations
 
@@ -14,33 +14,39 @@ from shared_schema.settings import ENV_PREFIX, SharedSettings
 
 HEAD = """# Settings
 
-Every setting is an environment variable; the most used ones are command-line flags too, and a flag wins. A value out of
-its bounds stops the program with one sentence that names the setting. This page is generated from the settings classes
+Every setting is an environment variable. The most used ones are command-line flags too, and a flag wins. A value out of
+bounds stops the program with one sentence that names the setting. This page is generated from the settings classes
 (`make docs`).
 
-Most can also be set in the database, for both programs:
+Most settings can also be stored in the database, for both programs:
 
 ```sql
-SELECT pgtrickle.set_setting('pipeline_batch_size', '8192');     -- whoever owns schema pgtrickle
+SELECT pgtrickle.set_setting('pipeline_batch_size', '8192');     -- as the owner of schema pgtrickle
 SELECT pgtrickle.reset_setting('pipeline_batch_size');
-ALTER DATABASE app SET pg_trickle.pipeline_batch_size = 8192;    -- PostgreSQL allows it to superusers only
+ALTER DATABASE app SET pg_trickle.pipeline_batch_size = 8192;    -- PostgreSQL requires a superuser
 SELECT name, value, source, default_value, min_value, max_value, pending_restart FROM pgtrickle.settings();
 ```
 
-The nearest place wins: flag, environment, `set_setting`, `ALTER DATABASE`, default. `set_setting` refuses what is out
-of bounds; PostgreSQL cannot check what `ALTER DATABASE` stores, so a program that starts says what is wrong with it and
-a running one logs it and goes on with the old value. In the column *SQL*, **live** is taken over by a running program
-within about a second, *restart* when it starts again; what is empty there says where a program lives or holds a
-password, and belongs to whoever starts it.
+The first place in this order that has a value wins: flag, environment, `set_setting`, `ALTER DATABASE`, default.
+`set_setting` rejects values out of bounds. PostgreSQL cannot check what `ALTER DATABASE` stores: a program that starts
+with such a value reports the problem, a running one logs it and keeps the old value.
 
-`settings()` shows what the running programs use and where they have it from; secrets are not among it. A setting of
-both programs has a row for each where they differ. Of a program that does not run it shows what the database has for
-it, and of a consumer that may not write there ([roles](roles.md)) that its settings are `not reported`.
+The column *SQL* says whether a setting can be stored in the database:
+
+| SQL | meaning |
+|---|---|
+| **live** | a running program uses the new value within about a second |
+| restart | the program uses the new value after a restart |
+| (empty) | cannot be stored: an address, a folder or a password, which is set where the program is started |
+
+`settings()` shows the values that the running programs use and where each comes from, without secrets. A setting of both
+programs has a row for each program where the two differ. For a program that is not running it shows what the database
+has for it. For a consumer without the right to write there ([roles](roles.md)) it shows `not reported`.
 """
 
 
 def default_of(field: FieldInfo) -> str:
-    """As a user would write it."""
+    """Return the default of a setting as a user would write it."""
     if field.is_required():
         return "required"
     if field.default_factory is not None:
@@ -54,7 +60,7 @@ def default_of(field: FieldInfo) -> str:
 
 
 def bounds_of(field: FieldInfo) -> str:
-    """From the field's constraints."""
+    """Return the bounds and options of a setting, from the field's constraints."""
     found = []
     for constraint in field.metadata:
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
@@ -67,7 +73,7 @@ def bounds_of(field: FieldInfo) -> str:
 
 
 def table_of(fields: dict[str, FieldInfo]) -> str:
-    """One line per setting."""
+    """Return a Markdown table with one line per setting."""
     stored = {s.name: "**live**" if s.live else "restart" for s in catalog.settings() if s.settable}
     lines = ["| variable | meaning | default | bounds | SQL |", "|---|---|---|---|---|"]
     for name, field in fields.items():
@@ -78,9 +84,9 @@ def table_of(fields: dict[str, FieldInfo]) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     shared = SharedSettings.model_fields
-    sections = [HEAD, "## Both binaries\n\n" + table_of(shared)]
+    sections = [HEAD, "## Both programs\n\n" + table_of(shared)]
     for title, cls in (("pg-trickle-cdc", ConsumerSettings), ("pg-trickle-applier", ApplierSettings)):
         own = {
             name: field

@@ -1,4 +1,4 @@
-"""The allow-list -> docs/sql.md."""
+"""Generates docs/sql.md from the allow-list of functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import CollationNeed, Entry
 from deploy.pages.places import where
 
-HEAD = """# SQL that can be kept
+HEAD = """# SQL that is maintained incrementally
 
-PostgreSQL analyses every query; what reaches the plan is resolved by the real thing. A query is accepted when each
-part of it is known to mean the same in Spark as in PostgreSQL, and refused otherwise, with a reason code, the place in
-the query and a hint. This page is generated from the code (`make docs`).
+PostgreSQL itself analyses every query and resolves its names, types and functions. A query is accepted if each part of
+it is known to mean the same in Spark as in PostgreSQL. Otherwise it is refused, with a reason code, the position in the
+query and a hint. This page is generated from the code (`make docs`).
 
 ## Constructs
 
@@ -25,48 +25,51 @@ the query and a hint. This page is generated from the code (`make docs`).
 | `SELECT` of expressions | any column type passes through unchanged |
 | `FROM` tables, views, subqueries | views and subqueries are inlined; partitioned tables are one source |
 | `JOIN … ON`, `USING`, comma, `CROSS JOIN` | inner joins of any number of tables |
-| `LEFT`, `RIGHT`, `FULL JOIN` | any condition that raises no error but "out of range"; equalities make it fast |
+| `LEFT`, `RIGHT`, `FULL JOIN` | any condition that raises no error except "out of range"; equalities make it fast |
 | `WHERE`, `HAVING` | three-valued, as in SQL |
 | `[NOT] EXISTS`, `[NOT] IN (SELECT …)`, `op ANY`, `op ALL (SELECT …)` | anywhere in `SELECT`, `WHERE`, `ON`, `HAVING` |
-| `(SELECT …)` as a value, a row of them, `ARRAY(SELECT …)` | more than one row is an error; an array needs an order |
+| `(SELECT …)` as a value or a row, `ARRAY(SELECT …)` | more than one row is an error; an array needs `ORDER BY` |
 | correlated subqueries, `LATERAL` | of any form and depth; equalities in their own `WHERE` make them fast |
-| `GROUPING SETS`, `ROLLUP`, `CUBE`, `GROUPING()` | up to 64 sets, each a grouping of its own |
-| `GROUP BY` columns and expressions | keys whose equality Spark shares with PostgreSQL |
-| aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | recomputed for the groups a change touches |
-| aggregates of users | of functions that are listed or simple SQL; with `ORDER BY` where the order counts |
-| `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties: else there is no one right answer |
-| `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns that meet in one type without a change of value |
+| `GROUPING SETS`, `ROLLUP`, `CUBE`, `GROUPING()` | up to 64 sets; each is a separate grouping |
+| `GROUP BY` columns and expressions | keys whose equality is the same in Spark and PostgreSQL |
+| aggregates, with `DISTINCT`, `FILTER`, `ORDER BY`, `WITHIN GROUP` | evaluated again for affected groups |
+| user-defined aggregates | of listed functions or simple SQL functions; with `ORDER BY` if the order matters |
+| `string_agg`, `array_agg` | with an `ORDER BY` that leaves no ties; otherwise the result is not defined |
+| `UNION`, `INTERSECT`, `EXCEPT`, with and without `ALL` | columns whose common type changes no value |
 | `CASE`, `COALESCE`, `IS [NOT] NULL`, `AND`, `OR`, `NOT` | |
-| window functions | every frame, with `EXCLUDE`; partitions a change touches are computed anew |
-| `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must decide; a tie at the border suspends |
+| window functions | every frame, with `EXCLUDE`; affected partitions are evaluated again |
+| `ORDER BY … LIMIT`, `OFFSET`, `WITH TIES`; `DISTINCT ON` | the order must be unique; a tie at the limit suspends |
 | `VALUES`, no `FROM`, `ROWS FROM`, `WITH ORDINALITY` | `VALUES` may be `LATERAL` |
-| functions that make rows | in `FROM` and in the select list; which, see below |
-| `WITH`, also `RECURSIVE`, with `SEARCH` and `CYCLE` | a recursion is followed by the rows it derived before |
-| `jsonpath`, `JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS`, `JSON_TABLE` | of literal paths without dates and floats |
+| set-returning functions | in `FROM` and in the select list; listed below |
+| `WITH`, `WITH RECURSIVE`, with `SEARCH` and `CYCLE` | a recursion is maintained from its earlier rows |
+| `jsonpath`, `JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS`, `JSON_TABLE` | with literal paths without dates and floats |
 | `JSON_ARRAY[AGG]`, `JSON_OBJECT[AGG]`, `IS JSON` | as `json` or `jsonb` |
-| stream tables in `FROM` | read as their queries, so that all stand at one frontier |
+| stream tables in `FROM` | replaced by their queries, so that all are at one frontier |
 
-`EXPLAIN` for stream tables is `pg-trickle-applier explain --query "…"`.
+`pg-trickle-applier explain --query "…"` shows the plan of a query and how it is maintained.
 
-A correlated subquery is computed once for all rows that ask it: its rows by themselves where equalities in its own
-`WHERE` connect them, else over the distinct values it is asked with. Functions that make rows are `generate_series` (of
-integers and timestamps), `generate_subscripts`, `unnest`, `string_to_table`, `regexp_split_to_table`,
-`jsonb_array_elements[_text]`, `jsonb_each[_text]`, `jsonb_object_keys`, `jsonb_path_query`,
-`jsonb_to_record[set]` and `regexp_matches`; any other function stands in `FROM` for its one value.
+**Correlated subqueries** are evaluated once for all outer rows. If equalities in its own `WHERE` connect a subquery to
+the outer query, the subquery is evaluated alone and joined. Otherwise it is evaluated over the domain: the distinct
+values of the outer columns that it reads.
 
-Sums and averages of `float4` and `float8` are added up in the order of the values; PostgreSQL adds in the order it
-meets the rows, so its own last digits are not fixed and ours may be others. Where floats are grouped, or are the `min`
-or `max` of a group, or stand in a list of percentiles, negative zero is shown as zero.
+**Set-returning functions** are `generate_series` (of integers and timestamps), `generate_subscripts`, `unnest`,
+`string_to_table`, `regexp_split_to_table`, `jsonb_array_elements[_text]`, `jsonb_each[_text]`, `jsonb_object_keys`,
+`jsonb_path_query`, `jsonb_to_record[set]` and `regexp_matches`. Any other function in `FROM` returns its one value.
 
-Where `COALESCE`, `CASE`, `GREATEST`, `LEAST` or `UNION` bring numerics with different numbers of decimals together,
-each keeps its own, as in PostgreSQL: `coalesce(sum(price), 0)` is `12.50` or `0`. Only text holds both, so such a
-column is text in Delta and on the topic; `coalesce(sum(price), 0)::numeric(14,2)` is a `DECIMAL(14,2)` everywhere.
+**Floats.** Sums and averages of `float4` and `float8` are added in the order of the values. PostgreSQL adds in the
+order in which it reads the rows, so its own last digits are not fixed and ours may differ. Negative zero is shown as
+zero where floats are grouped, are the `min` or `max` of a group, or are in a list of percentiles.
+
+**Numerics with different scales.** `COALESCE`, `CASE`, `GREATEST`, `LEAST` and `UNION` may combine numerics with
+different numbers of decimals. Each value keeps its own number, as in PostgreSQL: `coalesce(sum(price), 0)` is `12.50`
+or `0`. Only text can hold both, so such a column is text in Delta and on the topic.
+`coalesce(sum(price), 0)::numeric(14,2)` is a `DECIMAL(14,2)` everywhere.
 """
 
 
-HELD = """## How values are held, and where functions run
+HELD = """## Physical types, and where functions run
 
-| PostgreSQL | held as | computed by |
+| PostgreSQL type | physical type | computed by |
 |---|---|---|
 | `int2`, `int4`, `int8`, `bool` | Spark's own types | Spark; casts from text and `gcd`, `lcm` in Java |
 | `float4`, `float8` | Spark's own types | comparisons in Spark; arithmetic (range errors) and texts in Java |
@@ -78,17 +81,20 @@ HELD = """## How values are held, and where functions run
 | enums, `uuid` | PostgreSQL's text | equality and the order of `uuid` in Spark, the order of enums in Java |
 | every other type | PostgreSQL's text | passes through |
 
-Java means the functions of `applier/jvm`, called by Spark directly, also from the code it generates; no row leaves the
-JVM. Functions that look at the session (`timestamptz::date`, `date::text`) are computed in UTC and with ISO dates.
+*Java* means the functions of `applier/jvm`. Spark calls them directly, also from the code that it generates; no row
+leaves the JVM. Functions that depend on the session (`timestamptz::date`, `date::text`) are computed in UTC
+and with ISO dates.
 """
 
 
-WHERE = """## What runs where
+WHERE = """## Aggregates and functions
 
-By exact signature, as in `pg_proc`; each is fuzzed against PostgreSQL in the tests. *Runs in* is read off the Spark SQL
-that the entry writes. *ns* is the CPU time of a call per row, beyond reading its arguments, over the edge and random
-values of the fuzz tests, among them numbers of fifty digits (`python -m tests.benchmarks.functions`); measured on a
-busy machine, so an order of magnitude, and empty where it was not measured.
+Each entry is an exact signature, as in `pg_proc`, and is fuzzed against PostgreSQL in the tests.
+
+- *Runs in* is derived from the Spark SQL that the entry generates.
+- *ns* is the CPU time of a call per row, without reading its arguments, over the edge cases and random values of the
+  fuzz tests, among them numbers of fifty digits (`python -m tests.benchmarks.functions`). It was measured on a busy
+  machine, so it is an order of magnitude. It is empty where it was not measured.
 """
 
 COSTS: dict[str, int] = json.loads((Path(__file__).parent / "costs.json").read_text())
@@ -108,14 +114,14 @@ def _collation(entry: Entry) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     calls = {name: entry for name, entry in sorted(AGGREGATES.items()) if not entry.internal}
     functions = {name: entry for name, entry in sorted(ENTRIES.items()) if not entry.internal}
     lines = [HEAD, HELD, _totals([*functions.values(), *calls.values()]), WHERE, "## Aggregates\n"]
     lines += ["| aggregate | computed from | runs in |", "|---|---|---|"]
     for name, aggregate in calls.items():
         shown = name.replace("()", "(*)")
-        lines.append(f"| `{shown}` | {_kept(aggregate)} | {_where(aggregate)} |")
+        lines.append(f"| `{shown}` | {_computed_from(aggregate)} | {_where(aggregate)} |")
     lines += [
         "\n## Functions and operators\n",
         "| function | runs in | ns | raises | collation |",
@@ -139,12 +145,12 @@ def _cost(name: str) -> str:
     return "" if cost is None else str(cost) if cost >= 10 else "< 10"
 
 
-def _kept(entry: AggregateEntry) -> str:
+def _computed_from(entry: AggregateEntry) -> str:
     match entry.form:
         case Additive():
-            return "sums" if entry.text_form is None else "sums; all values where numerics have no size"
+            return "sums" if entry.text_form is None else "sums; all values for numerics without a precision"
         case OfSet():
-            return "the different values"
+            return "the distinct values"
         case OfList():
             return "all values"
 
@@ -154,7 +160,7 @@ def _totals(entries: Sequence[Entry | AggregateEntry]) -> str:
     spark = sum(place == ("Spark",) for place in places)
     both = sum("Spark" in place for place in places) - spark
     return (
-        f"Of {len(entries)} functions, operators, casts and aggregates {spark} are written in Spark's own functions,\n"
-        f"{len(entries) - spark - both} call ours in Java, {both} do one or the other depending on how the values are"
-        " held. None runs in Python.\n"
+        f"There are {len(entries)} functions, operators, casts and aggregates. {spark} use Spark's own functions,\n"
+        f"{len(entries) - spark - both} call our Java functions, {both} use one or the other, depending on the"
+        " physical type. None runs in Python.\n"
     )

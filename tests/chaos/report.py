@@ -1,4 +1,4 @@
-"""What the rounds showed: one line of JSON each, and the page that is written from them."""
+"""Stores the outcome of each chaos round as a line of JSON, and generates docs/reliability.md from them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _HEAD = """\
 # Reliability
 
-Written from the runs of `make chaos`, which are in `tests/chaos/runs.jsonl`; not by hand.
+This page is generated from the runs of `make chaos`, which are stored in `tests/chaos/runs.jsonl`.
 
-While a workload writes, one thing is broken. Afterwards the sources are locked and every stream table is compared with
-its query in PostgreSQL, in Delta and replayed from its topic, rows and columns. *Lost* and *doubled* count rows that
-were missing or too many in any of the three places. *Recovery* is the time from the end of the fault until all of them
-in all three places equal the oracle again, on two cores; starting a program again is part of it.
+In each round one fault is injected while a workload writes. Afterwards the sources are locked, and every stream table
+is compared with its query in PostgreSQL, in Delta and replayed from its topic: rows and columns.
 
-| fault | tried | rows compared | lost | doubled | recovery, median | recovery, longest |
+- *Lost* and *doubled* count rows that were missing or too many in any of the three sinks.
+- *Recovery* is the time from the end of the fault until every stream table equals its query again in all three sinks,
+  on two cores. It includes the restart of a program.
+
+| fault | rounds | rows compared | lost | doubled | recovery, median | recovery, longest |
 |---|---:|---:|---:|---:|---:|---:|
 """
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one round."""
+    """The outcome of one round."""
 
     fault: str
     equal: bool
@@ -53,13 +55,13 @@ class Outcome:
 
 
 def add(seed: int, workload: str, outcome: Outcome) -> None:
-    """Remember a round."""
+    """Append the outcome of a round to the stored runs."""
     with open(RUNS, "a") as file:
         file.write(json.dumps({"seed": seed, "workload": workload, **asdict(outcome)}) + "\n")
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     from tests.chaos.faults import FAULTS
 
     everything = [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []
@@ -78,33 +80,34 @@ def page() -> str:
             )
     seeds = sorted({int(run["seed"]) for run in runs})
     workloads = sorted({str(run["workload"]) for run in runs})
-    told = f"\n{len(runs)} rounds. Seeds: {', '.join(map(str, seeds))}. Workloads: {', '.join(workloads)}.\n"
-    return _HEAD + "".join(lines) + told + _mended([run for run in everything if "mended" in run]) + _soak()
+    summary = f"\n{len(runs)} rounds. Seeds: {', '.join(map(str, seeds))}. Workloads: {', '.join(workloads)}.\n"
+    return _HEAD + "".join(lines) + summary + _mended([run for run in everything if "mended" in run]) + _soak()
 
 
 def _mended(runs: list[dict[str, object]]) -> str:
-    """Rounds that differed and whose cause is no more; what it was is written into the file by hand."""
+    """Return a list of rounds that differed and whose cause is fixed; the cause was added to the stored run by hand."""
     if not runs:
         return ""
     found = [f"- Seed {r['seed']}, {r['workload']}, {r['fault']}: {r['mended']}\n" for r in runs]
-    return "\n## Differences that were found and mended\n\nNot counted above.\n\n" + "".join(found)
+    return "\n## Differences that were found and fixed\n\nThese rounds are not counted above.\n\n" + "".join(found)
 
 
 def _soak() -> str:
-    """What the last long run showed."""
+    """Return the section about the last soak run."""
     from tests.soak.measure import LIMITS
 
     if not SOAKED.exists():
         return ""
     run = json.loads(SOAKED.read_text())
-    verdict = "equal the oracle" if run["equal"] else "DIFFER from the oracle"
+    verdict = "equal PostgreSQL's" if run["equal"] else "DIFFER from PostgreSQL's"
     head = f"""
 ## Soak
 
-`make soak MINUTES={run["minutes"]:.0f}`: {run["commits"]} commits of the workloads {" and ".join(run["workloads"])}; afterwards {run["rows"]} rows {verdict} in
-all three places. The last two thirds of the run, after everything has warmed up, with a straight line through them:
+`make soak MINUTES={run["minutes"]:.0f}`: {run["commits"]} commits of the workloads {" and ".join(run["workloads"])}. Afterwards {run["rows"]} rows {verdict} in
+all three sinks. The table covers the last two thirds of the run, after everything has warmed up; *per minute* is the slope of
+a straight line through the measurements:
 
-| figure | at the beginning | at the end | per minute | |
+| figure | at the beginning | at the end | per minute | verdict |
 |---|---:|---:|---:|---|
 """  # noqa: E501
     lines = []
@@ -123,17 +126,17 @@ all three places. The last two thirds of the run, after everything has warmed up
 
 
 def remember_soak(run: dict[str, object]) -> None:
-    """Keep the last long run."""
+    """Store the last soak run."""
     SOAKED.write_text(json.dumps(run, indent=1) + "\n")
 
 
 def write_page() -> None:
-    """Write docs/reliability.md anew."""
+    """Write docs/reliability.md."""
     PAGE.write_text(page())
 
 
 def keep_logs(stack: Stack, folder: Path) -> None:
-    """Copy every part's log, and what is in Delta."""
+    """Copy the log of every part, and the Delta tables."""
     folder.mkdir(parents=True, exist_ok=True)
     for log in stack.folder.glob("*.log"):
         shutil.copy(log, folder)
