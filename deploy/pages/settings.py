@@ -39,9 +39,9 @@ The column *SQL* says whether a setting can be stored in the database:
 | restart | the program uses the new value after a restart |
 | (empty) | cannot be stored: an address, a folder or a password, which is set where the program is started |
 
-`settings()` shows the values that the running programs use and where each comes from, without secrets. A setting of both
-programs has a row for each program where the two differ. For a program that is not running it shows what the database
-has for it. For a consumer without the right to write there ([roles](roles.md)) it shows `not reported`.
+`settings()` shows the values that the running programs use and where each comes from, without secrets. A setting of
+both programs has a row for each program where the two differ. For a program that is not running it shows what the
+database has for it. For a consumer without the right to write there ([roles](roles.md)) it shows `not reported`.
 """
 
 

@@ -1,6 +1,6 @@
--- Pieces the other functions share. Loaded first.
+-- Functions that the other files use. Loaded first.
 
--- A schedule -> the interval it stands for; NULL where that is for the applier to find out.
+-- Returns the interval of a schedule; NULL for cron expressions and 'calculated', which the applier evaluates.
 CREATE OR REPLACE FUNCTION pgtrickle._check_schedule(schedule text) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -24,7 +24,7 @@ BEGIN
     RETURN total;
 END $$;
 
--- The schemas of a search path that exist and may be used, first to last.
+-- Returns the schemas of a search path that exist and that the caller may use, in order.
 CREATE OR REPLACE FUNCTION pgtrickle._schemas(caller_path text) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -32,6 +32,7 @@ BEGIN
     RETURN pg_catalog.current_schemas(false);
 END $$;
 
+-- Returns the catalog row of a stream table. A name without a schema is looked up in the caller's search path.
 CREATE OR REPLACE FUNCTION pgtrickle._stream_table(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

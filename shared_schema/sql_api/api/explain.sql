@@ -1,37 +1,37 @@
--- How stream tables are kept, and whether a query could be one. The plans are the applier's: it stores
--- each when it makes it, and answers questions about others through the log.
+-- Explains how stream tables are maintained, and whether a query can be. The applier makes the plans: it stores the plan
+-- of each stream table, and plans other queries on request. Requests reach it through the log.
 
--- Ask the applier about a query and wait for the answer, inside any READ COMMITTED transaction; NULL when none comes.
+-- Sends a query to the applier and waits for its reply, inside a READ COMMITTED transaction. NULL if none comes in time.
 CREATE OR REPLACE FUNCTION pgtrickle._send_request(query text, caller_path text, timeout interval) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    asking    uuid := gen_random_uuid();
-    content   text := 'ask ' || jsonb_build_object('question', asking, 'query', query, 'search_path', caller_path)::text;
+    request   uuid := gen_random_uuid();
+    content   text := 'ask ' || jsonb_build_object('question', request, 'query', query, 'search_path', caller_path)::text;
     give_up   timestamptz := clock_timestamp() + timeout;
-    asked     timestamptz;
-    heard     jsonb;
+    sent_at   timestamptz;
+    reply     jsonb;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'a % transaction cannot see an answer', current_setting('transaction_isolation')
+        RAISE EXCEPTION 'a % transaction cannot see the reply of the applier', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     ELSIF pgtrickle._sources_elsewhere() THEN
-        RAISE EXCEPTION 'questions travel through the log of the sources, which is in another database'
+        RAISE EXCEPTION 'the applier receives requests through the log of the sources, which is in another database'
             USING HINT = 'Use pg-trickle-applier explain --query.', ERRCODE = 'feature_not_supported';
     ELSIF NOT pgtrickle._is_running('pg-trickle-applier') THEN
-        RAISE EXCEPTION 'no applier runs that could answer'
+        RAISE EXCEPTION 'no applier runs that could reply'
             USING HINT = 'Start pg-trickle-applier run, or use pg-trickle-applier explain --query.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     LOOP
-        SELECT a.answer INTO heard FROM pgtrickle.pgt_answers a WHERE a.question = asking;
+        SELECT a.answer INTO reply FROM pgtrickle.pgt_answers a WHERE a.question = request;
         IF FOUND THEN
-            RETURN heard;
+            RETURN reply;
         ELSIF clock_timestamp() >= give_up THEN
             RETURN NULL;
         END IF;
-        IF asked IS NULL OR clock_timestamp() >= asked + interval '2 seconds' THEN
+        IF sent_at IS NULL OR clock_timestamp() >= sent_at + interval '2 seconds' THEN
             PERFORM pgtrickle._emit(content);
-            asked := clock_timestamp();
+            sent_at := clock_timestamp();
         END IF;
         PERFORM pg_sleep(0.01);
     END LOOP;
@@ -45,12 +45,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     answer jsonb;
 BEGIN
-    -- What PostgreSQL itself says against it is said at once, as the caller sees it.
+    -- If PostgreSQL itself rejects the query, the caller gets that error at once.
     EXECUTE format('DROP VIEW %s', pgtrickle._analyse(query, search_path)::regclass);
     answer := pgtrickle._send_request(query, search_path, timeout);
     IF answer IS NULL THEN
-        RAISE EXCEPTION 'the applier did not answer within %', timeout
-            USING HINT = 'Is pg-trickle-cdc running? Questions travel through the log. See pgtrickle.health_check().',
+        RAISE EXCEPTION 'the applier did not reply within %', timeout
+            USING HINT = 'Is pg-trickle-cdc running? The applier receives requests through it. See pgtrickle.health_check().',
                   ERRCODE = 'query_canceled';
     ELSIF NOT (answer ->> 'supported')::boolean THEN
         RETURN QUERY
@@ -77,9 +77,9 @@ BEGIN
     UNION ALL SELECT 'suggestion', s, 'INFO' FROM jsonb_array_elements_text(answer -> 'suggestions') s;
 END $$;
 COMMENT ON FUNCTION pgtrickle.validate_query IS
-    'Whether a query can be kept, how, and if not why and where; asks the running applier and creates nothing.';
+    'Tell whether a query can be maintained incrementally and how; if not, why and where. Asks the running applier, creates nothing.';
 
--- The stored plan with what the catalog knows: options, status, costs of the last refreshes.
+-- Returns the stored plan with what the catalog has: options, status, costs of the last refreshes.
 CREATE OR REPLACE FUNCTION pgtrickle.explain_json(
     name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -115,7 +115,7 @@ BEGIN
         || coalesce(known, '{}');
 END $$;
 COMMENT ON FUNCTION pgtrickle.explain_json IS
-    'How a stream table is kept, as JSON: plan, strategies, costs, suggestions.';
+    'Show how a stream table is maintained, as JSON: plan, strategies, costs, suggestions.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.explain_stream_table(
     name text, format text DEFAULT 'text',
@@ -159,7 +159,7 @@ BEGIN
                              FROM jsonb_array_elements_text(e -> 'suggestions') s), '');
 END $$;
 COMMENT ON FUNCTION pgtrickle.explain_stream_table IS
-    'How a stream table is kept: its plan, what is read and computed in full, costs, suggestions; format text or json.';
+    'Show how a stream table is maintained: plan, what is read and computed in full, costs, suggestions. Format text or json.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.explain_refresh_mode(
     name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
@@ -177,7 +177,7 @@ BEGIN
         WHERE x.pgt_id = st.pgt_id AND x.refresh_reason = r.effective_reason ORDER BY x.refresh_id DESC LIMIT 1) h ON true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.explain_refresh_mode IS
-    'The mode a stream table is to be kept in, the one its last refresh was done in, and why if that was in full.';
+    'Show the configured refresh mode, the mode of the last refresh, and the reason if that was a full refresh.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.stream_table_lineage(
     name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
@@ -193,4 +193,4 @@ BEGIN
     WHERE p.pgt_id = st.pgt_id ORDER BY n, 2, 3;
 END $$;
 COMMENT ON FUNCTION pgtrickle.stream_table_lineage IS
-    'Which columns of which tables each column is made of; a column made of none is a constant or a count.';
+    'Show from which source columns each column is computed; a column without any is a constant or a count.';

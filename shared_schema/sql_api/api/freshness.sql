@@ -1,11 +1,11 @@
--- Waiting for a stream table without committing: a non-transactional message in the log wakes the consumer, and each
--- statement of a volatile function sees what others have committed meanwhile.
+-- Waits for a stream table without committing. A non-transactional message in the log wakes the consumer, and each
+-- statement of a volatile function sees what other sessions have committed in the meantime.
 
 CREATE OR REPLACE FUNCTION pgtrickle._emit(content text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('server_version_num')::int >= 170000 THEN
-        -- Flushed at once: the walsender only sends what is on disk.
+        -- Flush at once: the walsender only sends what is on disk.
         EXECUTE $q$SELECT pg_logical_emit_message(false, 'pg_trickle', $1, true)$q$ USING content;
     ELSE
         PERFORM pg_logical_emit_message(false, 'pg_trickle', content);
@@ -15,7 +15,7 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._wait_for(name text, lsn pg_lsn, timeout interval, caller_path text) RETURNS pg_lsn
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- Read before the wake-up is written: the consumer's answer is the position of that message, so it covers this.
+    -- Read before the wake-up message is written: the frontier passes that message, and therefore this position too.
     target   pg_lsn := coalesce(lsn, pg_current_wal_insert_lsn());
     st       pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
     now_at   record;
@@ -27,14 +27,14 @@ BEGIN
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     END IF;
     IF lsn IS NULL AND pgtrickle._sources_elsewhere() THEN
-        RAISE EXCEPTION 'the sources of % are in another database, whose position is not known here', name
-            USING HINT = 'Ask there: SELECT pg_current_wal_insert_lsn(), then wait_for(name, lsn => …) here.',
+        RAISE EXCEPTION 'the sources of % are in another database; its log position is not known here', name
+            USING HINT = 'Run SELECT pg_current_wal_insert_lsn() there, then wait_for(name, lsn => …) here.',
                   ERRCODE = 'feature_not_supported';
     END IF;
-    -- Others see this lock before we commit: the applier refreshes the stream table without regard to its schedule.
+    -- Other sessions see this lock before we commit. The applier then refreshes the stream table, whatever its schedule is.
     PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
     LOOP
-        -- By its name: one with other columns may take its place meanwhile.
+        -- Look it up by name: a rebuilt table with other columns may replace it while we wait.
         SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
                EXISTS (SELECT FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = s.pgt_id)
                OR EXISTS (SELECT FROM pgtrickle.pgt_stream_tables n WHERE n.replaces = s.pgt_id) AS altering INTO now_at
@@ -49,7 +49,7 @@ BEGIN
             RETURN now_at.frontier;
         ELSIF clock_timestamp() >= give_up THEN
             RAISE EXCEPTION 'stream table % did not reach % within %', name, target, timeout
-                USING DETAIL = format('It stands at %s.', coalesce(now_at.frontier::text, 'nothing yet')),
+                USING DETAIL = format('Its frontier is %s.', coalesce(now_at.frontier::text, 'not set yet')),
                       HINT = 'Are pg-trickle-cdc and pg-trickle-applier running? See pgtrickle.pgt_status().',
                       ERRCODE = 'query_canceled';
         END IF;
@@ -57,7 +57,7 @@ BEGIN
             st.pgt_id := now_at.pgt_id;
             PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
         END IF;
-        -- Again from time to time: a consumer that was starting did not see the first one.
+        -- Repeat it every second: a consumer that was still starting did not see the first message.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN
             PERFORM pgtrickle._emit('wake');
             woken := clock_timestamp();
@@ -82,4 +82,4 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._wait_for(name, NULL, pg_catalog.make_interval(mins => 10), search_path);
 END $$;
-COMMENT ON FUNCTION pgtrickle.refresh_stream_table IS 'Return when the stream table is fresh as of this call.';
+COMMENT ON FUNCTION pgtrickle.refresh_stream_table IS 'Wait until the stream table includes everything committed before this call.';

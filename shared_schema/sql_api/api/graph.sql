@@ -1,4 +1,4 @@
--- Who reads whom.
+-- Dependencies between tables and stream tables.
 
 CREATE OR REPLACE FUNCTION pgtrickle._list_sources(name text, caller_path text)
 RETURNS TABLE (source text, source_type text)
@@ -17,7 +17,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY SELECT * FROM pgtrickle._list_sources(name, search_path);
 END $$;
-COMMENT ON FUNCTION pgtrickle.list_sources IS 'The tables and stream tables that a stream table reads.';
+COMMENT ON FUNCTION pgtrickle.list_sources IS 'List the tables and stream tables that a stream table reads.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.dependency_tree()
 RETURNS TABLE (tree_line text, node text, node_type text, depth integer, status text)
@@ -37,7 +37,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY n.path
 $$;
 COMMENT ON FUNCTION pgtrickle.dependency_tree IS
-    'Every table with the stream tables over it, indented; what is read in several ways is shown in each place.';
+    'Show every table with the stream tables that read it, indented. One that is read on several paths appears on each.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.explain_dag(format text DEFAULT 'mermaid') RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -61,9 +61,9 @@ BEGIN
     RETURN CASE explain_dag.format WHEN 'mermaid' THEN E'graph TD\n' || coalesce(edges, '')
            ELSE E'digraph stream_tables {\n' || coalesce(edges || E'\n', '') || '}' END;
 END $$;
-COMMENT ON FUNCTION pgtrickle.explain_dag IS 'The graph of tables and stream tables, as mermaid or dot text.';
+COMMENT ON FUNCTION pgtrickle.explain_dag IS 'Return the graph of tables and stream tables as mermaid or dot text.';
 
--- A diamond: a stream table that reads another one in more than one way.
+-- A diamond: a stream table that reads another one on more than one path.
 CREATE OR REPLACE FUNCTION pgtrickle.diamond_groups() RETURNS TABLE (diamond_top text, shared text, members text[])
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE ways(top, relid, path) AS (
@@ -84,4 +84,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM diamonds d JOIN named t ON t.pgt_relid = d.top JOIN named b ON b.pgt_relid = d.bottom ORDER BY 1, 2
 $$;
 COMMENT ON FUNCTION pgtrickle.diamond_groups IS
-    'Stream tables that read another one in several ways. All members stand at one frontier, so they always agree.';
+    'List stream tables that read another one on several paths. All members are at one frontier, so they always agree.';

@@ -1,4 +1,4 @@
--- Is everything well, and if not, what is wrong.
+-- Health checks: what works, and what is wrong.
 
 CREATE OR REPLACE FUNCTION pgtrickle.wal_source_status()
 RETURNS TABLE (source text, publication text, replica_identity text, slot text, slot_active boolean, lag_bytes numeric,
@@ -20,15 +20,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                                 AND p.schemaname = s.source_schema AND p.tablename = s.source_name)
                    THEN 'the table is not in publication ' || pgtrickle._setting('publication')
                WHEN r.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot') || ': is pg-trickle-cdc running?'
-               WHEN r.wal_status = 'lost' THEN 'the slot has lost its place in the log'
-               WHEN NOT r.active THEN 'nobody reads the slot: is pg-trickle-cdc running?'
+               WHEN r.wal_status = 'lost' THEN 'the slot is invalid: the server removed log that it needs'
+               WHEN NOT r.active THEN 'no program reads the slot: is pg-trickle-cdc running?'
            END
     FROM sources s
     LEFT JOIN pg_class c ON c.oid = s.source_relid
     LEFT JOIN pg_replication_slots r ON r.slot_name = pgtrickle._setting('slot') AND r.database = current_database()
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'How each source reaches the stream, and what keeps it from doing so; nothing about sources elsewhere.';
+COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'Show how each source reaches the stream, and what prevents it. Sources in another database are not listed.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.health_check() RETURNS TABLE (check_name text, severity text, detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -48,10 +48,10 @@ BEGIN
         CASE WHEN pgtrickle._sources_elsewhere() THEN 'OK'
              WHEN slot.slot_name IS NULL OR NOT slot.active OR lag > 1024 * 1048576 THEN 'ERROR'
              WHEN lag > 100 * 1048576 THEN 'WARNING' ELSE 'OK' END,
-        CASE WHEN pgtrickle._sources_elsewhere() THEN 'the log of the sources is in another database: ask there'
+        CASE WHEN pgtrickle._sources_elsewhere() THEN 'the log of the sources is in another database: run the check there'
              WHEN slot.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot')
-             WHEN NOT slot.active THEN 'nobody reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
-             ELSE pg_size_pretty(lag) || ' of log not yet confirmed' END;
+             WHEN NOT slot.active THEN 'no program reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
+             ELSE pg_size_pretty(lag) || ' of log not yet acknowledged' END;
 
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name) || ': ' || s.last_error_message, '; ') INTO found
     FROM pgtrickle.pgt_stream_tables s WHERE s.status = 'SUSPENDED';
@@ -71,7 +71,7 @@ BEGIN
     RETURN QUERY SELECT 'sources', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'every source is in the stream');
 END $$;
-COMMENT ON FUNCTION pgtrickle.health_check IS 'One line per check, severity OK, WARNING or ERROR, with what to do.';
+COMMENT ON FUNCTION pgtrickle.health_check IS 'Return one line per check: severity OK, WARNING or ERROR, and what to do.';
 
 CREATE OR REPLACE FUNCTION pgtrickle._staleness(name text, caller_path text) RETURNS interval
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -87,7 +87,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN pg_catalog.date_part('epoch', pgtrickle._staleness(name, search_path));
 END $$;
-COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Seconds since the moment the stream table shows; NULL before it is filled.';
+COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Return the age of the stream table''s rows in seconds; NULL before it is filled.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.refresh_if_stale(
     name text, max_age interval DEFAULT '5 minutes',
@@ -102,7 +102,7 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.refresh_if_stale IS
-    'Wait until the stream table is fresh as of this call, if it is older than max_age; return whether it was.';
+    'Refresh the stream table and wait for it if its rows are older than max_age; return whether they were.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.refresh_timeline(n integer DEFAULT 50)
 RETURNS TABLE (start_time timestamptz, name text, action text, rows_inserted bigint, rows_deleted bigint,
@@ -113,7 +113,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pgtrickle.pgt_refresh_history h JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
     ORDER BY h.refresh_id DESC LIMIT n
 $$;
-COMMENT ON FUNCTION pgtrickle.refresh_timeline IS 'The newest refreshes of all stream tables.';
+COMMENT ON FUNCTION pgtrickle.refresh_timeline IS 'List the newest refreshes of all stream tables.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.refresh_efficiency()
 RETURNS TABLE (name text, refreshes bigint, rows_changed numeric, avg_ms double precision, p95_ms double precision,
@@ -127,4 +127,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_refresh_history h USING (pgt_id)
     GROUP BY s.pgt_id ORDER BY 1
 $$;
-COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'How often each stream table changed, how much, and how long it took.';
+COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'Show how often each stream table changed, how many rows, and how long it took.';

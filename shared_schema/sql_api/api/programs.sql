@@ -1,4 +1,4 @@
--- The two programs as the database sees them, and what waits between them.
+-- The state of the two programs as the database sees it, and the changes that wait between them.
 
 CREATE OR REPLACE FUNCTION pgtrickle.worker_pool_status()
 RETURNS TABLE (program text, running boolean, connections bigint, max_workers integer, in_service bigint, waiting bigint)
@@ -17,9 +17,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM programs p
 $$;
 COMMENT ON FUNCTION pgtrickle.worker_pool_status IS
-    'Whether both programs run, their connections here, how many workers each may use, and what is served or waits.';
+    'Show whether both programs run, their connections, how many workers each may use, and how many stream tables are in service or wait.';
 
--- In mode log the changes wait in the log and in Kafka; in the other modes in a table here or in another database.
+-- In mode log the changes wait in the log and in Kafka. In the other modes they wait in a table, here or in another database.
 CREATE OR REPLACE FUNCTION pgtrickle.change_buffer_sizes()
 RETURNS TABLE (source text, source_oid oid, cdc_mode text, log_bytes numeric, buffer_rows bigint, buffer_bytes bigint)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -35,9 +35,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.change_buffer_sizes IS
-    'What of each source is still unconfirmed in the log, and how large its change-buffer table is in modes that have one.';
+    'Show the size of the log that is not yet acknowledged, and of each source''s change-buffer table in the modes that have one.';
 
--- The consumer takes a new source in by itself; whoever copies holds a lock on the table that others can see.
+-- The consumer captures a new source by itself. While it copies, it holds a lock on the table, which other sessions can see.
 CREATE OR REPLACE FUNCTION pgtrickle.capture_status()
 RETURNS TABLE (source text, state text, copying_connections bigint, rows_in_hand bigint, size_bytes bigint,
                waiting text[])
@@ -73,4 +73,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.capture_status IS
-    'How far each source is on its way into the stream: waiting, copying or captured, and which stream tables wait for it.';
+    'Show the state of each source: waiting, copying or captured, and which stream tables wait for it.';

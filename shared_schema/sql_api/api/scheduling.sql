@@ -1,4 +1,4 @@
--- What is asked of the scheduler by those who wait. A lock is seen before its transaction commits, a row is not.
+-- Requests of waiting sessions to the scheduler. They are locks: a lock is visible before its transaction commits, a row is not.
 
 CREATE OR REPLACE FUNCTION pgtrickle._request_lock_class() RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT 1885828215 $$;
@@ -10,7 +10,7 @@ LANGUAGE sql VOLATILE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 $$;
 
--- Number 0 is no stream table: who holds its lock asks for all of them, and for rest afterwards.
+-- 0 is not the id of a stream table: a lock on it requests a refresh of all, and then a pause.
 CREATE OR REPLACE FUNCTION pgtrickle._drain_state() RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN EXISTS (SELECT FROM pgtrickle._refresh_requests() a WHERE a = 0) THEN 'asked'
@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION pgtrickle.is_drained() RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM pgtrickle.pgt_service s WHERE s.applier = pgtrickle._setting('slot') AND s.state = 'DRAINED')
 $$;
-COMMENT ON FUNCTION pgtrickle.is_drained IS 'Whether the applier has finished everything and rests.';
+COMMENT ON FUNCTION pgtrickle.is_drained IS 'Tell whether the applier has finished everything and is paused.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.drain(timeout_s integer DEFAULT 60) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -31,7 +31,7 @@ DECLARE
     woken   timestamptz;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'a % transaction cannot see the applier come to rest', current_setting('transaction_isolation')
+        RAISE EXCEPTION 'a % transaction cannot see that the applier has drained', current_setting('transaction_isolation')
             USING HINT = 'Call it outside a transaction or under READ COMMITTED.', ERRCODE = 'feature_not_supported';
     END IF;
     PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), 0);
@@ -45,20 +45,20 @@ BEGIN
         END IF;
         PERFORM pg_sleep(0.02);
     END LOOP;
-    -- Holds on after the lock is gone with this transaction.
+    -- This row stays after the lock ends with this transaction.
     INSERT INTO pgtrickle.pgt_drain DEFAULT VALUES ON CONFLICT DO NOTHING;
     RETURN true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.drain IS
-    'Bring every stream table and every sink up to now, then rest until resume_after_drain(); false when that took too long.';
+    'Bring every stream table and every sink up to now, then pause the applier until resume_after_drain(); false on timeout.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.resume_after_drain() RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     DELETE FROM pgtrickle.pgt_drain
 $$;
-COMMENT ON FUNCTION pgtrickle.resume_after_drain IS 'End the rest that drain() began.';
+COMMENT ON FUNCTION pgtrickle.resume_after_drain IS 'End the pause that drain() began.';
 
--- Stream tables are read as their queries, so a ring of them would have no meaning at all.
+-- A stream table that is read is replaced by its query, so a cycle would have no meaning.
 CREATE OR REPLACE FUNCTION pgtrickle._refuse_cycle(stream_table oid, reads oid[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -78,6 +78,6 @@ BEGIN
     IF ring IS NOT NULL THEN
         RAISE EXCEPTION 'stream table % would read itself', stream_table::regclass
             USING DETAIL = format('It would read %s.', ring),
-                  HINT = 'Break the circle: read the tables below one of them.', ERRCODE = 'invalid_table_definition';
+                  HINT = 'Break the cycle: in one of them, read the source tables instead.', ERRCODE = 'invalid_table_definition';
     END IF;
 END $$;

@@ -1,11 +1,11 @@
--- In and out of service, and sources copied anew.
+-- Pauses and resumes stream tables, and requests new copies of sources.
 
 CREATE OR REPLACE FUNCTION pgtrickle._request_recapture(source oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO pgtrickle.pgt_recaptures AS r (source_relid, epoch) VALUES (source, 1)
     ON CONFLICT (source_relid) DO UPDATE SET epoch = r.epoch + 1, requested_at = now();
-    -- In the log behind the request: the consumer looks at once.
+    -- This message follows the request in the log, so the consumer sees the request at once.
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture');
 END $$;
 
@@ -28,7 +28,7 @@ BEGIN
     PERFORM pgtrickle._pause_stream_table(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.pause_stream_table IS
-    'Refresh the stream table no more until resume_stream_table. Its rows stay as they are at its frontier.';
+    'Stop refreshing the stream table until resume_stream_table. Its rows stay as of its frontier.';
 
 CREATE OR REPLACE FUNCTION pgtrickle._resume_stream_table(name text, caller_path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -57,4 +57,4 @@ BEGIN
     PERFORM pgtrickle._resume_stream_table(name, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.resume_stream_table IS
-    'Put a paused or suspended stream table back into service; it goes on from its frontier. Nothing is lost meanwhile.';
+    'Put a paused or suspended stream table back into service. It continues from its frontier; no change is lost.';

@@ -1,15 +1,15 @@
--- Who may write to a stream table, how its rows appear, and logical replication of it.
+-- Direct writes to a stream table, the visibility of its rows, and its logical replication.
 
--- Against mistakes, not against intent: who may SET may also pass. Rights are what GRANT is for.
+-- Protects against mistakes, not against intent: any session can SET the variable. Use GRANT for rights.
 CREATE OR REPLACE FUNCTION pgtrickle._refuse_dml() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('pg_trickle.applier', true) = 'on' THEN
         RETURN NULL;
     END IF;
-    RAISE EXCEPTION '% of stream table %.% is refused: its rows are kept by pg-trickle-applier',
+    RAISE EXCEPTION '% of stream table %.% is refused: its rows are maintained by pg-trickle-applier',
             TG_OP, quote_ident(TG_TABLE_SCHEMA), quote_ident(TG_TABLE_NAME)
-        USING HINT = format('Change its sources, or SELECT pgtrickle.allow_direct_dml(%L) and answer for the rows.',
+        USING HINT = format('Change its sources, or SELECT pgtrickle.allow_direct_dml(%L) and take responsibility for the rows.',
                             format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)),
               ERRCODE = 'object_not_in_prerequisite_state';
 END $$;
@@ -23,7 +23,7 @@ BEGIN
     END IF;
 END $$;
 
--- Those made by an earlier version. A trigger that somebody disabled is there, and stays so.
+-- Add the trigger to stream tables of an earlier version. A disabled trigger exists already, and stays disabled.
 DO $$
 BEGIN
     PERFORM pgtrickle._guard(s.pgt_relid) FROM pgtrickle.pgt_stream_tables s
@@ -41,7 +41,7 @@ BEGIN
                    CASE WHEN allowed THEN 'DISABLE' ELSE 'ENABLE' END);
 END $$;
 COMMENT ON FUNCTION pgtrickle.allow_direct_dml IS
-    'Let others than the applier write to a stream table, or no longer. A row it then misses suspends the stream table.';
+    'Allow or forbid writes by others than the applier. If the applier then does not find an expected row, it suspends the stream table.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.set_visibility(
     name text, visibility text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
@@ -56,9 +56,9 @@ BEGIN
     UPDATE pgtrickle.pgt_stream_tables s SET visibility = set_visibility.visibility WHERE s.pgt_id = st.pgt_id;
 END $$;
 COMMENT ON FUNCTION pgtrickle.set_visibility IS
-    'transactional: the rows of a window appear together. progressive: batch by batch, the first sooner, locks shorter.';
+    'transactional: all rows of a refresh become visible together. progressive: batch by batch; the first rows sooner, locks shorter.';
 
--- Makes the publication that the catalog says there is; without one it does nothing.
+-- Creates the publication that the catalog names, if there is one.
 CREATE OR REPLACE FUNCTION pgtrickle._ensure_publication(stream_table bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
     IF st.downstream_publication_name IS NULL THEN
         RETURN;
     END IF;
-    -- Its columns may be null, so no index can stand for the whole row.
+    -- The columns may be null, so no index can be the replica identity.
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = st.pgt_relid AND c.relreplident <> 'f') THEN
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', st.pgt_relid::regclass);
     END IF;
@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION pgtrickle.stream_table_to_publication(
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st      pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
-    -- As long as names are.
+    -- Truncated to the length of a name.
     wanted  text := coalesce(publication::name::text, st.downstream_publication_name);
 BEGIN
     IF st.downstream_publication_name <> wanted THEN
@@ -94,12 +94,12 @@ BEGIN
             USING HINT = 'Drop it first: SELECT pgtrickle.drop_stream_table_publication(…).',
                   ERRCODE = 'object_not_in_prerequisite_state';
     ELSIF st.downstream_publication_name IS NULL AND EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) THEN
-        -- It would go with the stream table, and whoever made it may need it.
-        RAISE EXCEPTION 'publication % is there already', quote_ident(wanted) USING ERRCODE = 'duplicate_object';
+        -- It would be dropped with the stream table, but it belongs to someone else.
+        RAISE EXCEPTION 'publication % already exists', quote_ident(wanted) USING ERRCODE = 'duplicate_object';
     ELSIF wanted IS NULL THEN
         wanted := left('pgt_pub_' || st.pgt_name, 63);
         IF EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) OR octet_length(wanted) > 63 THEN
-            -- Taken, perhaps by a stream table of that name in another schema.
+            -- The name is in use, perhaps by a stream table of the same name in another schema.
             wanted := 'pgt_pub_' || st.pgt_id;
         END IF;
     END IF;
@@ -109,7 +109,7 @@ BEGIN
     RETURN wanted;
 END $$;
 COMMENT ON FUNCTION pgtrickle.stream_table_to_publication IS
-    'Publish the stream table for logical replication, under this name if one is given; return the publication''s name. It goes with the stream table.';
+    'Publish the stream table for logical replication, under this name if one is given; return the publication''s name. It is dropped with the stream table.';
 
 CREATE OR REPLACE FUNCTION pgtrickle._drop_publication(stream_table bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
--- What is there and how fresh it is.
+-- The status of stream tables and how fresh they are.
 
 CREATE OR REPLACE VIEW pgtrickle.pg_stat_stream_tables AS
 SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
@@ -7,7 +7,7 @@ SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
        pg_catalog.clock_timestamp() - f.data_timestamp AS staleness,
        h.refreshes, h.rows_inserted, h.rows_deleted, s.last_error_at, s.last_error_message,
        s.visibility, s.downstream_publication_name AS publication,
-       -- A long write under way.
+       -- The progress of a long write.
        w.rows_done AS writing_rows_done, w.rows_total AS writing_rows_total,
        w.rows_done OPERATOR(pg_catalog./) nullif(w.seconds, 0) AS writing_rows_per_s,
        pg_catalog.make_interval(secs => w.seconds OPERATOR(pg_catalog.*)
@@ -54,5 +54,5 @@ RETURNS SETOF pgtrickle.pgt_refresh_history LANGUAGE plpgsql STABLE SET search_p
 BEGIN
     RETURN QUERY SELECT * FROM pgtrickle._get_refresh_history(name, n, search_path);
 END $$;
-COMMENT ON FUNCTION pgtrickle.get_refresh_history IS 'The newest refreshes of one stream table.';
-COMMENT ON FUNCTION pgtrickle.pgt_status IS 'Every stream table: its status, its frontier and how old its rows are.';
+COMMENT ON FUNCTION pgtrickle.get_refresh_history IS 'List the newest refreshes of one stream table.';
+COMMENT ON FUNCTION pgtrickle.pgt_status IS 'List every stream table with its status, its frontier and the age of its rows.';
