@@ -1,4 +1,4 @@
-# Every target sets up what it needs from nothing; a second run starts at once.
+# Every target installs what it needs first; a second run starts at once.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
@@ -17,7 +17,7 @@ SEED ?= $(shell date +%s)
 WORKLOAD ?= small
 MINUTES ?= 30
 
-# Tests that run at once, each lane with servers of its own; 0 runs them one after the other, as given servers need it.
+# Tests that run at the same time, each lane on its own servers; 0 runs them one after the other, which external servers need.
 LANES ?= $(if $(filter external,$(STACK)),0,2)
 
 .PHONY: help demo test fuzz corpus chaos soak check architecture up down psql bench docs lock
@@ -26,11 +26,11 @@ help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
 	while IFS='	' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
 
-demo: ## see it work: a small shop, three stream tables, a minute of changes, checked against PostgreSQL
+demo: ## see it work: a small shop, three stream tables, a minute of changes, compared with PostgreSQL
 	$(SETUP)
 	@$(BIN)/python -m deploy.demo
 
-test: ## see it proven: everything that `check` checks, then all tests
+test: ## see it proven: the static checks of `make check`, then all tests
 	$(SETUP)
 	@$(BIN)/pg-trickle-applier prepare 2>/dev/null & prepared=$$!; \
 	$(MAKE) --no-print-directory check; checked=$$?; \
@@ -38,7 +38,7 @@ test: ## see it proven: everything that `check` checks, then all tests
 	exit $$checked
 	@$(BIN)/python -m pytest -n $(LANES) --dist loadgroup
 
-fuzz: ## compare every function with PostgreSQL for longer, with fresh random values (FUZZ_SEED repeats a run)
+fuzz: ## compare every function with PostgreSQL for longer, with new random values (FUZZ_SEED repeats a run)
 	$(SETUP)
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
@@ -49,19 +49,19 @@ corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 
 	@for major in 16 18; do echo "PostgreSQL $$major"; PG_MAJOR=$$major CORPUS_SEEDS=$(SEEDS) CORPUS_TIMEOUT=7200 \
 	  $(BIN)/python -m pytest -q tests/corpus/test_corpus.py || exit 1; done
 
-chaos: ## break things ROUNDS times while WORKLOAD runs, compare everything with PostgreSQL (SEED repeats a run)
+chaos: ## inject ROUNDS faults while WORKLOAD runs, compare everything with PostgreSQL (SEED repeats a run)
 	$(SETUP)
 	@$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) --workload $(WORKLOAD) --record
 
-soak: ## a mixed load for MINUTES; memory, open files, lag and history must stay flat
+soak: ## run a mixed load for MINUTES; memory, open files, lag and history must not grow
 	$(SETUP)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --record
 
-up: ## start PostgreSQL, Kafka and both binaries in the background; addresses are in .stack/env
+up: ## start PostgreSQL, Kafka and both programs in the background; addresses are in .stack/env
 	$(SETUP)
 	@$(BIN)/python -m deploy.local up
 
-down: ## stop them in order; the data stay
+down: ## stop the stack in order; its data stay
 	$(PACKAGES)
 	@$(BIN)/python -m deploy.local down
 
@@ -77,11 +77,11 @@ bench-%: ## run one benchmark in full
 	$(SETUP)
 	@$(BIN)/python -m tests.benchmarks.bench_$*
 
-architecture: ## sizes of folders, files, classes and functions, to be read
+architecture: ## print the sizes of folders, files, classes and functions
 	$(PACKAGES)
 	@$(BIN)/python -m tests.architecture
 
-check: ## formatting, lint, types, layers, what is installed
+check: ## run the static checks: formatting, lint, types, layers, installed packages
 	$(PACKAGES)
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
@@ -89,12 +89,12 @@ check: ## formatting, lint, types, layers, what is installed
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m deploy.audit
 
-docs: ## write the generated pages anew: settings, SQL and reliability
+docs: ## write the generated pages: settings, SQL, functions and reliability
 	$(PACKAGES)
 	@$(BIN)/python -m deploy.pages
 	@$(BIN)/python -m tests.chaos.report
 
-lock: ## write the lock files anew: Python packages and jars
+lock: ## write the lock files: Python packages and jars
 	$(SETUP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-emit-index-url --no-header -o requirements.lock

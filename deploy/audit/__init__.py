@@ -1,4 +1,4 @@
-"""An audit of what is installed, without network: everything locked by its digest, nothing known to be vulnerable.
+"""Audits the installed packages, without network: all are locked by digest, none is known to be vulnerable.
 
 Comes in: the lock files and `advisories.txt`. Comes out: a list of sentences, empty when all is well.
 """
@@ -33,7 +33,7 @@ class Advisory:
 
 
 def audit(root: Path = ROOT) -> list[str]:
-    """Every reason not to trust what this checkout installs."""
+    """Return every reason not to trust the packages of this checkout."""
     advisories = _advisories((Path(__file__).with_name("advisories.txt")).read_text())
     problems: list[str] = []
     for name in PYTHON_LOCKS:
@@ -50,7 +50,7 @@ def audit(root: Path = ROOT) -> list[str]:
 
 
 def read_lock(text: str) -> tuple[Versions, list[str]]:
-    """A pip lock file -> versions by name (several where Python's own differ), and what is not pinned by digest."""
+    """Read a pip lock file; return versions by name (several if Python matters), and entries without a digest."""
     locked: Versions = {}
     problems: list[str] = []
     logical = re.sub(r"\\\n", " ", text)
@@ -68,7 +68,7 @@ def read_lock(text: str) -> tuple[Versions, list[str]]:
 
 
 def read_jar_lock(text: str) -> tuple[Versions, list[str]]:
-    """A jar lock file -> versions by artifact, and lines that are none."""
+    """Read a jar lock file; return versions by artifact, and malformed lines."""
     found: Versions = {}
     problems: list[str] = []
     for line in text.splitlines():
@@ -103,7 +103,7 @@ def _parsed(text: str) -> Version:
 
 
 def _drifted(locked: Versions) -> list[str]:
-    """Installed in another version than the lock says; what is not installed here is of another platform."""
+    """Return packages whose installed version differs from the lock; missing ones are for another platform."""
     problems = []
     for name, wanted in locked.items():
         try:
@@ -116,7 +116,7 @@ def _drifted(locked: Versions) -> list[str]:
 
 
 def _spark_jars() -> Versions:
-    """Those inside the pyspark package: locked with it, but versions of their own."""
+    """Return the jars inside the pyspark package: locked with it, but with their own versions."""
     import pyspark
 
     files = (Path(pyspark.__file__).parent / "jars").glob("*.jar")

@@ -1,4 +1,4 @@
-"""Exit code 1 and the reasons when something is wrong."""
+"""Runs the audit; prints problems and returns exit code 1 if there are any."""
 
 from __future__ import annotations
 

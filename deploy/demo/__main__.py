@@ -31,13 +31,13 @@ TRANSACTIONS_PER_SECOND = 20.0
 CHECK_EVERY_S = 15.0
 SHOW_ROWS = 4
 DELTA_LIMIT_S = 60.0
-"""Delta is written beside the ticks, later than PostgreSQL and the topic."""
+"""Delta is written in the background, later than PostgreSQL and the topic."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def main() -> int:
-    """The whole demo."""
+    """Run the whole demo."""
     console = Console(width=None if sys.stdout.isatty() else 110)
     started = time.monotonic()
     try:
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def run_shop(console: Console, stack: Stack) -> int:
-    """Load, create, write, watch, check."""
+    """Load the shop, create stream tables, write, show, check."""
     url = stack.addresses.database_url
     with psycopg.connect(url, autocommit=True) as connection:
         console.print(f"loading {CUSTOMERS} customers and {ORDERS} orders")
@@ -86,7 +86,7 @@ def run_shop(console: Console, stack: Stack) -> int:
 
 @contextmanager
 def shown(console: Console) -> Iterator[Callable[[Group], None]]:
-    """A function that shows the latest picture: in place on a terminal, otherwise now and then as lines."""
+    """Yield a function that shows the current state: in place on a terminal, otherwise as lines from time to time."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=4) as live:
             yield live.update
@@ -102,7 +102,7 @@ def shown(console: Console) -> Iterator[Callable[[Group], None]]:
 
 
 def watch(console: Console, connection: Connection, writer: Writer) -> list[CheckResult]:
-    """Show live rows and freshness until the time is over; check against PostgreSQL while the writer goes on."""
+    """Show live rows and freshness until the time is over; compare with PostgreSQL while the writer continues."""
     checks: list[CheckResult] = []
     end = time.monotonic() + SECONDS
     next_check = time.monotonic() + CHECK_EVERY_S
@@ -118,7 +118,7 @@ def watch(console: Console, connection: Connection, writer: Writer) -> list[Chec
 
 
 def picture(connection: Connection, writer: Writer, checks: list[CheckResult], left_s: float) -> Group:
-    """What is there right now."""
+    """Return the current rows and freshness as a table."""
     tables = Table(title=f"{writer.commits} commits, {writer.rows} rows written, {left_s:.0f} s to go")
     for heading in ("stream table", "rows", "frontier", "staleness", "checks"):
         tables.add_column(heading, justify="right" if heading == "rows" else "left")
@@ -141,7 +141,7 @@ def picture(connection: Connection, writer: Writer, checks: list[CheckResult], l
 
 
 def compare_sinks(connection: Connection, stack: Stack) -> dict[tuple[str, str], bool]:
-    """After the writer has ended: does Delta hold the same, does the topic replay to the same?"""
+    """Compare Delta and the replayed topic with PostgreSQL, after the writer has ended."""
     outcome = {}
     for name in STREAM_TABLES:
         expected = sinks.in_postgres(connection, name)
@@ -156,7 +156,7 @@ def compare_sinks(connection: Connection, stack: Stack) -> dict[tuple[str, str],
 
 
 def summary(console: Console, writer: Writer, checks: list[CheckResult], places: dict[tuple[str, str], bool]) -> int:
-    """The closing table; the exit code says whether everything was equal."""
+    """Print the summary; return exit code 0 if everything was equal."""
     table = Table(title="summary")
     for heading in ("stream table", "rows", "PostgreSQL", "Delta", "topic"):
         table.add_column(heading, justify="right" if heading == "rows" else "left")

@@ -1,4 +1,4 @@
-"""The shop of the demo: tables, stream tables and a writer that never rests."""
+"""The shop of the demo: tables, stream tables and a writer that writes all the time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STREAM_TABLES = {
 
 @dataclass
 class Writer:
-    """Commits small random transactions on its own thread, and measures how soon one of them is visible."""
+    """Commits small random transactions on its own thread, and measures how soon they are visible."""
 
     url: str
     per_second: float
@@ -47,7 +47,7 @@ class Writer:
     _random: random.Random = field(default_factory=lambda: random.Random(7))
 
     def start(self) -> list[threading.Thread]:
-        """Begin writing and probing; `stop` ends both."""
+        """Start writing and measuring; `stop` ends both."""
         threads = [
             threading.Thread(target=self._guarded, args=(work,), name="writer") for work in (self._write, self._probe)
         ]
@@ -56,7 +56,7 @@ class Writer:
         return threads
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._stop.set()
 
     def _guarded(self, work: Callable[[psycopg.Connection[tuple[object, ...]]], None]) -> None:
@@ -71,7 +71,7 @@ class Writer:
             self._transaction(connection)
 
     def _probe(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        """From a commit until the joined stream table includes it."""
+        """Measure the time from a commit until the joined stream table includes it."""
         while not self._stop.wait(0.5):
             connection.execute("UPDATE shop_customers SET name = name WHERE id = 1")
             began = time.monotonic()

@@ -19,12 +19,12 @@ Bag = Counter[tuple[Any, ...]]
 
 
 def in_postgres(connection: psycopg.Connection[tuple[object, ...]], name: str) -> Bag:
-    """The stream table itself."""
+    """Read the stream table in PostgreSQL."""
     return Counter(connection.execute(f"TABLE {name}".encode()).fetchall())
 
 
 def in_delta(root: str, name: str) -> Bag:
-    """Its Delta table; empty while it is not there."""
+    """Read its Delta table; empty if it does not exist yet."""
     try:
         table = DeltaTable(f"{root}/public/{name}").to_pyarrow_table()
     except DeltaError:
@@ -33,7 +33,7 @@ def in_delta(root: str, name: str) -> Bag:
 
 
 def on_topic(bootstrap: str, name: str) -> Bag:
-    """Its publication topic, played from the beginning."""
+    """Replay its topic from the beginning."""
     messages = _read(bootstrap, f"trickle_out.public.{name}")
     schemas = [avro.parse_table_schema(json.loads(text)) for text in _read(bootstrap, "trickle_out.schemas")]
     codecs = {avro.codec(schema).id: avro.codec(schema) for schema in schemas}
@@ -75,4 +75,4 @@ def _read(bootstrap: str, topic: str) -> list[bytes]:
             out.append(message.value() or b"")
     finally:
         consumer.close()
-    raise TimeoutError(f"{topic} did not answer")
+    raise TimeoutError(f"{topic} did not reply")

@@ -1,7 +1,7 @@
 """`python -m deploy.local up | down | status | psql | run`: the background stack of this checkout.
 
-`up` starts `run`, the supervisor, apart from the terminal and returns when it is ready. Whether a supervisor lives is
-told by the lock it holds, not by a pid that may be somebody else's by now.
+`up` starts `run`, the supervisor, detached from the terminal and returns when it is ready. The lock that a supervisor
+holds shows that it is alive; a pid is not used, because another process may have it by now.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ENV, STATE, LOCK, LOG = HOME / "env", HOME / "state.json", HOME / "lock", HOME /
 
 TEND_EVERY_S = 0.5
 DOWN_LIMIT_S = 240.0
-"""More than the parts' own limits together; beyond it the supervisor itself is killed, and its children with it."""
+"""Longer than the limits of all parts together. After it the supervisor itself is killed, and its children with it."""
 
 
 def data_folder() -> Path:
-    """`.stack/data`, or a folder named after this checkout where the server's user can get at it."""
+    """Return `.stack/data`, or a folder named after this checkout that the server's user can enter."""
     inside = HOME / "data"
     if process.may_enter(inside, process.unprivileged_user()):
         return inside
@@ -46,14 +46,14 @@ def data_folder() -> Path:
 
 
 class Supervisor:
-    """Holds the lock, runs the stack, ends on SIGTERM or Ctrl-C."""
+    """Holds the lock and runs the stack until SIGTERM or Ctrl-C."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._ending = False
 
     def run(self) -> None:
-        """Until told to end."""
+        """Run the stack until a signal ends it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         try:
@@ -81,24 +81,24 @@ class Supervisor:
             return
         self._ending = True
         if current_phase() == "starting":
-            # The start has no loop that looks at the flag.
+            # The start has no loop that reads the flag.
             raise KeyboardInterrupt
 
 
 def write_state(phase: str) -> None:
-    """Tell `up` and `down` who we are and how far we are."""
+    """Write our pid and phase for `up` and `down`."""
     text = json.dumps({"pid": os.getpid(), "phase": phase})
     if not STATE.exists() or STATE.read_text() != text:
         process.write_private(STATE, text)
 
 
 def current_phase() -> str:
-    """`starting` or `ready`."""
+    """Return the phase of the supervisor: `starting` or `ready`."""
     return str(process.read_json(STATE).get("phase", ""))
 
 
 def take_lock() -> IO[str] | None:
-    """The supervisor's lock, None if one lives."""
+    """Take the supervisor's lock; return None if a supervisor is alive."""
     HOME.mkdir(exist_ok=True)
     lock = open(LOCK, "w")  # noqa: SIM115  held for life
     try:
@@ -110,7 +110,7 @@ def take_lock() -> IO[str] | None:
 
 
 def running() -> bool:
-    """Whether a supervisor of this checkout lives."""
+    """Return whether a supervisor of this checkout is alive."""
     if lock := take_lock():
         lock.close()
         return False
@@ -118,13 +118,13 @@ def running() -> bool:
 
 
 class LogFollower:
-    """Shows what the supervisor says while somebody waits for it."""
+    """Prints new lines of the supervisor's log while a command waits for it."""
 
     def __init__(self) -> None:
         self._seen = LOG.stat().st_size if LOG.exists() else 0
 
     def show(self) -> None:
-        """Print what is new."""
+        """Print the lines that are new."""
         if LOG.exists() and LOG.stat().st_size > self._seen:
             with open(LOG, errors="replace") as log:
                 log.seek(self._seen)
@@ -169,7 +169,7 @@ def up(pg_major: int) -> None:
 
 @cli.command()
 def down() -> None:
-    """Stop it in order and wait; data stay."""
+    """Stop the stack in order and wait; the data stay."""
     if not running():
         click.echo("the stack is not running")
         return
@@ -192,7 +192,7 @@ def down() -> None:
 
 @cli.command()
 def status() -> None:
-    """Whether it runs, and where."""
+    """Print whether the stack runs, and its addresses."""
     if not running():
         click.echo("the stack is not running")
         sys.exit(1)
@@ -207,14 +207,14 @@ def psql(arguments: tuple[str, ...]) -> None:
         raise StackError("the stack is not running", hint="make up")
     url = dict(line.partition("=")[::2] for line in ENV.read_text().splitlines())["DATABASE_URL"]
     program = str(programs(DEFAULT_MAJOR, None) / "psql")
-    # By the environment, where other users cannot read the password as they can in a command line.
+    # Pass the password in the environment: other users can read a command line.
     os.execve(program, [program, *arguments], {**os.environ, **_libpq_environment(url)})
 
 
 @cli.command()
 @click.option("--pg-major", default=DEFAULT_MAJOR)
 def run(pg_major: int) -> None:
-    """The supervisor, in the foreground."""
+    """Run the supervisor in the foreground."""
     lock = take_lock()
     if lock is None:
         raise StackError("the stack is running already", hint="make down")
@@ -231,11 +231,11 @@ def _wait_ready(follower: LogFollower, supervisor: subprocess.Popen[bytes] | Non
     while True:
         follower.show()
         state = process.read_json(STATE)
-        # A supervisor that was killed leaves its state behind, so it must be that of ours.
+        # A killed supervisor leaves its state file behind, so the pid must be that of ours.
         if state.get("phase") == "ready" and (supervisor is None or state.get("pid") == supervisor.pid):
             return
         if supervisor and supervisor.poll() is not None and running():
-            # Somebody else was faster.
+            # Another process was faster.
             supervisor = None
         elif supervisor.poll() is not None if supervisor else not running():
             follower.show()
@@ -258,7 +258,7 @@ def _shown(path: Path) -> str:
 
 
 def main() -> None:
-    """Expected errors are one line and a hint."""
+    """Run a command; print an expected error as one line and a hint."""
     try:
         cli.main(standalone_mode=False)
     except TrickleError as error:

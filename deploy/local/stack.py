@@ -1,4 +1,4 @@
-"""PostgreSQL, Kafka and both binaries as children of this process: a folder in, addresses out.
+"""PostgreSQL, Kafka and both binaries as children of this process: takes a folder, gives addresses.
 
     with Stack(folder) as stack:
         psycopg.connect(stack.addresses.database_url)
@@ -33,15 +33,15 @@ from shared_schema.errors import TrickleError
 DATABASE = "app"
 
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Before the n-th restart of a part that keeps dying."""
+"""Seconds to wait before the n-th restart of a part that keeps dying."""
 
 STEADY_AFTER_S = 60.0
-"""A part that ran this long starts its backoff anew."""
+"""After running this long, a part starts again with the first backoff."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where everything is; the names in upper case are those of `.stack/env`."""
+    """All addresses; the names in upper case are those of `.stack/env`."""
 
     database_url: str
     kafka_bootstrap: str
@@ -55,34 +55,34 @@ class Addresses:
     stack_data: str
 
     def as_shell(self) -> str:
-        """Lines that a shell can source."""
+        """Return lines that a shell can source."""
         return "".join(f"{f.name.upper()}={shlex.quote(getattr(self, f.name))}\n" for f in fields(self))
 
 
 class Part(Protocol):
-    """What the stack asks of each of its children."""
+    """The interface of each part of the stack."""
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """Return whether the process is alive."""
 
     @property
     def pid(self) -> int:
-        """0 when it does not run."""
+        """Return the process id; 0 if it does not run."""
 
     def start(self) -> None:
         """Start it."""
 
     def stop(self) -> None:
-        """Let it finish."""
+        """Stop it in order."""
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
 
 
 @dataclass(slots=True)
 class _Care:
-    """How a part that dies by itself is brought back."""
+    """The restarts of a part that dies by itself."""
 
     wanted: bool = False
     deaths: int = 0
@@ -95,7 +95,7 @@ def _say(line: str) -> None:
 
 
 class Stack:
-    """The whole, or as much of it as this checkout has."""
+    """The whole stack, or the parts of it that this checkout has."""
 
     def __init__(
         self,
@@ -127,14 +127,14 @@ class Stack:
         self.stop()
 
     def _name_the_dead(self) -> None:
-        """The folder may go with us: what ended by itself says why before it does."""
+        """Print why parts ended by themselves: their logs may be deleted with the folder."""
         for name, binary in self.binaries.items():
             if self._care_of(name).wanted and not binary.running:
                 self._say(f"{name} had ended by itself ({self._last_words(name)}):\n{binary.last_words()}")
 
     @property
     def addresses(self) -> Addresses:
-        """Known once it was started."""
+        """Return the addresses; they are known after the start."""
 
         def metrics(name: str) -> str:
             return self.binaries[name].metrics if name in self.binaries else ""
@@ -154,11 +154,11 @@ class Stack:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """By name, in the order of the flow."""
+        """Return the parts by name, in the order of the data flow."""
         return {"postgres": self.postgres, "kafka": self.kafka, **self.binaries}
 
     def start(self) -> None:
-        """Start what is there; returns when both binaries are ready. What was started is stopped if that fails."""
+        """Start all parts; return when both programs are ready. On a failure, stop the parts that were started."""
         try:
             self._start()
         except BaseException:
@@ -166,7 +166,7 @@ class Stack:
             raise
 
     def stop(self, name: str | None = None) -> None:
-        """Stop one part, or all of them against the flow: applier, cdc, Kafka, PostgreSQL."""
+        """Stop one part, or all in reverse order: applier, cdc, Kafka, PostgreSQL."""
         for part in [name] if name else reversed(self.parts):
             self._care_of(part).wanted = False
             if self._part(part).running:
@@ -174,7 +174,7 @@ class Stack:
                 self._part(part).stop()
 
     def kill(self, name: str) -> None:
-        """kill -9 of one part, and it stays dead."""
+        """Kill one part with SIGKILL; it is not restarted."""
         self._care_of(name).wanted = False
         self._part(name).kill()
 
@@ -186,7 +186,7 @@ class Stack:
             self.binaries[name].wait_ready()
 
     def tend(self) -> None:
-        """Bring back what died by itself, later and later; call it again and again."""
+        """Restart parts that died by themselves, with growing delays; call it repeatedly."""
         now = time.monotonic()
         for name, part in self.parts.items():
             care = self._care_of(name)
@@ -239,7 +239,7 @@ class Stack:
             return
         self._say(f"{name} runs again")
         if self.addresses != before:
-            # Its port was taken in the meantime, so the others have to be told the new one.
+            # Another process uses its port now, so the other parts need the new one.
             self._configure()
             for other in self.binaries:
                 self.restart(other, wait=False)
@@ -257,7 +257,7 @@ class Stack:
 
     def _prepare_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The server's user must be able to pass through, nobody needs to look around.
+        # The server's user must be able to enter; no one else needs to list it.
         self.folder.chmod(0o711)
         for name in ("delta", "state", "scratch"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
