@@ -20,7 +20,7 @@ MINUTES ?= 30
 # Tests that run at the same time, each lane on its own servers; 0 runs them one after the other, which external servers need.
 LANES ?= $(if $(filter external,$(STACK)),0,2)
 
-.PHONY: help demo test fuzz corpus chaos soak check architecture up down psql bench docs lock
+.PHONY: help demo test test-long fuzz corpus chaos soak check architecture up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -37,6 +37,10 @@ test: ## see it proven: the static checks of `make check`, then all tests
 	wait $$prepared || echo "Spark's classes are not archived: starts are slower" >&2; \
 	exit $$checked
 	@$(BIN)/python -m pytest -n $(LANES) --dist loadgroup
+
+test-long: ## see more proven: runs of up to hours, one after the other (ONLY=corpus for one); `test` shows the last results
+	$(SETUP)
+	@$(BIN)/python -m tests.long $(ONLY)
 
 fuzz: ## compare every function with PostgreSQL for longer, with new random values (FUZZ_SEED repeats a run)
 	$(SETUP)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.long.results import read, table
+
 # A busy machine is no failure; how long a test may take is pytest-timeout's business.
 settings.register_profile("test", deadline=None, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=1_000)
@@ -37,3 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier)
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         item.add_marker(pytest.mark.xdist_group(LANE_OF_FOLDER.get(folder, folder)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Whoever runs all tests sees what was not run, and when it was last."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        terminalreporter.section("make test-long: the last results")
+        for line in table(read()):
+            terminalreporter.write_line(line)
