@@ -57,7 +57,7 @@ chaos: ## inject ROUNDS faults while WORKLOAD runs, compare everything with Post
 	$(SETUP)
 	@$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) --workload $(WORKLOAD) --record
 
-soak: ## run a mixed load for MINUTES; memory, open files, lag and history must not grow
+soak: ## a mixed load for MINUTES; memory, open files, lag and history may grow by no more than their limits
 	$(SETUP)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --record
 

@@ -103,25 +103,28 @@ def _soak() -> str:
     head = f"""
 ## Soak
 
-`make soak MINUTES={run["minutes"]:.0f}`: {run["commits"]} commits of the workloads {" and ".join(run["workloads"])}. Afterwards {run["rows"]} rows {verdict} in
-all three sinks. The table covers the last two thirds of the run, after everything has warmed up; *per minute* is the slope of
-a straight line through the measurements:
+`make soak MINUTES={run["minutes"]:.0f}`: {run["commits"]} commits of the workloads {" and ".join(run["workloads"])}; afterwards {run["rows"]} rows {verdict} in
+all three places. The last two thirds of the run, after everything has warmed up, with a straight line through them: what the line
+grew by, and what it may grow by before the run fails. It says nothing about longer runs: what grew here may go on growing.
 
-| figure | at the beginning | at the end | per minute | verdict |
-|---|---:|---:|---:|---|
+| figure | at the beginning | at the end | per minute | grew by | may grow by |
+|---|---:|---:|---:|---:|---:|
 """  # noqa: E501
     lines = []
     for figure in run["figures"]:
-        unit = LIMITS[figure["name"]].unit
-        first, last, slope = (
-            f"{value:{sign}.{places}f} {unit}".strip()
-            for value, sign, places in (
-                (figure["first"], "", 2),
-                (figure["last"], "", 2),
-                (figure["per_minute"], "+", 3),
+        limit = LIMITS[figure["name"]]
+        first, last, slope, growth, bound = (
+            f"{value:{form}} {limit.unit}".strip()
+            for value, form in (
+                (figure["first"], ".2f"),
+                (figure["last"], ".2f"),
+                (figure["per_minute"], "+.3f"),
+                (figure["growth"], "+.2f"),
+                (limit.growth, "g"),
             )
         )
-        lines.append(f"| {figure['name']} | {first} | {last} | {slope} | {'flat' if figure['flat'] else 'GROWS'} |\n")
+        verdict = "" if figure["growth"] <= limit.growth else ", MORE THAN IT MAY"
+        lines.append(f"| {figure['name']} | {first} | {last} | {slope} | {growth}{verdict} | {bound} |\n")
     return head + "".join(lines)
 
 

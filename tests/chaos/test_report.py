@@ -6,6 +6,7 @@ import json
 
 from tests.chaos import report
 from tests.chaos.faults import FAULTS
+from tests.soak.measure import LIMITS, slopes
 
 
 def test_the_page_is_current() -> None:
@@ -16,3 +17,27 @@ def test_every_recorded_fault_has_its_line() -> None:
     recorded = {json.loads(line)["fault"] for line in report.RUNS.read_text().splitlines()}
     assert recorded <= set(FAULTS)
     assert all(f"| {fault} | " in report.page() for fault in recorded)
+
+
+def test_what_the_soak_grew_by_is_told_with_its_limit_and_within_it() -> None:
+    run = json.loads(report.SOAKED.read_text())
+    assert {figure["name"] for figure in run["figures"]} == set(LIMITS)
+    for figure in run["figures"]:
+        limit = LIMITS[figure["name"]]
+        assert figure["within"] and figure["growth"] <= limit.growth
+        line = next(line for line in report.PAGE.read_text().splitlines() if line.startswith(f"| {figure['name']} |"))
+        assert f"{figure['growth']:+.2f}" in line and f"{limit.growth:g}" in line
+    assert "flat" not in report.page()
+
+
+def test_a_limit_of_the_soak_does_not_depend_on_the_size() -> None:
+    def judged(grown: float) -> dict[str, bool]:
+        """All figures are large and grow by so many of their limits in the last two thirds of half an hour."""
+        samples = [
+            (minute, {name: 10_000 + limit.growth * grown * minute / 20 for name, limit in LIMITS.items()})
+            for minute in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)
+        ]
+        return {slope.name: slope.within for slope in slopes(samples)}
+
+    assert all(judged(0.9).values())
+    assert not any(judged(1.3).values())
