@@ -10,7 +10,7 @@ from typing import assert_never
 
 from applier.plan.expr import BOOL, BoolOp, Call, Coalesce, Const, Expr, IsNull, Logic, shift
 from applier.plan.expression_text import Named, Value, Writer, quoted
-from applier.plan.naming import Shown, with_names
+from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -45,12 +45,12 @@ def explain(plan: StreamPlan, kept: Sequence[Node]) -> str:
     """
     columns = zip(plan.names, fields(plan.root), strict=True)
     head = ", ".join(f"{quoted(name)} {field.type.pg.display}" for name, field in columns)
-    return "\n".join([f"StreamTable ({head})", *_lines(with_names(plan), kept, 1)]) + "\n"
+    return "\n".join([f"StreamTable ({head})", *_lines(name_columns(plan), kept, 1)]) + "\n"
 
 
 def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
     """What it takes to maintain it, in a few lines: what is read, what is in memory, what is recomputed in full."""
-    shown = with_names(plan)
+    shown = name_columns(plan)
     key = row_key(plan.root)
     named = "none: equal rows are counted" if key is None else ", ".join(plan.names[i] for i in key) or "one row"
     read: dict[str, dict[str, None]] = {}
@@ -59,7 +59,7 @@ def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
     lines = ["", f"row key: {named}"]
     lines += [f"reads: {table} ({', '.join(columns) or 'only how many rows'})" for table, columns in read.items()]
     lines.append("in memory, shared by all stream tables: the rows of the tables it reads")
-    lines += [f"in memory, its own: {memory(found)}" for found in shown_of(shown, kept)]
+    lines += [f"in memory, its own: {memory(found)}" for found in named_nodes_of(shown, kept)]
     in_full = [(found, reason) for found in shown.walk() if (reason := computed_in_full(found.node, kept)) is not None]
     lines += [f"recomputed in full: {describe(found)}: {reason}" for found, reason in in_full]
     if not in_full:
@@ -67,12 +67,12 @@ def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shown_of(shown: Shown, nodes: Sequence[Node]) -> list[Shown]:
+def named_nodes_of(shown: NamedNode, nodes: Sequence[Node]) -> list[NamedNode]:
     """Some nodes with their names: where each is met first."""
     return [next(found for found in shown.walk() if found.node == node) for node in nodes]
 
 
-def memory(shown: Shown) -> str:
+def memory(shown: NamedNode) -> str:
     """What stays in memory of a node between refreshes."""
     match shown.node:
         case Aggregate(keys=()):
@@ -104,20 +104,20 @@ def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
             return None
 
 
-def _lines(shown: Shown, kept: Sequence[Node], depth: int) -> Iterator[str]:
+def _lines(shown: NamedNode, kept: Sequence[Node], depth: int) -> Iterator[str]:
     yield f"{_INDENT * depth}{describe(shown)}"
     yield f"{_INDENT * (depth + 2)}{_key(shown)} · {delta_strategy(shown, kept)} · physical types {_types(shown.node)}"
     for below in shown.inputs:
         yield from _lines(below, kept, depth + 1)
 
 
-def describe(shown: Shown) -> str:
+def describe(shown: NamedNode) -> str:
     """The node itself in one line."""
     says_alias = not shown.alias or isinstance(shown.node, Scan | Values | UnionAll | Recursion | WorkTable)
-    return _described(shown) + ("" if says_alias else f" (as {quoted(shown.alias)})")
+    return _describe_node(shown) + ("" if says_alias else f" (as {quoted(shown.alias)})")
 
 
-def _described(shown: Shown) -> str:
+def _describe_node(shown: NamedNode) -> str:
     node = shown.node
     write = shown.reading(qualified=isinstance(node, Join | OuterJoin | SemiJoin))
     match node:
@@ -166,14 +166,14 @@ def _described(shown: Shown) -> str:
             assert_never(node)
 
 
-def _as(shown: Shown, place: int, value: Value, write: Writer) -> str:
+def _as(shown: NamedNode, place: int, value: Value, write: Writer) -> str:
     """What a node computes, and how the column is called that it becomes."""
     text = write(value)
     plain = text.rpartition(".")[2]
     return f"{text}{_alias(shown, place, plain)}"
 
 
-def _alias(shown: Shown, place: int, text: str) -> str:
+def _alias(shown: NamedNode, place: int, text: str) -> str:
     column = shown.columns[place]
     if shown.aliases:
         name = quoted(shown.aliases[place] or "")
@@ -184,7 +184,7 @@ def _alias(shown: Shown, place: int, text: str) -> str:
     return "" if name == text else f" AS {name}"
 
 
-def _as_columns(shown: Shown) -> str:
+def _as_columns(shown: NamedNode) -> str:
     show, alias = shown.showing(), f"{quoted(shown.alias)} " if shown.alias else ""
     names = ", ".join(show.column(i) for i in range(len(shown.columns)))
     return f" AS {alias}({names})" if names else ""
@@ -197,12 +197,12 @@ def _places(node: TopK) -> str:
 
 def _condition(node: Join | OuterJoin | SemiJoin, write: Writer) -> str:
     width = len(fields(node.left))
-    pairs = _told([(ours, shift(theirs, width)) for ours, theirs in node.equi])
+    pairs = _distinct_conditions([(ours, shift(theirs, width)) for ours, theirs in node.equi])
     residual = "" if node.residual is None else f" where {write(node.residual)}"
     return (f" on {' AND '.join(map(write, pairs))}" if pairs else "") + residual
 
 
-def _told(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
+def _distinct_conditions(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
     """The equalities of a join; two that compare a value, and whether it is NULL, say that it is not distinct."""
     tested = {(a.arg, b.arg) for a, b in pairs if isinstance(a, IsNull) and isinstance(b, IsNull)}
     safe = {pair for pair in map(_filled, pairs) if pair in tested}
@@ -234,7 +234,7 @@ def _distinct(ours: Expr, theirs: Expr) -> Expr:
     return BoolOp(Logic.NOT, (Coalesce((_equal(ours, theirs), both), BOOL),), BOOL)
 
 
-def delta_strategy(shown: Shown, kept: Sequence[Node]) -> str:
+def delta_strategy(shown: NamedNode, kept: Sequence[Node]) -> str:
     """How a change of the inputs becomes a change of the output, and what is read for it."""
     node = shown.node
     match node:
@@ -284,7 +284,7 @@ def _first_rows(node: TopK, kept: Sequence[Node]) -> str:
     return f"re-evaluates {'the affected partitions' if node.keys else 'all rows'}{open_end}"
 
 
-def _key(shown: Shown) -> str:
+def _key(shown: NamedNode) -> str:
     key = row_key(shown.node)
     if key is None:
         return "no row key"

@@ -23,7 +23,7 @@ from applier.plan.expr import (
     Widen,
     columns_read,
 )
-from applier.plan.json_path import path_text
+from applier.plan.json_path import json_path_text
 from applier.plan.nodes import SetReturningFunction, TableFunction
 from applier.plan.symbols import infix, prefix
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall
@@ -149,9 +149,11 @@ class Writer:
                 return constant(expr), _ATOM
             case Call():
                 return _call(expr, bare, tight)
-            case BoolOp(logic=Logic.NOT, args=(BoolOp(logic=Logic.NOT, args=(arg,)),)) if sides := _told_apart(arg):
+            case BoolOp(logic=Logic.NOT, args=(BoolOp(logic=Logic.NOT, args=(arg,)),)) if sides := _distinct_operands(
+                arg
+            ):
                 return f"{tight(sides[0], _OTHER)} IS NOT DISTINCT FROM {tight(sides[1], _OTHER)}", _IS
-            case BoolOp(logic=Logic.NOT, args=(arg,)) if sides := _told_apart(arg):
+            case BoolOp(logic=Logic.NOT, args=(arg,)) if sides := _distinct_operands(arg):
                 return f"{tight(sides[0], _OTHER)} IS DISTINCT FROM {tight(sides[1], _OTHER)}", _IS
             case BoolOp(logic=Logic.NOT, args=(arg,)):
                 return f"NOT {tight(arg, _NOT)}", _NOT
@@ -235,7 +237,7 @@ class Writer:
         return f"{listed}({self._list(array.args, over)})"
 
 
-def _told_apart(expr: Expr) -> tuple[Expr, ...] | None:
+def _distinct_operands(expr: Expr) -> tuple[Expr, ...] | None:
     """The sides of which it says that they are equal or both NULL."""
     match expr:
         case Coalesce(args=(Call(args=sides) as test, BoolOp(logic=Logic.AND, args=(IsNull() as a, IsNull() as b)))):
@@ -358,7 +360,7 @@ def _path(function: str, args: Sequence[Expr]) -> str | None:
     if not _WITH_PATH.fullmatch(function) or len(args) < 2:
         return None
     held = args[1].value if isinstance(args[1], Const) else None
-    return path_text(held) if isinstance(held, str) else None
+    return json_path_text(held) if isinstance(held, str) else None
 
 
 def constant(const: Const) -> str:

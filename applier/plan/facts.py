@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from applier.plan.depth import ExceededThreshold, Thresholds, exceeded_thresholds
-from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, shown_of, summary
+from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, named_nodes_of, summary
 from applier.plan.lineage import lineage
-from applier.plan.naming import Shown, with_names
+from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import (
     Aggregate,
     Join,
@@ -85,7 +85,7 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
     read: dict[str, dict[str, None]] = {}
     for scan in scans(plan.root):
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
-    shown = with_names(plan)
+    shown = name_columns(plan)
     reasons = [(found, computed_in_full(found.node, kept)) for found in shown.walk()]
     in_full = [_in_full(found, reason) for found, reason in reasons if reason is not None]
     return {
@@ -103,7 +103,7 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
         "in_full": in_full,
         "crossed": [asdict(one) for one in beyond],
         "suggestions": _suggestions(plan, in_full, beyond),
-        "keeps": [describe(found) for found in shown_of(shown, kept)],
+        "keeps": [describe(found) for found in named_nodes_of(shown, kept)],
         "plan": _tree(shown, kept),
         "text": report(plan, kept),
     }
@@ -119,7 +119,7 @@ def facts_without_plan(refusal: str) -> dict[str, Any]:
     }
 
 
-def _in_full(shown: Shown, reason: str) -> dict[str, str]:
+def _in_full(shown: NamedNode, reason: str) -> dict[str, str]:
     code = re.search(r"\[(\w+)\]", reason)
     return {"node": describe(shown), "reason": reason, "code": code[1] if code else ""}
 
@@ -132,7 +132,7 @@ def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[E
     return list(dict.fromkeys(found))
 
 
-def _tree(shown: Shown, kept: Sequence[Node]) -> dict[str, Any]:
+def _tree(shown: NamedNode, kept: Sequence[Node]) -> dict[str, Any]:
     return {
         "operator": type(shown.node).__name__,
         "describe": describe(shown),

@@ -18,7 +18,7 @@ _DEEPEST = 2**32 - 1
 _BETWEEN = {"and": "&&", "or": "||", "starts_with": "starts with"}
 
 
-def path_text(held: str) -> str:
+def json_path_text(held: str) -> str:
     """The path; where it cannot be told, the text that holds it."""
     try:
         found = json.loads(held, parse_float=Decimal)

@@ -1,8 +1,8 @@
-"""The columns of every node of a plan by the names people know them by. Pure; for `explain` alone.
+"""Gives every column of a plan the name that people know it by. Pure; only `explain` uses it.
 
-A column of a table has the table's name for it, and the alias of the table in FROM. One that is computed has the alias
-of the select list that shows it; else it is what it is computed as, or where that is long a name of its own. Two
-members of FROM with one alias are told apart as PostgreSQL's EXPLAIN does: o and o_1.
+A column of a table has its name in the table, qualified by the table's alias in FROM. A computed column has the alias
+of the select list that shows it. Without an alias it is shown as its expression, or under a generated name if that is
+long. Two FROM items with the same alias are numbered as in PostgreSQL's EXPLAIN: o and o_1.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from applier.plan.nodes import (
 from applier.plan.symbols import infix, prefix
 from applier.plan.window import WindowCall
 
-LONGEST = 50
+MAX_INLINE_LENGTH = 50
 """What a computed column may be written as where it is read; a longer one gets a name."""
 
 Aliases = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class NamedNode:
     """A node, what is below it, and its columns; `aliases` are what the select list calls them."""
 
     node: Node
-    inputs: tuple[Shown, ...]
+    inputs: tuple[NamedNode, ...]
     columns: tuple[Column, ...]
     aliases: Aliases = ()
     alias: str = ""
     """What all of it is called in FROM."""
 
-    def walk(self) -> Iterator[Shown]:
+    def walk(self) -> Iterator[NamedNode]:
         """This and everything below, parents first."""
         yield self
         for below in self.inputs:
@@ -72,7 +72,7 @@ class Shown:
         return Writer(self.columns)
 
 
-def with_names(plan: StreamPlan) -> Shown:
+def name_columns(plan: StreamPlan) -> NamedNode:
     """The plan, every column with its name."""
     return _Naming().root(plan)
 
@@ -82,27 +82,29 @@ class _Naming:
         self._numbers = count()
         self._members: Counter[str] = Counter()
         self._made: Counter[str] = Counter()
-        self._alike: set[str] = set()
+        self._ambiguous: set[str] = set()
 
-    def root(self, plan: StreamPlan) -> Shown:
-        shown = self._shown(plan.root, plan.names)
-        return Shown(shown.node, shown.inputs, shown.columns, plan.names, shown.alias)
+    def root(self, plan: StreamPlan) -> NamedNode:
+        shown = self._name_node(plan.root, plan.names)
+        return NamedNode(shown.node, shown.inputs, shown.columns, plan.names, shown.alias)
 
-    def _shown(self, node: Node, wanted: Aliases) -> Shown:
+    def _name_node(self, node: Node, wanted: Aliases) -> NamedNode:
         labels = self._labels(node)
         known = _own_aliases(node, wanted)
-        below = tuple(self._shown(child, w) for child, w in zip(inputs(node), _wanted_below(node, known), strict=True))
+        below = tuple(
+            self._name_node(child, w) for child, w in zip(inputs(node), _wanted_below(node, known), strict=True)
+        )
         made = self._columns(node, below, labels, known)
         passed = {id(column) for shown in below for column in shown.columns}
         names = node.names or (None,) * len(made)
         columns = tuple(
             Named(labels.get(name.member, ""), name.column, next(self._numbers))
             if name is not None
-            else self._told(column, alias, computed=id(column) not in passed, listed=isinstance(node, Project))
+            else self._name_column(column, alias, computed=id(column) not in passed, listed=isinstance(node, Project))
             for column, name, alias in zip(made, names, known, strict=True)
         )
         alias = "" if None in node.names or len(labels) != 1 else next(iter(labels.values()))
-        return Shown(node, below, columns, alias=alias)
+        return NamedNode(node, below, columns, alias=alias)
 
     def _labels(self, node: Node) -> dict[str, str]:
         """The members of FROM that the node's columns are of, each by a name that no other has."""
@@ -116,7 +118,7 @@ class _Naming:
         self._members[member] += 1
         return f"{member}_{seen}" if seen else member
 
-    def _told(self, column: Column, alias: str | None, *, computed: bool, listed: bool) -> Column:
+    def _name_column(self, column: Column, alias: str | None, *, computed: bool, listed: bool) -> Column:
         """A column by its alias where it is computed or listed, by what it is computed as, or by a name of its own."""
         if isinstance(column, Named) or not computed:
             other = listed and not (isinstance(column, Named) and column.name == alias)
@@ -125,16 +127,16 @@ class _Naming:
             return Named("", alias, next(self._numbers))
         text = Writer(column.over)(column.value)
         # Without a column in it nothing tells it from another that is written so.
-        told = isinstance(column.value, Const) or any(leaves(column)) or text not in self._alike
-        self._alike.add(text)
-        return column if told and len(text) <= LONGEST else self._own_name(_kind(column.value))
+        is_unambiguous = isinstance(column.value, Const) or any(leaves(column)) or text not in self._ambiguous
+        self._ambiguous.add(text)
+        return column if is_unambiguous and len(text) <= MAX_INLINE_LENGTH else self._own_name(_kind(column.value))
 
     def _own_name(self, kind: str) -> Named:
         self._made[kind] += 1
         return Named("", f"{kind}_{self._made[kind]}", next(self._numbers))
 
     def _columns(
-        self, node: Node, below: tuple[Shown, ...], labels: dict[str, str], aliases: Aliases
+        self, node: Node, below: tuple[NamedNode, ...], labels: dict[str, str], aliases: Aliases
     ) -> tuple[Column, ...]:
         """What the columns are before the query says how it calls them."""
         read = tuple(column for shown in below for column in shown.columns)

@@ -1,0 +1,1 @@
+"""The SQL interface of schema `pgtrickle`: functions in `api/`, numbered migrations, descriptions of settings."""

@@ -25,7 +25,7 @@ from applier.plan.expr import (
     Logic,
 )
 from applier.plan.expression_text import Named, Writer
-from applier.plan.json_path import path_text
+from applier.plan.json_path import json_path_text
 from applier.plan.nodes import Aggregate, ColumnName, Field, Join, Project, Scan, StreamPlan, named
 from applier.plan.symbols import infix, prefix
 from applier.sql.plan_query import plan_query
@@ -104,8 +104,10 @@ def test_a_path_is_written_as_postgres_reads_it(database: str, path: str) -> Non
         held = root.exprs[0].args[1]
         assert isinstance(held, Const) and isinstance(held.value, str)
         value = held.value
-        same = connection.execute("SELECT %s::jsonpath::text = %s::jsonpath::text", (path, path_text(value))).fetchone()
-        assert same == (True,), path_text(value)
+        same = connection.execute(
+            "SELECT %s::jsonpath::text = %s::jsonpath::text", (path, json_path_text(value))
+        ).fetchone()
+        assert same == (True,), json_path_text(value)
 
 
 def test_a_name_that_two_have_is_told_apart(database: str) -> None:
