@@ -175,6 +175,8 @@ def _relation(reader: _Reader) -> Relation:
     columns: list[RelationColumn] = []
     for _ in range(reader.number(_INT16)):
         flags, column = reader.byte(), reader.string()
+        if any(column == known.name for known in columns):
+            raise MalformedMessage("two columns of a relation have the same name", offset=reader.offset)
         columns.append(RelationColumn(column, reader.number(_INT32), reader.number(_SIGNED32), bool(flags & 1)))
     return Relation(relid, schema or "pg_catalog", name, replica_identity, tuple(columns))
 

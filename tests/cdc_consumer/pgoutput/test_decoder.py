@@ -42,7 +42,14 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Commit, positions, positions),
     st.builds(Origin, names),
     st.builds(LogicalMessage, st.booleans(), positions, names, st.binary(max_size=50)),
-    st.builds(Relation, oids, names, names, st.sampled_from(ReplicaIdentity), st.lists(columns, max_size=5).map(tuple)),
+    st.builds(
+        Relation,
+        oids,
+        names,
+        names,
+        st.sampled_from(ReplicaIdentity),
+        st.lists(columns, max_size=5, unique_by=lambda column: column.name).map(tuple),
+    ),
     st.builds(TypeName, oids, names, names),
     st.builds(Insert, oids, tuples),
     st.builds(Update, oids, st.one_of(st.none(), old_images), tuples),
@@ -95,6 +102,7 @@ def test_the_catalogs_own_schema_is_sent_as_an_empty_name() -> None:
         (b"T\xff\xff\xff\xff\0\0\0\0\1", 6),
         (b"R\0\0\0\1s\0\xff\0d\0\0", 7),
         (b"O\0\0\0\0\0\0\0\0name", 9),
+        (b"R\0\0\0\1s\0t\0d\0\2" + 2 * b"\0a\0\0\0\0\x17\xff\xff\xff\xff", 26),
     ],
 )
 def test_where_it_broke(data: bytes, offset: int) -> None:
