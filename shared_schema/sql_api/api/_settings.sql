@@ -1,6 +1,6 @@
 -- Settings in the database. The definitions come from the programs' own settings classes, written at every install.
 
--- What is set here or with ALTER DATABASE … SET pg_trickle.<name>, for the programs to take; the nearer place wins.
+-- Values set here or with ALTER DATABASE … SET pg_trickle.<name>, read by the programs. set_setting() has priority.
 CREATE OR REPLACE FUNCTION pgtrickle._stored_settings() RETURNS TABLE (name text, value text, source text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT d.name, coalesce(s.value, g.value), CASE WHEN s.name IS NULL THEN 'database' ELSE 'setting' END
@@ -14,8 +14,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE d.settable AND coalesce(s.value, g.value) IS NOT NULL
 $$;
 
--- What the programs said they use, whether they still run or not. Of the consumers the one counts whose slot the applier
--- goes by.
+-- The settings that the programs reported, whether they still run or not. Of several consumers, the one with the
+-- applier's slot counts.
 CREATE OR REPLACE FUNCTION pgtrickle._in_use(setting text) RETURNS TABLE (program text, value text, source text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT u.program, u.value, u.source FROM pgtrickle.pgt_settings_in_use u WHERE u.name = setting
@@ -26,8 +26,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = 'slot'))
 $$;
 
--- The value in use, as far as the database knows it; the publication is the first one that is set here: what a consumer
--- says of itself does not decide where others publish their tables.
+-- The value in use, as far as the database knows it. For the publication it is the first one that is set here: what a
+-- consumer reports about itself does not decide to which publication tables are added.
 CREATE OR REPLACE FUNCTION pgtrickle._setting(setting text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE setting WHEN 'publication' THEN split_part(found.value, ',', 1) ELSE found.value END
@@ -39,13 +39,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (SELECT d.default_value FROM pgtrickle.pgt_setting_definitions d WHERE d.name = wanted.name))) AS found(value)
 $$;
 
--- Whether the rows of the sources are in another database, whose log is not this one's.
+-- Whether the sources are in another database, which has its own log.
 CREATE OR REPLACE FUNCTION pgtrickle._sources_elsewhere() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pgtrickle._setting('sources_elsewhere')::boolean
 $$;
 
--- Whether a program runs: the applier holds a lock of its own, the consumer reads the slot.
+-- Whether a program is running: the applier holds an advisory lock, the consumer reads the slot.
 CREATE OR REPLACE FUNCTION pgtrickle._is_running(program text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE program
@@ -58,7 +58,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- A setting's definition and its value in the one form it is stored in; everything else is an error with the bounds.
+-- Returns a setting's definition and the value in its stored form, or raises an error that names the bounds.
 CREATE OR REPLACE FUNCTION pgtrickle._checked_setting(setting text, wanted text, OUT known text, OUT stored text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -72,7 +72,7 @@ BEGIN
             USING HINT = 'SELECT name, value, description FROM pgtrickle.settings() lists them.',
                   ERRCODE = 'undefined_object';
     ELSIF NOT d.settable THEN
-        RAISE EXCEPTION 'setting % belongs to whoever starts the program', d.name
+        RAISE EXCEPTION 'setting % can only be set where the program is started', d.name
             USING HINT = format('Start it with the environment variable PG_TRICKLE_%s.', upper(d.name)),
                   ERRCODE = 'cant_change_runtime_param';
     END IF;

@@ -1,5 +1,5 @@
--- Creation is transactional: analyse the query as the caller sees it, make the exactly typed empty table, record
--- what it reads, ask the consumer to capture it. Filling follows after commit.
+-- Creation is transactional: analyse the query with the caller's search path, create the empty table with exact types,
+-- record what it reads, and request the capture of its sources. The table is filled after the commit.
 
 CREATE OR REPLACE FUNCTION pgtrickle._resolve_name(name text, caller_path text, OUT schema_name text, OUT table_name text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -17,14 +17,14 @@ BEGIN
     END IF;
 END $$;
 
--- Those who define stream tables take turns: to analyse a query locks its tables a little, to admit them a lot, and two
--- who have done the one would wait for each other to do the other.
+-- Only one session defines stream tables at a time. Analysing a query takes a weak lock on its tables, admitting them a
+-- strong one; two sessions that both hold the weak lock would wait for each other.
 CREATE OR REPLACE FUNCTION pgtrickle._lock_definitions() RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_xact_lock(1885828211, 0)
 $$;
 
--- The tables a view reads, through any views in between.
+-- The tables that a view reads, directly or through other views.
 CREATE OR REPLACE FUNCTION pgtrickle._sources_of(view_oid oid) RETURNS TABLE (relid oid, relkind "char")
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE reads(relid, relkind) AS (
@@ -33,18 +33,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT c.oid, c.relkind
         FROM reads r
         JOIN pg_rewrite w ON w.ev_class = r.relid AND r.relkind = 'v'
-        -- The analysed tree rather than pg_depend, which does not mention system tables. Names in the tree have
-        -- their blanks escaped, so none of them can look like this field.
+        -- The analysed tree, not pg_depend: that does not list system tables. Blanks in names are escaped in the tree,
+        -- so no name can look like this field.
         CROSS JOIN LATERAL regexp_matches(w.ev_action::text, ':relid ([0-9]+)', 'g') AS field
         JOIN pg_class c ON c.oid = field[1]::oid AND c.oid <> r.relid
     )
     SELECT relid, relkind FROM reads WHERE relkind <> 'v'
 $$;
 
--- Whether old rows of a table can be told from the log: they are complete, or have a key and may be completed by it.
+-- Whether the log identifies the old rows of a table: they are complete, or have a key by which they can be completed.
 CREATE OR REPLACE FUNCTION pgtrickle._has_row_identity(relation oid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    -- What was set a moment ago counts, also while the applier has not taken it over.
+    -- The stored value counts at once, even before the applier has reloaded it.
     SELECT c.relreplident = 'f' OR coalesce(
             (SELECT s.value FROM pgtrickle._stored_settings() s WHERE s.name = 'replica_identity'),
             pgtrickle._setting('replica_identity')) = 'keep' AND EXISTS (
@@ -53,7 +53,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pg_class c WHERE c.oid = relation
 $$;
 
--- A source must leave a whole trail in the log: permanent, complete old rows, published.
+-- All changes of a source must be in the log: it must be permanent, published, and have complete old rows.
 CREATE OR REPLACE FUNCTION pgtrickle._admit_source(source oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -64,7 +64,7 @@ BEGIN
     SELECT c.relkind, c.relpersistence, c.relrowsecurity, n.nspname, c.relname INTO rel
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source;
     IF rel.relkind NOT IN ('r', 'p') THEN
-        RAISE EXCEPTION '% is no table or view of tables', source::regclass
+        RAISE EXCEPTION '% is neither a table nor a view of tables', source::regclass
             USING HINT = 'Foreign tables, materialized views and sequences leave no rows in the log.',
                   ERRCODE = 'wrong_object_type';
     ELSIF rel.nspname IN ('pg_catalog', 'information_schema', 'pgtrickle') THEN
@@ -86,7 +86,7 @@ BEGIN
                   ERRCODE = 'wrong_object_type';
     END IF;
     IF pgtrickle._sources_elsewhere() THEN
-        -- It only tells what columns there are; the consumer of the other database takes its namesake in.
+        -- This table only defines the columns; the consumer of the other database captures the table of the same name there.
         RETURN;
     END IF;
     FOR leaf IN
@@ -103,7 +103,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = pub) THEN
         EXECUTE format('CREATE PUBLICATION %I WITH (publish_via_partition_root = true)', pub);
     END IF;
-    -- From 18 on the server refuses UPDATE and DELETE of a table whose old rows would not be complete for want of them.
+    -- Since version 18 the server rejects UPDATE and DELETE of a table whose old rows would be incomplete without them.
     IF current_setting('server_version_num')::int >= 180000
        AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 's' AND NOT a.attisdropped) THEN
         EXECUTE format('ALTER PUBLICATION %I SET (publish_generated_columns = stored)', pub);
@@ -114,7 +114,7 @@ BEGIN
     END IF;
 END $$;
 
--- What a view reads, every table of it in the stream if it can be: [{"relid", "schema", "name", "type"}, …].
+-- Returns what a view reads, after adding each of its tables to the stream where that is possible: [{"relid", "schema", "name", "type"}, …].
 CREATE OR REPLACE FUNCTION pgtrickle._admit_sources(view_oid oid, refresh_mode text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -142,12 +142,12 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM jsonb_array_elements(reads) r;
 $$;
 
--- A view's query with every name qualified and every constant printed as it is read back under the default settings.
+-- A view's query with all names qualified, and all constants in a form that the default settings read back.
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
 SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
-    -- The functions of users that it calls, also through aggregates, with digests of what they do: the applier notices
-    -- when one is replaced.
+    -- The user-defined functions that it calls, also through aggregates, each with a digest of its definition: so the
+    -- applier notices when one is replaced.
     WITH called AS (
         SELECT d.refobjid AS oid FROM pg_rewrite r
         JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
@@ -166,8 +166,8 @@ SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
         WHERE p.oid >= 16384 HAVING count(*) > 0), '') || pg_get_viewdef(view_oid)
 $$;
 
--- A query as the caller sees it -> a temporary view of it. PostgreSQL itself judges: a cursor takes one statement only,
--- and opening it demands the right to read everything the query names. Nothing is run.
+-- Creates a temporary view of the caller's query. PostgreSQL itself checks it: a cursor accepts only one statement, and
+-- opening it requires the right to read everything that the query names. The query is not executed.
 CREATE OR REPLACE FUNCTION pgtrickle._analyse(query text, caller_path text) RETURNS oid
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -178,7 +178,7 @@ BEGIN
     IF query IS NULL THEN
         RAISE EXCEPTION 'a stream table needs a query' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    -- From here until it is set back, nothing but the query may be looked up.
+    -- Until the search path is set back, only names of the query may be looked up.
     PERFORM set_config('search_path', caller_path, true);
     BEGIN
         OPEN probe FOR EXECUTE query;
@@ -192,7 +192,7 @@ BEGIN
     RETURN format('pg_temp.%I', view_name)::regclass::oid;
 END $$;
 
--- Whether a source is in the stream from now on. In FULL mode PostgreSQL reads what cannot be.
+-- Whether a source is captured from now on. In FULL mode PostgreSQL reads the sources that cannot be captured.
 CREATE OR REPLACE FUNCTION pgtrickle._captures(source oid, refresh_mode text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -202,7 +202,7 @@ EXCEPTION WHEN wrong_object_type THEN
     IF upper(refresh_mode) <> 'FULL' THEN
         RAISE;
     END IF;
-    RAISE NOTICE '% leaves no rows in the log: the stream table is computed anew on its schedule, whether or not it changed',
+    RAISE NOTICE '% leaves no rows in the log: the stream table is recomputed on its schedule, whether or not it changed',
         source::regclass;
     RETURN false;
 END $$;
@@ -231,7 +231,8 @@ BEGIN
     PERFORM pgtrickle._guard(format('%I.%I', target.schema_name, target.table_name)::regclass);
     PERFORM pgtrickle._set_dependencies(new_id, pgtrickle._admit_sources(view_oid, refresh_mode));
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
-    -- In the log right behind the publication's change: the consumer takes the tables in, the applier looks again.
+    -- In the log directly after the change of the publication: the consumer captures the tables, the applier reads the
+    -- catalog again.
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || new_id);
 END $$;
 
@@ -247,7 +248,7 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';
 
--- The stream tables that read one, nearest first, through any number of others.
+-- The stream tables that read this one, directly (first) or through others.
 CREATE OR REPLACE FUNCTION pgtrickle._readers_of(relation oid) RETURNS TABLE (pgt_id bigint, pgt_relid oid, depth integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE readers(pgt_id, pgt_relid, depth) AS (
@@ -262,7 +263,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT r.pgt_id, r.pgt_relid, max(r.depth) FROM readers r GROUP BY 1, 2 ORDER BY 3, 1
 $$;
 
--- The tables a stream table is computed from, through any number of other stream tables.
+-- The base tables of a stream table, also those that it reads through other stream tables.
 CREATE OR REPLACE FUNCTION pgtrickle._base_sources(stream_table bigint)
 RETURNS TABLE (source_relid oid, source_schema text, source_name text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -280,7 +281,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables;
 BEGIN
-    -- With what is built to take its place.
+    -- Together with a replacement that is still being built.
     PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = stream_table;
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._drop_publication(stream_table);

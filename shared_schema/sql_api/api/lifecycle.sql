@@ -1,4 +1,4 @@
--- Making stream tables in other ways than one by one, and getting their definitions back.
+-- Other ways to create stream tables, and the export of definitions.
 
 CREATE OR REPLACE FUNCTION pgtrickle._existing(name text, caller_path text) RETURNS pgtrickle.pgt_stream_tables
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -6,7 +6,7 @@ DECLARE
     target  record;
     st      pgtrickle.pgt_stream_tables;
 BEGIN
-    -- Where it would be made, not where a name of that kind would be found.
+    -- The schema where it would be created, not the schema where such a name is found.
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s
     WHERE s.pgt_schema = target.schema_name AND s.pgt_name = target.table_name;
@@ -40,7 +40,7 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
     'Create a stream table unless there is one of that name; return whether it was created.';
 
--- What is NULL stays.
+-- NULL leaves an option unchanged.
 CREATE OR REPLACE FUNCTION pgtrickle._set_options(
     name text, new_append_only boolean, new_full_policy text, new_auto_threshold double precision, caller_path text)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -62,7 +62,7 @@ BEGIN
     END IF;
 END $$;
 
--- Everything that a definition as JSON may say; what is missing or NULL is as create_stream_table has it.
+-- All keys of a definition as JSON. A missing or NULL key means the default of create_stream_table.
 CREATE OR REPLACE FUNCTION pgtrickle._create_as(wanted jsonb, caller_path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -108,7 +108,7 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.bulk_create IS
     'Create several stream tables, [{"name", "query", …}, …] in order: all of them or none. Each may say what stream_table_spec shows.';
 
--- The stored query means the same under pg_catalog alone. Floats are printed in full whatever the caller has set.
+-- The stored query needs only pg_catalog on the search path. Floats are printed in full, whatever the caller has set.
 CREATE OR REPLACE FUNCTION pgtrickle._spec(name text, caller_path text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     RETURN jsonb_build_object(
         'name', format('%I.%I', st.pgt_schema, st.pgt_name),
-        -- Without the note of the applier's about functions: it is made anew.
+        -- Without the comment that lists function digests: create_stream_table writes a new one.
         'query', regexp_replace(st.defining_query, '^/\* functions: [^*]*\*/', ''),
         'search_path', 'pg_catalog', 'schedule', st.schedule, 'refresh_mode', st.refresh_mode,
         'append_only', st.append_only, 'full_policy', st.full_policy, 'auto_threshold', st.auto_threshold,

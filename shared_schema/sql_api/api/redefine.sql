@@ -1,12 +1,12 @@
--- Another query for a stream table that is there. The old rows stay, and stay fresh, until the new ones can take their
--- place in one transaction of the applier.
+-- A new query for an existing stream table. The old rows stay and are maintained until the applier replaces them by the
+-- new ones in one transaction.
 --
 --   no-op       the same query
 --   config      the same query, other options
 --   compatible  the same columns: rows that differ are changed in place
---   rebuild     other columns: built beside it, then exchanged
+--   rebuild     other columns: a new table is built, then it replaces the old one
 
--- What somebody made on top of the table, which an exchange would not carry over.
+-- Objects that depend on the table and that its replacement would lose.
 CREATE OR REPLACE FUNCTION pgtrickle._dependents(relation oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(DISTINCT d.what, ', ' ORDER BY d.what) FROM (
@@ -32,7 +32,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
 $$;
 
--- The rights, the comment and the indexes of one table for another; an index over columns that are gone is left out.
+-- Copies grants, comment and indexes from one table to another, except indexes over columns that no longer exist.
 CREATE OR REPLACE FUNCTION pgtrickle._copy_grants_and_indexes(new_table oid, old_table oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -56,7 +56,7 @@ BEGIN
                  WHERE i.indrelid = old_table AND i.indisvalid LOOP
         head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN index.indisunique THEN 'UNIQUE ' ELSE '' END,
                        index.relname, old_table::regclass);
-        -- The key's index is the applier's own; it makes the one it needs.
+        -- The index of the key belongs to the applier, which creates the one it needs.
         CONTINUE WHEN NOT starts_with(index.definition, head) OR index.indisunique;
         BEGIN
             EXECUTE format('CREATE INDEX %I ON %s USING %s', 'pgt_new_' || index.indexrelid, new_table::regclass,
@@ -83,7 +83,7 @@ BEGIN
     view_oid := pgtrickle._analyse(query, caller_path);
     canonical := pgtrickle._canonical(view_oid);
     same := pgtrickle._columns(view_oid) = pgtrickle._columns(st.pgt_relid);
-    -- A later wish replaces an earlier one that is still open.
+    -- A new alteration replaces one that is still pending.
     PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR UPDATE;
     DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = st.pgt_id;
     PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = st.pgt_id;
@@ -97,15 +97,15 @@ BEGIN
     WHERE s.status NOT IN ('ACTIVE', 'INITIALIZING');
     IF others IS NOT NULL THEN
         RAISE EXCEPTION 'stream tables that read % are out of service: %', st.pgt_relid::regclass, others
-            USING HINT = 'They must follow it to the new query: resume or drop them first.',
+            USING HINT = 'They must change to the new query with it: resume or drop them first.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Before anything is locked that the applier has to look at.
+    -- Before anything is locked that the applier has to read.
     IF pgtrickle._is_running('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed'
        AND NOT pgtrickle._sources_elsewhere() THEN
         answer := pgtrickle._send_request(query, caller_path, interval '10 s');
-        -- A five-letter code is PostgreSQL's: what it takes here may be invisible to others until the commit. What
-        -- PostgreSQL may run itself is decided as the applier does.
+        -- A five-letter code comes from PostgreSQL: objects created in this transaction are invisible to the applier until
+        -- the commit. Whether PostgreSQL may run the query itself is decided by the same rule as in the applier.
         IF NOT (answer ->> 'supported')::boolean AND answer ->> 'code' !~ '^[0-9A-Z]{5}$'
            AND NOT ((answer ->> 'full_in_postgres')::boolean
                     AND (st.refresh_mode = 'FULL' OR st.refresh_mode = 'AUTO' AND st.full_policy = 'allow'
@@ -125,9 +125,9 @@ BEGIN
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
     others := pgtrickle._dependents(st.pgt_relid);
     IF others IS NOT NULL THEN
-        RAISE EXCEPTION 'the columns of stream table % change, and others are built upon it', st.pgt_relid::regclass
+        RAISE EXCEPTION 'the columns of stream table % change, and other objects depend on it', st.pgt_relid::regclass
             USING DETAIL = format('There is %s.', others),
-                  HINT = 'Drop them and make them again afterwards, or keep the columns.',
+                  HINT = 'Drop them and create them again afterwards, or keep the columns.',
                   ERRCODE = 'dependent_objects_still_exist';
     END IF;
     PERFORM pgtrickle._create_stream_table(
@@ -193,7 +193,7 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
     'Create a stream table or make the one of that name so; returns created, no-op, config, compatible or rebuild.';
 
--- The new query becomes the query; called by the applier in the transaction that writes its rows.
+-- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows.
 CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -214,7 +214,7 @@ BEGIN
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
 END $$;
 
--- The new table takes the old one's place and name; called by the applier when both stand at one frontier.
+-- Replaces the old table by the new one, under its name. The applier calls it when both have the same frontier.
 CREATE OR REPLACE FUNCTION pgtrickle._exchange(new_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -226,7 +226,7 @@ BEGIN
     SELECT * INTO coming FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = new_id FOR UPDATE;
     SELECT * INTO going FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = coming.replaces FOR UPDATE;
     IF going.pgt_id IS NULL THEN
-        -- Dropped or altered again meanwhile.
+        -- Dropped or altered again in the meantime.
         RETURN;
     END IF;
     SELECT jsonb_object_agg(c.relname, o.relname) INTO names
@@ -238,7 +238,7 @@ BEGIN
     FOR index IN SELECT * FROM jsonb_each_text(names) LOOP
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.key, index.value);
     END LOOP;
-    -- PostgreSQL named the key's index after the table.
+    -- PostgreSQL named the index of the key after the table.
     FOR index IN SELECT c.relname, (going.pgt_name || substr(c.relname, length(coming.pgt_name) + 1))::name AS wanted
                  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
                  WHERE i.indrelid = coming.pgt_relid AND starts_with(c.relname, coming.pgt_name || '_') LOOP
@@ -257,7 +257,7 @@ BEGIN
     PERFORM pgtrickle._ensure_publication(new_id);
 END $$;
 
--- The old query stays in service; called by the applier with the reason.
+-- Keeps the old query. The applier calls it with the reason.
 CREATE OR REPLACE FUNCTION pgtrickle._refuse_alteration(stream_table bigint, code text, message text, hint text)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

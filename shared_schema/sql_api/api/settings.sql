@@ -27,7 +27,7 @@ BEGIN
     DELETE FROM pgtrickle.pgt_settings s WHERE s.name = setting;
     PERFORM pgtrickle._announce_setting(setting);
 END $$;
-COMMENT ON FUNCTION pgtrickle.reset_setting IS 'Take a set_setting() back.';
+COMMENT ON FUNCTION pgtrickle.reset_setting IS 'Undo set_setting(): the setting has its default again, or the value of ALTER DATABASE.';
 
 CREATE OR REPLACE FUNCTION pgtrickle._announce_setting(setting text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -36,7 +36,7 @@ DECLARE
 BEGIN
     SELECT * INTO d FROM pgtrickle.pgt_setting_definitions x WHERE x.name = setting;
     IF NOT d.live THEN
-        RAISE NOTICE 'setting % is taken over when % starts again', setting,
+        RAISE NOTICE 'setting % takes effect when % is restarted', setting,
             CASE d.program WHEN 'both' THEN 'pg-trickle-cdc or pg-trickle-applier' ELSE d.program END;
     END IF;
 END $$;
@@ -51,13 +51,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT d.name, CASE WHEN k.known THEN coalesce(u.value, s.value, d.default_value) END,
            CASE WHEN k.known THEN coalesce(u.source, s.source, 'default') ELSE 'not reported' END,
            d.default_value, d.min_value, d.max_value, d.options, coalesce(u.program, d.program), d.live,
-           -- A program that runs with a value of the database, or with none, which would be another by now.
+           -- A running program whose value came from the database or is the default, and would differ after a restart.
            coalesce(u.source NOT IN ('flag', 'environment')
                     AND coalesce(s.value, d.default_value) IS DISTINCT FROM u.value, false),
            d.description
     FROM pgtrickle.pgt_setting_definitions d
     LEFT JOIN pgtrickle._stored_settings() s ON s.name = d.name
-    -- One row, or one for each program where they differ.
+    -- One row, or one per program where the programs differ.
     LEFT JOIN LATERAL (
         SELECT x.value, (array_agg(x.source ORDER BY x.program))[1] AS source,
                CASE WHEN count(*) OVER () > 1 THEN min(x.program) END AS program
