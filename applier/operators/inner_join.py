@@ -24,8 +24,9 @@ from applier.operators.support.inputs import INDEXED_TYPES, DeltaKeys, Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Col, Expr, columns_read, shift
+from applier.plan.keys import row_key
 from applier.plan.lineage import column_of
-from applier.plan.nodes import Join, Node, fields, row_key
+from applier.plan.nodes import Join, Node, fields
 from applier.zset import LEFT, RIGHT, WEIGHT, column_names, place_columns, plus, select, times
 
 TINY_ROWS = 20_000

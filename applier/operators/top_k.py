@@ -20,6 +20,7 @@ from collections.abc import Callable
 from applier.functions.emit import spark_sql
 from applier.operators.support.key_filter import KeyFilter
 from applier.operators.support.partitions import SIDE, affected_rows, expand_weights, order_by_key, over_clause
+from applier.plan.keys import is_order_decided
 from applier.plan.nodes import TopK, fields
 from applier.zset import column_names, select
 
@@ -57,7 +58,7 @@ def _select_places(node: TopK, rows: str) -> str:
     last = None if node.limit is None else node.offset + node.limit
     ranked = f"SELECT *, rank() {over_clause(keys, order or ['1'])} AS rank FROM ({rows})"
     candidates = ranked if last is None else f"SELECT * FROM ({ranked}) WHERE rank <= {last}"
-    among = [*order, *names] if not node.decided or node.ties else order or names
+    among = [*order, *names] if not is_order_decided(node) or node.ties else order or names
     place = f"row_number() {over_clause(keys, among)} AS place"
     numbered = f"SELECT *, {place}{_tie_columns(node, keys)} FROM ({candidates})"
     conditions = [f"place > {node.offset}"] if node.offset else []
@@ -66,7 +67,7 @@ def _select_places(node: TopK, rows: str) -> str:
     if node.limit == 0:
         conditions = ["false"]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    if not node.decided:
+    if not is_order_decided(node):
         numbered = f"SELECT *, {_fail_on_tie(node, last)} AS ok FROM ({numbered})"
         where = (where + " AND ok") if where else " WHERE ok"
     return select(list(names), SIDE, f"({numbered}){where}")
@@ -74,7 +75,7 @@ def _select_places(node: TopK, rows: str) -> str:
 
 def _tie_columns(node: TopK, keys: list[str]) -> str:
     """Return columns that say how many rows are equal in the order, and whether they are different rows."""
-    if node.decided:
+    if is_order_decided(node):
         return ""
     equal = over_clause([*keys, *(spark_sql(key.expr) for key in node.order)], [])
     row = f"struct({', '.join(column_names(len(fields(node))))})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from applier.plan.expr import Expr
+from applier.plan.keys import identifies_rows, row_key
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -30,8 +31,6 @@ from applier.plan.nodes import (
     Values,
     Window,
     WorkTable,
-    identifies_rows,
-    row_key,
 )
 
 

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from applier.plan.expr import BOOL, BoolOp, Call, Coalesce, Const, Expr, IsNull, Logic, shift
 from applier.plan.expression_text import Named, Value, Writer, quoted
+from applier.plan.keys import is_order_decided, row_key
 from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import (
     Aggregate,
@@ -30,7 +31,6 @@ from applier.plan.nodes import (
     Window,
     WorkTable,
     fields,
-    row_key,
     scans,
 )
 from applier.plan.recursion import is_delete_rederivable
@@ -278,7 +278,7 @@ def delta_strategy(shown: NamedNode, kept: Sequence[Node]) -> str:
 
 
 def _first_rows(node: TopK, kept: Sequence[Node]) -> str:
-    open_end = "" if node.decided else "; a tie across the border is an error [undecided_order]"
+    open_end = "" if is_order_decided(node) else "; a tie across the border is an error [undecided_order]"
     if node in kept:
         return f"keeps the first rows and some spare ones; re-reads all rows when too many of them leave{open_end}"
     return f"re-evaluates {'the affected partitions' if node.keys else 'all rows'}{open_end}"

@@ -9,22 +9,10 @@ from typing import Any
 
 from applier.plan.depth import ExceededThreshold, Thresholds, exceeded_thresholds
 from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, named_nodes_of, summary
+from applier.plan.keys import row_key
 from applier.plan.lineage import lineage
 from applier.plan.naming import NamedNode, name_columns
-from applier.plan.nodes import (
-    Aggregate,
-    Join,
-    Node,
-    OuterJoin,
-    SemiJoin,
-    StreamPlan,
-    TopK,
-    Window,
-    fields,
-    row_key,
-    scans,
-    walk,
-)
+from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, SemiJoin, StreamPlan, TopK, Window, fields, scans, walk
 
 CHANGES, MATCHES, TOUCHED, WHOLE = "changes", "matches", "touched_keys", "whole_input"
 """What a refresh costs, from cheap to dear: as much as changed; as much as changed and what it joins with; as much as

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from applier.plan.nodes import Node, Scan, StreamPlan, fields, row_key, scans
+from applier.plan.keys import row_key
+from applier.plan.nodes import Node, Scan, StreamPlan, fields, scans
 from shared_schema.table_schema import Column, TableId
 
 

@@ -16,7 +16,8 @@ from applier.functions.arrays.composites import ROW_OF, fields_of
 from applier.functions.comparison_keys import PLACE_OF, comparison_key, joined_labels
 from applier.functions.entry import CollationNeed, Entry, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
-from applier.plan.nodes import Node, identifies_rows
+from applier.plan.keys import identifies_rows
+from applier.plan.nodes import Node
 from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.bind.group_key import default_equality
 from applier.sql.bind.joins import is_total

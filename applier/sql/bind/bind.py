@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from applier.plan.expr import Col, Expr
-from applier.plan.nodes import Filter, Node, fields, row_key
+from applier.plan.keys import row_key
+from applier.plan.nodes import Filter, Node, fields
 from applier.sql.analyze.sources import Sources, from_entries
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, project_columns

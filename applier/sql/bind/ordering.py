@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from applier.plan.expr import Call, Const, Expr
-from applier.plan.nodes import Node, TopK, identifies_rows
+from applier.plan.keys import identifies_rows, is_order_decided
+from applier.plan.nodes import Node, TopK
 from applier.plan.sort import SortKey
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
@@ -111,7 +112,7 @@ def _apply_distinct_on(
         keys.append(group_key(at[index], query.targets[index].expression, item, catalog).by)
     within = tuple(key for key in order if key.expr not in keys)
     top = TopK(node, tuple(dict.fromkeys([*partition, *keys])), within, 1, 0, ties=False)
-    if not top.decided:
+    if not is_order_decided(top):
         raise Refused(Reason.ORDER, "DISTINCT ON in an order that may have ties", hint=_TIES_HINT)
     return top
 
@@ -125,7 +126,7 @@ def _apply_limit(
     if not order and count != 0 and not identifies_rows(node, partition):
         raise Refused(Reason.ORDER, "LIMIT or OFFSET without ORDER BY", hint=_TIES_HINT)
     top = TopK(node, partition, order, count, offset, limit.ties)
-    if partition and not top.decided:
+    if partition and not is_order_decided(top):
         raise Refused(
             Reason.ORDER,
             "LIMIT in a LATERAL or correlated subquery, in an order that may have ties",

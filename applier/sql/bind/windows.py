@@ -17,7 +17,8 @@ from applier.functions.aggregates.aggregates import form_of
 from applier.functions.entry import UnsuitableArguments
 from applier.operators.support.listed_frames import is_computable
 from applier.plan.expr import Col, Const, Expr, ValueType, columns_read, renumber
-from applier.plan.nodes import Node, Window, fields, identifies_rows
+from applier.plan.keys import identifies_rows
+from applier.plan.nodes import Node, Window, fields
 from applier.plan.sort import fixed_columns
 from applier.plan.window import OF_FRAME_ROWS, OF_PEERS, OF_PLACES, Frame, FrameMode, WindowCall, WindowFunction
 from applier.sql.analyze.system_catalog import SystemCatalog

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from applier.plan.expr import Col, Expr
-from applier.plan.nodes import Aggregate, Node, row_key
+from applier.plan.keys import row_key
+from applier.plan.nodes import Aggregate, Node
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.decorrelate.null_safe import Pairs, null_safe_pairs

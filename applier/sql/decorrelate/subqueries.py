@@ -30,7 +30,8 @@ from applier.plan.expr import (
     renumber,
     shift,
 )
-from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, Project, SemiJoin, TopK, fields, row_key
+from applier.plan.keys import row_key
+from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, Project, SemiJoin, TopK, fields
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.grouping import GroupedQuery, bind_group_by

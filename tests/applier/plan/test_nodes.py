@@ -22,6 +22,7 @@ from applier.plan.expr import (
 )
 from applier.plan.expr import INT4 as INT
 from applier.plan.expr import INT8 as LONG
+from applier.plan.keys import identifies_rows, row_key
 from applier.plan.nodes import (
     Aggregate,
     Field,
@@ -34,8 +35,6 @@ from applier.plan.nodes import (
     SemiJoin,
     UnionAll,
     fields,
-    identifies_rows,
-    row_key,
 )
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
-from applier.plan.nodes import Node, Scan, fields, row_key
+from applier.plan.keys import row_key
+from applier.plan.nodes import Node, Scan, fields
 from applier.sql.plan_query import plan_query
 from tests.applier.functions.frames import Row, fetch, multiset
 from tests.applier.sql.queries import ACCEPTED

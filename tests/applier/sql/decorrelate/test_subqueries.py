@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from applier.operators.incrementalize import snapshot
 from applier.operators.support.inputs import Side
-from applier.plan.nodes import Scan, row_key
+from applier.plan.keys import row_key
+from applier.plan.nodes import Scan
 from applier.sql.plan_query import plan_query
 from tests.applier.functions.frames import Row, fetch
 from tests.applier.sql.snapshots import LoadedInputs, weighted
