@@ -20,6 +20,7 @@ from pyspark.storagelevel import StorageLevel
 
 from applier import metrics
 from applier.arrange.index import ArrangementIndex, estimate_bytes
+from applier.spark.collect import bytes_held
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 
@@ -121,7 +122,7 @@ class Arrangements:
         began = time.monotonic()
         frame = self._spark.sql(text).persist(StorageLevel.MEMORY_AND_DISK)
         rows = frame.count()
-        size = _bytes_of(frame)
+        size = bytes_held(frame)
         self._make_room(size, began)
         extra = {"rows": rows, "of_rows": segment.rows, "mb": round(size / 2**20, 1)}
         if self._total() + size > self.budget:
@@ -184,9 +185,3 @@ class Arrangements:
         self._too_large.clear()
         self._not_indexed.clear()
         metrics.ARRANGED_BYTES.set(self._total())
-
-
-def _bytes_of(frame: DataFrame) -> int:
-    """Return the size in memory or on Spark's disk, as Spark measured it while it computed the frame."""
-    plan = frame.select("*")._jdf.queryExecution().optimizedPlan()
-    return int(str(plan.stats().sizeInBytes()))

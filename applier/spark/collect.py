@@ -62,3 +62,9 @@ def _jvm(session: SparkSession) -> Any:
 def _scala_object(package: Any, name: str) -> Any:
     """Return a Scala object by the name of its class."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def bytes_held(frame: DataFrame) -> int:
+    """Return the size of a persisted frame in memory or on Spark's disk, as Spark measured it while it computed the frame."""
+    plan = frame.select("*")._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.stats().sizeInBytes()))
