@@ -65,6 +65,6 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def bytes_held(frame: DataFrame) -> int:
-    """Return the size of a persisted frame in memory or on Spark's disk, as Spark measured it while it computed the frame."""
+    """Return the size of a persisted frame in memory or on Spark's disk, as Spark measured it."""
     plan = frame.select("*")._jdf.queryExecution().optimizedPlan()
     return int(str(plan.stats().sizeInBytes()))
