@@ -1,6 +1,6 @@
-"""A plan as an indented text tree for people: what each node computes, its row key, how a change passes through it.
+"""Writes a plan as an indented text tree: what each node computes, its row key, and how a change passes through it.
 
-Columns have the names of the query (see naming.py), expressions are written in SQL.
+Columns have the names of the query (see naming.py). Expressions are written in SQL.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from applier.plan.expr import BOOL, BoolOp, Call, Coalesce, Const, Expr, IsNull, Logic, shift
-from applier.plan.expression_text import Named, Value, Writer, quoted
+from applier.plan.expression_text import Named, Value, Writer, quote_name
 from applier.plan.keys import is_order_decided, row_key
 from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import (
@@ -38,18 +38,18 @@ from applier.plan.recursion import is_delete_rederivable
 _INDENT = "  "
 
 
-def explain(plan: StreamPlan, kept: Sequence[Node]) -> str:
-    """The tree, parents above their inputs, one blank-free text that ends with a newline.
+def explain(plan: StreamPlan, stateful: Sequence[Node]) -> str:
+    """Return the tree, parents above their inputs, as one text without blank lines that ends with a newline.
 
-    `kept` are the nodes of which something stays in memory between refreshes.
+    `stateful` are the nodes that hold state in memory between refreshes.
     """
     columns = zip(plan.names, fields(plan.root), strict=True)
-    head = ", ".join(f"{quoted(name)} {field.type.pg.display}" for name, field in columns)
-    return "\n".join([f"StreamTable ({head})", *_lines(name_columns(plan), kept, 1)]) + "\n"
+    head = ", ".join(f"{quote_name(name)} {field.type.pg.display}" for name, field in columns)
+    return "\n".join([f"StreamTable ({head})", *_write_tree(name_columns(plan), stateful, 1)]) + "\n"
 
 
-def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
-    """What it takes to maintain it, in a few lines: what is read, what is in memory, what is recomputed in full."""
+def summarize(plan: StreamPlan, stateful: Sequence[Node]) -> str:
+    """Return the cost of maintaining the plan in a few lines: what is read, held in memory and recomputed in full."""
     shown = name_columns(plan)
     key = row_key(plan.root)
     named = "none: equal rows are counted" if key is None else ", ".join(plan.names[i] for i in key) or "one row"
@@ -59,8 +59,10 @@ def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
     lines = ["", f"row key: {named}"]
     lines += [f"reads: {table} ({', '.join(columns) or 'only how many rows'})" for table, columns in read.items()]
     lines.append("in memory, shared by all stream tables: the rows of the tables it reads")
-    lines += [f"in memory, its own: {memory(found)}" for found in named_nodes_of(shown, kept)]
-    in_full = [(found, reason) for found in shown.walk() if (reason := computed_in_full(found.node, kept)) is not None]
+    lines += [f"in memory, its own: {describe_memory(found)}" for found in named_nodes_of(shown, stateful)]
+    in_full = [
+        (found, reason) for found in shown.walk() if (reason := full_recompute_reason(found.node, stateful)) is not None
+    ]
     lines += [f"recomputed in full: {describe(found)}: {reason}" for found, reason in in_full]
     if not in_full:
         lines.append("recomputed in full: nothing; every node is maintained incrementally")
@@ -68,12 +70,12 @@ def summary(plan: StreamPlan, kept: Sequence[Node]) -> str:
 
 
 def named_nodes_of(shown: NamedNode, nodes: Sequence[Node]) -> list[NamedNode]:
-    """Some nodes with their names: where each is met first."""
+    """Return the first occurrence of each of these nodes in the named tree."""
     return [next(found for found in shown.walk() if found.node == node) for node in nodes]
 
 
-def memory(shown: NamedNode) -> str:
-    """What stays in memory of a node between refreshes."""
+def describe_memory(shown: NamedNode) -> str:
+    """Describe what a node holds in memory between refreshes."""
     match shown.node:
         case Aggregate(keys=()):
             return f"the accumulators of {describe(shown)}"
@@ -85,9 +87,9 @@ def memory(shown: NamedNode) -> str:
             return f"all rows of {describe(shown)}"
 
 
-def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
-    """Why a change makes the node look at its whole input, with a code; None where it does not."""
-    if node in kept:
+def full_recompute_reason(node: Node, stateful: Sequence[Node]) -> str | None:
+    """Return why a change makes the node read its whole input, with a code; None if it does not."""
+    if node in stateful:
         return None
     match node:
         case Recursion():
@@ -104,120 +106,135 @@ def computed_in_full(node: Node, kept: Sequence[Node]) -> str | None:
             return None
 
 
-def _lines(shown: NamedNode, kept: Sequence[Node], depth: int) -> Iterator[str]:
+def _write_tree(shown: NamedNode, stateful: Sequence[Node], depth: int) -> Iterator[str]:
     yield f"{_INDENT * depth}{describe(shown)}"
-    yield f"{_INDENT * (depth + 2)}{_key(shown)} · {delta_strategy(shown, kept)} · physical types {_types(shown.node)}"
+    facts = f"{_write_row_key(shown)} · {delta_strategy(shown, stateful)} · physical types {_write_types(shown.node)}"
+    yield f"{_INDENT * (depth + 2)}{facts}"
     for below in shown.inputs:
-        yield from _lines(below, kept, depth + 1)
+        yield from _write_tree(below, stateful, depth + 1)
 
 
 def describe(shown: NamedNode) -> str:
-    """The node itself in one line."""
+    """Describe the node itself in one line."""
     says_alias = not shown.alias or isinstance(shown.node, Scan | Values | UnionAll | Recursion | WorkTable)
-    return _describe_node(shown) + ("" if says_alias else f" (as {quoted(shown.alias)})")
+    return _describe_node(shown) + ("" if says_alias else f" (as {quote_name(shown.alias)})")
 
 
 def _describe_node(shown: NamedNode) -> str:
     node = shown.node
-    write = shown.reading(qualified=isinstance(node, Join | OuterJoin | SemiJoin))
+    write = shown.input_writer(qualified=isinstance(node, Join | OuterJoin | SemiJoin))
     match node:
         case Scan():
-            alias = "" if shown.alias in ("", node.table.name) else f" {quoted(shown.alias)}"
-            read = [f"{quoted(column)}{_alias(shown, i, quoted(column))}" for i, column in enumerate(node.columns)]
+            alias = "" if shown.alias in ("", node.table.name) else f" {quote_name(shown.alias)}"
+            read = [
+                f"{quote_name(column)}{_write_alias(shown, i, quote_name(column))}"
+                for i, column in enumerate(node.columns)
+            ]
             return f"Scan {node.table}{alias} reads {', '.join(read) or 'no column'}"
         case WorkTable():
-            return f"Work table of recursion {node.number}{_as_columns(shown)}"
+            return f"Work table of recursion {node.number}{_write_column_list(shown)}"
         case Recursion():
-            return f"Recursion {node.number} of {'distinct' if node.distinct else 'all'} rows{_as_columns(shown)}"
+            return (
+                f"Recursion {node.number} of {'distinct' if node.distinct else 'all'} rows{_write_column_list(shown)}"
+            )
         case Values():
-            return f"Values {', '.join(f'({write.all(row)})' for row in node.rows)}{_as_columns(shown)}"
+            return f"Values {', '.join(f'({write.all(row)})' for row in node.rows)}{_write_column_list(shown)}"
         case Unnest():
             first = len(fields(node.input))
-            made = [_as(shown, first + i, made, write) for i, made in enumerate(node.sets)]
-            number = f" with ordinality{_alias(shown, len(shown.columns) - 1, 'ordinality')}" if node.ordinality else ""
+            made = [_write_column(shown, first + i, made, write) for i, made in enumerate(node.sets)]
+            number = (
+                f" with ordinality{_write_alias(shown, len(shown.columns) - 1, 'ordinality')}"
+                if node.ordinality
+                else ""
+            )
             return f"{'UnnestOuter' if node.outer else 'Unnest'} {', '.join(made)}{number}"
         case Filter():
             return f"Filter {write(node.predicate)}"
         case Project():
-            shows = [_as(shown, i, expr, write) for i, expr in enumerate(node.exprs)]
+            shows = [_write_column(shown, i, expr, write) for i, expr in enumerate(node.exprs)]
             return f"Project {', '.join(shows) or 'no column'}"
         case Join():
-            return f"{'Join' if node.equi else 'CrossJoin'}{_condition(node, write)}"
+            return f"{'Join' if node.equi else 'CrossJoin'}{_write_condition(node, write)}"
         case OuterJoin():
-            return f"{'FullJoin' if node.full else 'LeftJoin'}{_condition(node, write)}"
+            return f"{'FullJoin' if node.full else 'LeftJoin'}{_write_condition(node, write)}"
         case SemiJoin():
-            return f"{'AntiJoin' if node.anti else 'SemiJoin'}{_condition(node, write)}"
+            return f"{'AntiJoin' if node.anti else 'SemiJoin'}{_write_condition(node, write)}"
         case Aggregate():
-            keys = [_as(shown, i, key, write) for i, key in enumerate(node.keys)]
-            calls = [_as(shown, len(keys) + i, call, write) for i, call in enumerate(node.calls)]
+            keys = [_write_column(shown, i, key, write) for i, key in enumerate(node.keys)]
+            calls = [_write_column(shown, len(keys) + i, call, write) for i, call in enumerate(node.calls)]
             by = f" by {', '.join(keys)}" if keys else ""
             return f"Aggregate{by}{':' if keys and calls else ''}{' ' if calls else ''}{', '.join(calls)}"
         case UnionAll():
-            return f"UnionAll{_as_columns(shown)}"
+            return f"UnionAll{_write_column_list(shown)}"
         case Repeat():
             return f"Repeat every row {write(node.times)} times"
         case TopK():
             each = f" for each {write.all(node.keys)}" if node.keys else ""
-            return f"TopK {_places(node)}{each}{f' ORDER BY {write.order(node.order)}' if node.order else ''}"
+            return f"TopK {_write_limit(node)}{each}{f' ORDER BY {write.order(node.order)}' if node.order else ''}"
         case Window():
             first = len(fields(node.input))
-            return f"Window {', '.join(_as(shown, first + i, call, write) for i, call in enumerate(node.calls))}"
+            return (
+                f"Window {', '.join(_write_column(shown, first + i, call, write) for i, call in enumerate(node.calls))}"
+            )
         case _:
             assert_never(node)
 
 
-def _as(shown: NamedNode, place: int, value: Value, write: Writer) -> str:
-    """What a node computes, and how the column is called that it becomes."""
+def _write_column(shown: NamedNode, place: int, value: Value, write: Writer) -> str:
+    """Write what a node computes and the name of the resulting column."""
     text = write(value)
     plain = text.rpartition(".")[2]
-    return f"{text}{_alias(shown, place, plain)}"
+    return f"{text}{_write_alias(shown, place, plain)}"
 
 
-def _alias(shown: NamedNode, place: int, text: str) -> str:
+def _write_alias(shown: NamedNode, place: int, text: str) -> str:
     column = shown.columns[place]
     if shown.aliases:
-        name = quoted(shown.aliases[place] or "")
+        name = quote_name(shown.aliases[place] or "")
     elif isinstance(column, Named):
-        name = quoted(column.name) if column.member else shown.showing().column(place)
+        name = quote_name(column.name) if column.member else shown.output_writer().column(place)
     else:
         return ""
     return "" if name == text else f" AS {name}"
 
 
-def _as_columns(shown: NamedNode) -> str:
-    show, alias = shown.showing(), f"{quoted(shown.alias)} " if shown.alias else ""
+def _write_column_list(shown: NamedNode) -> str:
+    show, alias = shown.output_writer(), f"{quote_name(shown.alias)} " if shown.alias else ""
     names = ", ".join(show.column(i) for i in range(len(shown.columns)))
     return f" AS {alias}({names})" if names else ""
 
 
-def _places(node: TopK) -> str:
+def _write_limit(node: TopK) -> str:
     count = "all" if node.limit is None else f"first {node.limit}"
     return count + (f" after {node.offset}" if node.offset else "") + (" with ties" if node.ties else "")
 
 
-def _condition(node: Join | OuterJoin | SemiJoin, write: Writer) -> str:
+def _write_condition(node: Join | OuterJoin | SemiJoin, write: Writer) -> str:
     width = len(fields(node.left))
-    pairs = _distinct_conditions([(ours, shift(theirs, width)) for ours, theirs in node.equi])
+    pairs = _join_conditions([(ours, shift(theirs, width)) for ours, theirs in node.equi])
     residual = "" if node.residual is None else f" where {write(node.residual)}"
     return (f" on {' AND '.join(map(write, pairs))}" if pairs else "") + residual
 
 
-def _distinct_conditions(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
-    """The equalities of a join; two that compare a value, and whether it is NULL, say that it is not distinct."""
+def _join_conditions(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
+    """Return the equalities of a join.
+
+    Two that compare a value, and whether it is NULL, become one IS NOT DISTINCT FROM.
+    """
     tested = {(a.arg, b.arg) for a, b in pairs if isinstance(a, IsNull) and isinstance(b, IsNull)}
-    safe = {pair for pair in map(_filled, pairs) if pair in tested}
+    safe = {pair for pair in map(_unwrap_coalesce, pairs) if pair in tested}
     found: list[Expr] = []
     for ours, theirs in pairs:
-        filled = _filled((ours, theirs))
+        filled = _unwrap_coalesce((ours, theirs))
         if filled is not None and filled in safe:
-            found.append(BoolOp(Logic.NOT, (_distinct(*filled),), BOOL))
+            found.append(BoolOp(Logic.NOT, (_make_is_distinct(*filled),), BOOL))
         elif not (isinstance(ours, IsNull) and isinstance(theirs, IsNull) and (ours.arg, theirs.arg) in safe):
-            found.append(_equal(ours, theirs))
+            found.append(_make_equality(ours, theirs))
     return found
 
 
-def _filled(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr] | None:
-    """What is compared with a value in place of NULL."""
+def _unwrap_coalesce(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr] | None:
+    """Return the two sides without their COALESCE, if both replace NULL by the same constant."""
     match pair:
         case Coalesce(args=(mine, Const() as filler)), Coalesce(args=(other, Const() as same)) if filler == same:
             return mine, other
@@ -225,17 +242,17 @@ def _filled(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr] | None:
             return None
 
 
-def _equal(ours: Expr, theirs: Expr) -> Call:
+def _make_equality(ours: Expr, theirs: Expr) -> Call:
     return Call("int4eq(int4,int4)", (ours, theirs), BOOL)
 
 
-def _distinct(ours: Expr, theirs: Expr) -> Expr:
+def _make_is_distinct(ours: Expr, theirs: Expr) -> Expr:
     both = BoolOp(Logic.AND, (IsNull(ours, False, BOOL), IsNull(theirs, False, BOOL)), BOOL)
-    return BoolOp(Logic.NOT, (Coalesce((_equal(ours, theirs), both), BOOL),), BOOL)
+    return BoolOp(Logic.NOT, (Coalesce((_make_equality(ours, theirs), both), BOOL),), BOOL)
 
 
-def delta_strategy(shown: NamedNode, kept: Sequence[Node]) -> str:
-    """How a change of the inputs becomes a change of the output, and what is read for it."""
+def delta_strategy(shown: NamedNode, stateful: Sequence[Node]) -> str:
+    """Describe how a change of the inputs becomes a change of the output, and what is read for it."""
     node = shown.node
     match node:
         case Scan():
@@ -267,31 +284,31 @@ def delta_strategy(shown: NamedNode, kept: Sequence[Node]) -> str:
             return "re-evaluates the rows of the affected join keys"
         case Aggregate():
             scope = "affected groups" if node.keys else "one group"
-            return f"updates the accumulators of the {scope}" if node in kept else f"re-reads the {scope}"
+            return f"updates the accumulators of the {scope}" if node in stateful else f"re-reads the {scope}"
         case TopK():
-            return _first_rows(node, kept)
+            return _top_k_strategy(node, stateful)
         case Window():
-            by = shown.reading().all(node.keys)
+            by = shown.input_writer().all(node.keys)
             return f"re-evaluates the affected partitions of {by}" if node.keys else "re-evaluates all rows"
         case _:
             assert_never(node)
 
 
-def _first_rows(node: TopK, kept: Sequence[Node]) -> str:
+def _top_k_strategy(node: TopK, stateful: Sequence[Node]) -> str:
     open_end = "" if is_order_decided(node) else "; a tie across the border is an error [undecided_order]"
-    if node in kept:
+    if node in stateful:
         return f"keeps the first rows and some spare ones; re-reads all rows when too many of them leave{open_end}"
     return f"re-evaluates {'the affected partitions' if node.keys else 'all rows'}{open_end}"
 
 
-def _key(shown: NamedNode) -> str:
+def _write_row_key(shown: NamedNode) -> str:
     key = row_key(shown.node)
     if key is None:
         return "no row key"
-    show = shown.showing()
+    show = shown.output_writer()
     return f"row key {', '.join(show.column(i) for i in key)}" if key else "at most one row"
 
 
-def _types(node: Node) -> str:
+def _write_types(node: Node) -> str:
     found = [f"{f.type.spark}{'' if f.nullable else ' not null'}" for f in fields(node)]
     return "(" + ", ".join(found) + ")"

@@ -1,4 +1,4 @@
-"""A plan as JSON for programs: the same nodes and the same words as the text of `explain`."""
+"""Turns a plan into JSON for programs, with the same nodes and the same words as the text of `explain`."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from dataclasses import asdict
 from typing import Any
 
 from applier.plan.depth import ExceededThreshold, Thresholds, exceeded_thresholds
-from applier.plan.explain import computed_in_full, delta_strategy, describe, explain, named_nodes_of, summary
+from applier.plan.explain import delta_strategy, describe, explain, full_recompute_reason, named_nodes_of, summarize
 from applier.plan.keys import row_key
 from applier.plan.lineage import lineage
 from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, SemiJoin, StreamPlan, TopK, Window, fields, scans, walk
 
-CHANGES, MATCHES, TOUCHED, WHOLE = "changes", "matches", "touched_keys", "whole_input"
-"""What a refresh costs, from cheap to dear: as much as changed; as much as changed and what it joins with; as much as
-all rows that share a key with what changed; as much as there is."""
+CHANGES, MATCHES, AFFECTED, WHOLE = "changes", "matches", "touched_keys", "whole_input"
+"""What the cost of a refresh grows with, from cheap to expensive: the change rows; the change rows and their join
+matches; all rows that share a key with a change row; the whole input."""
 
-_ORDER = (CHANGES, MATCHES, TOUCHED, WHOLE)
+_ORDER = (CHANGES, MATCHES, AFFECTED, WHOLE)
 
 
-def complexity(node: Node, kept: Sequence[Node]) -> str:
-    """What one node's share of a refresh grows with."""
-    if computed_in_full(node, kept) is not None:
+def complexity(node: Node, stateful: Sequence[Node]) -> str:
+    """Return what the cost of one node in a refresh grows with."""
+    if full_recompute_reason(node, stateful) is not None:
         return WHOLE
     match node:
         case Join():
             return MATCHES
         case OuterJoin() | SemiJoin() | Aggregate() | TopK() | Window():
-            return TOUCHED
+            return AFFECTED
         case _:
             return CHANGES
 
 
-def report(plan: StreamPlan, kept: Sequence[Node]) -> str:
-    """The text for people: the plan, and what it takes to maintain it."""
-    read = dict.fromkeys(part for node in walk(plan.root) for part in _read(node, kept))
-    return f"{explain(plan, kept)}{summary(plan, kept)}a refresh reads: {', '.join(['the rows that changed', *read])}\n"
+def report(plan: StreamPlan, stateful: Sequence[Node]) -> str:
+    """Return the text for people: the plan and the cost of maintaining it."""
+    read = dict.fromkeys(part for node in walk(plan.root) for part in _list_reads(node, stateful))
+    reads = ", ".join(["the rows that changed", *read])
+    return f"{explain(plan, stateful)}{summarize(plan, stateful)}a refresh reads: {reads}\n"
 
 
-def _read(node: Node, kept: Sequence[Node]) -> Iterator[str]:
-    """What a refresh reads for a node besides what changed."""
-    if computed_in_full(node, kept) is not None:
+def _list_reads(node: Node, stateful: Sequence[Node]) -> Iterator[str]:
+    """Yield what a refresh reads for a node in addition to the change rows."""
+    if full_recompute_reason(node, stateful) is not None:
         yield "the whole input of what is recomputed in full"
         return
     match node:
@@ -52,21 +53,21 @@ def _read(node: Node, kept: Sequence[Node]) -> Iterator[str]:
             yield from ("their matches by join key", "the rows of affected join keys")
         case SemiJoin():
             yield "the rows of affected join keys"
-        case Aggregate() if node not in kept:
+        case Aggregate() if node not in stateful:
             yield "the rows of affected groups"
-        case TopK() | Window() if node not in kept:
+        case TopK() | Window() if node not in stateful:
             yield "the rows of affected partitions"
         case _:
             return
 
 
-def _dearest(plan: StreamPlan, kept: Sequence[Node]) -> str:
-    return max((complexity(node, kept) for node in walk(plan.root)), key=_ORDER.index)
+def _highest_complexity(plan: StreamPlan, stateful: Sequence[Node]) -> str:
+    return max((complexity(node, stateful) for node in walk(plan.root)), key=_ORDER.index)
 
 
-def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -> dict[str, Any]:
-    """Everything the text says, and the lineage of the columns."""
-    beyond = exceeded_thresholds(plan, thresholds)
+def plan_facts(plan: StreamPlan, thresholds: Thresholds, stateful: Sequence[Node]) -> dict[str, Any]:
+    """Return everything that the text says, and the lineage of the columns."""
+    exceeded = exceeded_thresholds(plan, thresholds)
     key = row_key(plan.root)
     origins = lineage(plan.root)
     columns = zip(plan.names, fields(plan.root), origins, strict=True)
@@ -74,8 +75,8 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
     for scan in scans(plan.root):
         read.setdefault(str(scan.table), {}).update(dict.fromkeys(scan.columns))
     shown = name_columns(plan)
-    reasons = [(found, computed_in_full(found.node, kept)) for found in shown.walk()]
-    in_full = [_in_full(found, reason) for found, reason in reasons if reason is not None]
+    reasons = [(found, full_recompute_reason(found.node, stateful)) for found in shown.walk()]
+    in_full = [_full_recompute_fact(found, reason) for found, reason in reasons if reason is not None]
     return {
         "columns": [
             {
@@ -87,18 +88,18 @@ def plan_facts(plan: StreamPlan, thresholds: Thresholds, kept: Sequence[Node]) -
         ],
         "row_key": None if key is None else [plan.names[i] for i in key],
         "reads": [{"table": table, "columns": list(names)} for table, names in read.items()],
-        "complexity": _dearest(plan, kept),
+        "complexity": _highest_complexity(plan, stateful),
         "in_full": in_full,
-        "crossed": [asdict(one) for one in beyond],
-        "suggestions": _suggestions(plan, in_full, beyond),
-        "keeps": [describe(found) for found in named_nodes_of(shown, kept)],
-        "plan": _tree(shown, kept),
-        "text": report(plan, kept),
+        "crossed": [asdict(one) for one in exceeded],
+        "suggestions": _suggest(plan, in_full, exceeded),
+        "keeps": [describe(found) for found in named_nodes_of(shown, stateful)],
+        "plan": _node_facts(shown, stateful),
+        "text": report(plan, stateful),
     }
 
 
 def facts_without_plan(refusal: str) -> dict[str, Any]:
-    """The same of a query that PostgreSQL runs itself."""
+    """Return the same facts for a query that PostgreSQL runs itself."""
     return {
         "complexity": WHOLE,
         "in_full": [{"node": "the query", "reason": refusal, "code": "run_by_postgres"}],
@@ -107,25 +108,25 @@ def facts_without_plan(refusal: str) -> dict[str, Any]:
     }
 
 
-def _in_full(shown: NamedNode, reason: str) -> dict[str, str]:
+def _full_recompute_fact(shown: NamedNode, reason: str) -> dict[str, str]:
     code = re.search(r"\[(\w+)\]", reason)
     return {"node": describe(shown), "reason": reason, "code": code[1] if code else ""}
 
 
-def _suggestions(plan: StreamPlan, in_full: list[dict[str, str]], beyond: list[ExceededThreshold]) -> list[str]:
-    found = [f"{one.threshold} is {one.limit}, here it is {one.value}: {one.suggestion}" for one in beyond]
+def _suggest(plan: StreamPlan, in_full: list[dict[str, str]], exceeded: list[ExceededThreshold]) -> list[str]:
+    found = [f"{one.threshold} is {one.limit}, here it is {one.value}: {one.suggestion}" for one in exceeded]
     found += [f"{found['node']}: {found['reason'].rpartition('; ')[2]}" for found in in_full]
     if row_key(plan.root) is None:
         found.append("select the columns of a key: equal rows have to be counted without one")
     return list(dict.fromkeys(found))
 
 
-def _tree(shown: NamedNode, kept: Sequence[Node]) -> dict[str, Any]:
+def _node_facts(shown: NamedNode, stateful: Sequence[Node]) -> dict[str, Any]:
     return {
         "operator": type(shown.node).__name__,
         "describe": describe(shown),
-        "delta": delta_strategy(shown, kept),
-        "complexity": complexity(shown.node, kept),
+        "delta": delta_strategy(shown, stateful),
+        "complexity": complexity(shown.node, stateful),
         "row_key": row_key(shown.node),
-        "inputs": [_tree(below, kept) for below in shown.inputs],
+        "inputs": [_node_facts(below, stateful) for below in shown.inputs],
     }

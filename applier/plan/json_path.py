@@ -1,6 +1,6 @@
-"""A jsonpath as people write it, from the JSON in which a plan holds it. Pure; for `explain` alone.
+"""Turns the JSON form of a jsonpath in a plan back into jsonpath text. Pure; only `explain` uses it.
 
-A pattern of like_regex is shown as it is matched, which may be spelled otherwise than in the query.
+A like_regex pattern is shown in the form that is matched, which may differ from the spelling in the query.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ Item = dict[str, Any]
 _WORDS = {"root": "$", "current": "@", "any_element": "[*]", "any_key": ".*", "last": "last"}
 _METHODS = frozenset({"type", "size", "abs", "floor", "ceiling"})
 _SIGNS = {"plus": "+", "minus": "-"}
-_DEEPEST = 2**32 - 1
-_BETWEEN = {"and": "&&", "or": "||", "starts_with": "starts with"}
+_MAX_LEVEL = 2**32 - 1
+_BINARY = {"and": "&&", "or": "||", "starts_with": "starts with"}
 
 
-def json_path_text(held: str) -> str:
-    """The path; where it cannot be told, the text that holds it."""
+def json_path_text(stored: str) -> str:
+    """Return the jsonpath text; if the stored form cannot be read, return it unchanged."""
     try:
-        found = json.loads(held, parse_float=Decimal)
-        return ("" if found["lax"] else "strict ") + _item(found["path"])
+        found = json.loads(stored, parse_float=Decimal)
+        return ("" if found["lax"] else "strict ") + _write_item(found["path"])
     except (ValueError, KeyError, TypeError):
-        return held
+        return stored
 
 
-def _item(item: Item) -> str:
-    own = _own(item)
-    return own + _item(item["next"]) if "next" in item else own
+def _write_item(item: Item) -> str:
+    own = _write_own_part(item)
+    return own + _write_item(item["next"]) if "next" in item else own
 
 
-def _own(item: Item) -> str:
+def _write_own_part(item: Item) -> str:
     kind = item["kind"]
     if kind in _WORDS:
         return _WORDS[kind]
     if kind in _METHODS:
         return f".{kind}()"
     if kind in _SIGNS:
-        return f"{_SIGNS[kind]}{_item(item['left'])}"
+        return f"{_SIGNS[kind]}{_write_item(item['left'])}"
     match kind:
         case "key":
             name = item["value"]
@@ -50,37 +50,43 @@ def _own(item: Item) -> str:
             value = item["value"]
             return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
         case "elements":
-            return f"[{', '.join(_places(item['places']))}]"
+            return f"[{', '.join(_write_subscripts(item['places']))}]"
         case "any":
-            return f".**{_levels(item['first'], item['last'])}"
+            return f".**{_write_levels(item['first'], item['last'])}"
         case "filter":
-            return f" ? ({_item(item['left'])})"
+            return f" ? ({_write_item(item['left'])})"
         case "exists":
-            return f"exists({_item(item['left'])})"
+            return f"exists({_write_item(item['left'])})"
         case "not":
-            return f"!({_item(item['left'])})"
+            return f"!({_write_item(item['left'])})"
         case "is_unknown":
-            return f"({_item(item['left'])}) is unknown"
+            return f"({_write_item(item['left'])}) is unknown"
         case "like_regex":
-            return f"{_item(item['left'])} like_regex {json.dumps(item['value'], ensure_ascii=False)}"
+            return f"{_write_item(item['left'])} like_regex {json.dumps(item['value'], ensure_ascii=False)}"
         case _:
-            sides = (f"({_item(side)})" if _is_pair(side) else _item(side) for side in (item["left"], item["right"]))
-            return f" {_BETWEEN.get(kind, kind)} ".join(sides)
+            sides = (
+                f"({_write_item(side)})" if _is_binary(side) else _write_item(side)
+                for side in (item["left"], item["right"])
+            )
+            return f" {_BINARY.get(kind, kind)} ".join(sides)
 
 
-def _levels(first: int, last: int) -> str:
-    """How deep it goes; nothing where it goes all the way."""
-    if (first, last) == (0, _DEEPEST):
+def _write_levels(first: int, last: int) -> str:
+    """Write the levels of `.**`; nothing if all levels are included."""
+    if (first, last) == (0, _MAX_LEVEL):
         return ""
-    names = ["last" if level == _DEEPEST else str(level) for level in (first, last)]
+    names = ["last" if level == _MAX_LEVEL else str(level) for level in (first, last)]
     return f"{{{' to '.join(dict.fromkeys(names))}}}"
 
 
-def _is_pair(item: Item) -> bool:
+def _is_binary(item: Item) -> bool:
     return "left" in item and "right" in item
 
 
-def _places(places: list[Item | None]) -> list[str]:
-    """From and to, one after the other; a single place has nothing for the second."""
+def _write_subscripts(places: list[Item | None]) -> list[str]:
+    """Write subscripts. `places` alternates from and to; for a single subscript `to` is None."""
     pairs = zip(places[::2], places[1::2], strict=True)
-    return [_item(first or {}) if last is None else f"{_item(first or {})} to {_item(last)}" for first, last in pairs]
+    return [
+        _write_item(first or {}) if last is None else f"{_write_item(first or {})} to {_write_item(last)}"
+        for first, last in pairs
+    ]

@@ -1,15 +1,15 @@
-"""The operator a function of PostgreSQL is behind, by the function's name: `int84gt` is `>`. Pure.
+"""Maps the name of a PostgreSQL function to the operator that it implements: `int84gt` is `>`. Pure.
 
-The names of those functions follow a few patterns; what does not is listed. Functions that people call by name
-although there is an operator too (abs, sqrt, starts_with) are none here.
+Most names follow a few patterns; the others are listed. Functions that people call by name although there is an
+operator too (abs, sqrt, starts_with) are not included.
 """
 
 from __future__ import annotations
 
 import re
 
-_COMPARED = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_COMPUTED = {
+_COMPARISON_SIGNS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ARITHMETIC_SIGNS = {
     "pl": "+",
     "mi": "-",
     "mul": "*",
@@ -26,10 +26,10 @@ _TYPES = (
     "|int84|interval|jsonb|macaddr|network|numeric|range|text|time|timestamp|timestamptz|uuid|varbit"
 )
 _COMPARISON = re.compile(rf"(?:{_TYPES})_?(eq|ne|lt|le|gt|ge)(?:_(?:date|timestamp|timestamptz))?")
-_OF_NUMBERS = re.compile(r"(?:int|float)\d+(pl|mi|mul|div|mod|and|or|xor|shl|shr)")
-_OF_TIMES = re.compile(r"(?:date|time|timestamp|timestamptz|interval)_(pl|mi)(?:i|_\w+)?")
+_NUMBER_OPERATION = re.compile(r"(?:int|float)\d+(pl|mi|mul|div|mod|and|or|xor|shl|shr)")
+_TIME_OPERATION = re.compile(r"(?:date|time|timestamp|timestamptz|interval)_(pl|mi)(?:i|_\w+)?")
 
-_OTHERS = {
+_IRREGULAR = {
     "+": "numeric_add datetime_pl integer_pl_date",
     "-": "numeric_sub jsonb_delete",
     "*": "numeric_mul interval_mul mul_d_interval",
@@ -58,23 +58,23 @@ _OTHERS = {
     "@?": "jsonb_path_exists_opr",
     "@@": "jsonb_path_match_opr",
 }
-_LISTED = {name: symbol for symbol, names in _OTHERS.items() for name in names.split()}
+_IRREGULAR_SIGNS = {name: symbol for symbol, names in _IRREGULAR.items() for name in names.split()}
 _PREFIX = re.compile(r"(?:(?:int|float)\d|interval_)(um|up|not)|numeric_(uminus|uplus)")
 _PREFIXES = {"um": "-", "uminus": "-", "up": "+", "uplus": "+", "not": "~"}
 
 
 def infix(function: str) -> str | None:
-    """The operator between the two arguments of the function; None where people call it by its name."""
-    if function in _LISTED:
-        return _LISTED[function]
+    """Return the binary operator of a function; None if people call the function by its name."""
+    if function in _IRREGULAR_SIGNS:
+        return _IRREGULAR_SIGNS[function]
     if found := _COMPARISON.fullmatch(function):
-        return _COMPARED[found[1]]
-    if found := _OF_NUMBERS.fullmatch(function) or _OF_TIMES.fullmatch(function):
-        return _COMPUTED[found[1]]
+        return _COMPARISON_SIGNS[found[1]]
+    if found := _NUMBER_OPERATION.fullmatch(function) or _TIME_OPERATION.fullmatch(function):
+        return _ARITHMETIC_SIGNS[found[1]]
     return None
 
 
 def prefix(function: str) -> str | None:
-    """The operator before the one argument of the function."""
+    """Return the prefix operator of a function with one argument; None if it has none."""
     found = _PREFIX.fullmatch(function)
     return None if found is None else _PREFIXES[found[1] or found[2]]

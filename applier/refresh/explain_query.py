@@ -1,4 +1,4 @@
-"""What a query would be as a stream table, as text for people: its plan, what it reads, what it costs to maintain."""
+"""Takes a query or the name of a stream table and reports its plan, what it reads and what it costs to maintain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared_schema.errors import TrickleError
 
 
 def explain_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
-    """The report of a query as the user writes it."""
+    """Return the report of a query that a user wrote."""
     plan = plan_query(connection, query, search_path).plan
     return report(plan, stateful_nodes(plan.root))
 
@@ -23,7 +23,7 @@ def explain_query(connection: psycopg.Connection[Any], query: str, search_path: 
 def verdict(
     connection: psycopg.Connection[Any], query: str, search_path: str, thresholds: Thresholds
 ) -> dict[str, Any]:
-    """What `validate_query` answers: the facts of the plan, or why there is none."""
+    """Return the result of `validate_query`: the facts of the plan, or why there is no plan."""
     try:
         plan = plan_query(connection, query, search_path).plan
     except psycopg.errors.LockNotAvailable:
@@ -51,7 +51,7 @@ def verdict(
 
 
 def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
-    """The report of a stream table that exists, by its name with or without the schema."""
+    """Return the report of an existing stream table, given its name with or without the schema."""
     found = connection.execute(
         "SELECT defining_query, original_query, created_at, pgt_schema, pgt_name FROM pgtrickle.pgt_stream_tables"
         " WHERE %(name)s IN (pgt_name, pgt_schema || '.' || pgt_name) ORDER BY pgt_id",
