@@ -1,1 +1,1 @@
-"""A PostgreSQL function and its typed arguments in, Spark SQL that is proven equal out."""
+"""Takes a PostgreSQL function and its typed arguments, and returns Spark SQL that is proven equal."""

@@ -1,4 +1,4 @@
-"""Every function that may stand in a plan, by its exact pg_proc signature."""
+"""Lists every function that a plan may contain, by its exact pg_proc signature."""
 
 from __future__ import annotations
 

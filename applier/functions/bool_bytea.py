@@ -1,12 +1,12 @@
-"""bool and bytea, and casts between text and simple types."""
+"""Entries for bool and bytea, and for casts between text and simple types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from applier.functions.entry import Entry, fixed_physical_type, io_cast, template
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.integers import COMPARISONS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 

@@ -1,8 +1,8 @@
-"""What stands for values that Spark would not group or sort by their physical types as PostgreSQL does.
+"""Takes a value that Spark does not group or sort as PostgreSQL does, and returns a key or a sort position for it.
 
-A *key* is the same for equal values and for no others: 1 and 1.0 are equal numerics, '30 days' and '1 mon' equal
-intervals, 0 and -0 equal floats. A *place* sorts as the values do. Neither is a function that a query could call; the
-tests compare them with PostgreSQL's `=` and `<` over all pairs of many values.
+Two values have the same *key* if and only if they are equal: 1 and 1.0 are equal numerics, '30 days' and '1 mon'
+equal intervals, 0 and -0 equal floats. A *place* sorts as the values do. A query cannot call either function. The tests
+compare them with PostgreSQL's `=` and `<` over all pairs of many values.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ _KEYS = {
     "jsonb": ("string", "pg_json_key({0})"),
     "float8": ("double", "({0} + 0D)"),
     "float4": ("float", "({0} + CAST(0 AS float))"),
-    # The text of an array is as good as those of its elements.
+    # The text of an array is a key if the texts of its elements are.
     **{f"_{name}": ("string", "{0}") for name in ("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "date")},
 }
 _PLACES = {name: _KEYS[name] for name in ("numeric", "interval")}
 PLACE_OF = "place_of("
-"""How the signatures of places begin."""
+"""The prefix of the signatures of sort positions."""
 _ENUM_PLACE = f"{PLACE_OF}anyenum)"
 
 
 def comparison_key(value: Expr) -> Expr | None:
-    """The key of a value; None where no key is known for its type and physical type."""
+    """Return the key of a value; None if no key is known for its type and physical type."""
     physical_type, _ = _KEYS.get(value.type.pg.name, ("", ""))
     if value.type.spark != physical_type:
         return None
-    kept = TEXT if physical_type == "string" else value.type
-    return Call(f"key_of({value.type.pg.name})", (value,), kept)
+    key_type = TEXT if physical_type == "string" else value.type
+    return Call(f"key_of({value.type.pg.name})", (value,), key_type)
 
 
 def sort_position(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
-    """What sorts as the value does; `labels` are those of an enum, in order. None where nothing is known to."""
+    """Return an expression that sorts as the value does; None if none is known.
+
+    `labels` are the labels of an enum, in order.
+    """
     if labels is not None:
         return Call(_ENUM_PLACE, (value, joined_labels(labels)), INT4)
     physical_type, _ = _PLACES.get(value.type.pg.name, ("", ""))
@@ -43,7 +46,7 @@ def sort_position(value: Expr, labels: tuple[str, ...] | None) -> Expr | None:
 
 
 def joined_labels(labels: tuple[str, ...]) -> Const:
-    """The labels of an enum as the one argument that functions of its order take."""
+    """Return the labels of an enum as the single argument that its order functions accept."""
     return Const("\x00".join(labels), TEXT)
 
 

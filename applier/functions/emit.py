@@ -1,7 +1,7 @@
-"""Plan expressions -> Spark. The frame an expression is evaluated over has the columns c0..cn-1.
+"""Turns plan expressions into Spark SQL text over a frame with the columns c0..cn-1.
 
-The Spark form is SQL text, parsed in one call; building the same tree call by call through py4j is far slower. Spark
-must run in ANSI mode, without losing decimal digits, in UTC (see applier.spark.session).
+Spark parses the text in one call; building the same tree call by call through py4j is far slower. Spark must run in
+ANSI mode, without losing decimal digits, in UTC (see applier.spark.session).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from applier.zset import column_name
 
 
 def spark_sql(expr: Expr, column: Callable[[int], str] = column_name) -> str:
-    """The expression as Spark SQL text."""
+    """Return the expression as Spark SQL text."""
     match expr:
         case Col():
             return column(expr.ordinal)

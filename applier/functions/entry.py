@@ -1,4 +1,4 @@
-"""What the allow-list says about one PostgreSQL function.
+"""Describes one PostgreSQL function in the allow-list.
 
 An entry names the exact pg_proc signature, the physical types it is proven for, its Spark SQL and how the fuzz tests
 call it.
@@ -22,11 +22,11 @@ BOUNDED_HINT = "declare or cast the numeric as numeric(p,s) with at most 38 digi
 
 
 class UnsuitableArguments(TrickleError):
-    """The function is listed, but not for arguments of this form."""
+    """The function is in the allow-list, but not for these arguments."""
 
 
 class CollationNeed(Enum):
-    """What must hold of the collation PostgreSQL would use."""
+    """What the function requires of the collation that PostgreSQL uses."""
 
     NONE = "none"
     EQUALITY = "deterministic"
@@ -49,10 +49,10 @@ FuzzArg = str | Fixed
 class Entry:
     """One function.
 
-    `physical_type` takes the arguments to the Spark type of the result and raises Unfit for physical types that are
-    not proven; `sql` writes the Spark expression from the call and its arguments' texts; `raises` says that
-    PostgreSQL may report an error for some arguments; `hash_equal` that it is an equality and equal values have equal
-    physical types, so that they may be grouped and joined by hash. `fuzz` are the calls the tests make.
+    `physical_type` maps the arguments to the Spark type of the result. It raises UnsuitableArguments for physical types
+    that are not proven. `sql` writes the Spark expression from the call and the SQL texts of its arguments. `raises`:
+    PostgreSQL may report an error for some arguments. `hash_equal`: the function is an equality and equal values have
+    equal physical types, so they may be grouped and joined by hash. `fuzz` are the calls that the tests make.
     """
 
     signature: str
@@ -61,36 +61,38 @@ class Entry:
     fuzz: tuple[tuple[FuzzArg, ...], ...]
     raises: bool = False
     only_out_of_range: bool = False
-    """What it raises is only that its type has no such value."""
+    """The only error it raises is that the value is out of range for its type."""
     collation: CollationNeed = CollationNeed.NONE
     hash_equal: bool = False
     key_equal: bool = False
-    """An equality whose values have keys (see keys.py) by which they are grouped and joined."""
+    """An equality whose values have keys (see comparison_keys.py) by which they are grouped and joined."""
     ordered_labels: bool = False
-    """Takes one argument more than the function: the labels of the enum it orders."""
+    """It has one argument more than the PostgreSQL function: the labels of the enum that it orders."""
     variadic: bool = False
-    """The last argument may be repeated, or be left out."""
+    """The last argument may be repeated or left out."""
     strict: bool = True
     """NULL in any argument makes the result NULL."""
     session: bool = False
-    """STABLE in PostgreSQL: it looks at TimeZone, DateStyle and their like, which every definition pins."""
+    """STABLE in PostgreSQL: it reads settings such as TimeZone and DateStyle, which every definition pins."""
     internal: bool = False
-    """No query can ask for it, and no call of PostgreSQL is its equal: its own tests say what it is."""
+    """No query can call it and PostgreSQL has no equal function. It has its own tests."""
     since: int = 14
-    """The major version of PostgreSQL that brought it."""
+    """The first major version of PostgreSQL that has it."""
     runs_in: str = ""
-    """The Java function, where the calls of the tests are not written with its arguments."""
+    """The Java function, if the test calls are not written with its arguments."""
     spelling: str = ""
-    """For what is no function of PostgreSQL but syntax (see io_cast, extreme): how it is written in SQL."""
+    """The SQL spelling of what is syntax in PostgreSQL and not a function (see io_cast, extreme)."""
 
     def hashes(self, args: Sequence[Expr]) -> bool:
-        """Whether equal values of these physical types are equal texts or numbers; a numeric held as text may be 1 or
-        1.0."""
+        """Return whether equal values of these physical types are equal texts or numbers.
+
+        They are not for a numeric stored as text: 1 equals 1.0.
+        """
         return self.hash_equal and not any(a.type.pg.name == "numeric" and a.type.spark == "string" for a in args)
 
     @property
     def written(self) -> str:
-        """How PostgreSQL is asked for it: a format with {all} or {0} for the arguments."""
+        """The SQL call in PostgreSQL, as a format with {all} or {0} for the arguments."""
         return self.spelling or f'pg_catalog."{self.signature.partition("(")[0]}"({{all}})'
 
 
@@ -98,25 +100,26 @@ _ORDERED_TEXTS = frozenset({"text", "varchar", "bpchar", "uuid", "time"})
 
 
 def is_ordered_by_physical_type(value: ValueType) -> bool:
-    """Whether Spark sorts the physical type as PostgreSQL sorts the values, byte order of texts given.
+    """Return whether Spark sorts the physical type as PostgreSQL sorts the values, if texts are in byte order.
 
-    Most of what is held as PostgreSQL's text (numeric without a size, interval, jsonb, arrays, enums) is not.
+    It does not for most types that are stored as PostgreSQL's text (numeric without a size, interval, jsonb, arrays,
+    enums).
     """
     return value.spark != "string" or value.pg.name in _ORDERED_TEXTS
 
 
 def io_cast(source: str, target: str) -> str:
-    """The name under which a cast through text (output function, then input function) stands in the allow-list."""
+    """Return the allow-list name of a cast through text (output function, then input function)."""
     return f"io_cast_{target}({source})"
 
 
 def extreme(function: str, name: str) -> str:
-    """The name under which GREATEST or LEAST of two values of a type stands in the allow-list; it skips NULLs."""
+    """Return the allow-list name of GREATEST or LEAST of two values of a type; it skips NULLs."""
     return f"{function.lower()}_of({name},{name})"
 
 
 def fixed_physical_type(arguments: Sequence[str], result: str) -> Callable[[tuple[Expr, ...]], str]:
-    """A function over exactly these physical types."""
+    """Return a `physical_type` function that accepts exactly these physical types."""
 
     def check(args: tuple[Expr, ...]) -> str:
         given = [arg.type.spark for arg in args]
@@ -128,7 +131,7 @@ def fixed_physical_type(arguments: Sequence[str], result: str) -> Callable[[tupl
 
 
 def template(text: str) -> Callable[[Call, Sequence[str]], str]:
-    """Spark SQL with {0}, {1} … for the arguments and {type} for the result's Spark type."""
+    """Return a `sql` function that fills {0}, {1} … with the arguments and {type} with the result's Spark type."""
 
     def write(call: Call, args: Sequence[str]) -> str:
         return text.format(*args, type=call.type.spark)
@@ -145,13 +148,13 @@ def simple(
     raises: bool = False,
     collation: CollationNeed = CollationNeed.NONE,
 ) -> Entry:
-    """An entry over fixed physical types, written with blanks between them, that is one text of Spark SQL."""
+    """Return an entry with fixed physical types, given separated by blanks, and one Spark SQL template."""
     physical_type, sql = fixed_physical_type(physical_types.split(), result), template(form)
     return Entry(signature, physical_type, sql, fuzz, raises=raises, collation=collation)
 
 
 def decimal_of(expr: Expr) -> tuple[int, int]:
-    """Precision and scale of a decimal physical type; Unfit for any other."""
+    """Return precision and scale of a decimal physical type; raise UnsuitableArguments for any other."""
     found = _DECIMAL.fullmatch(expr.type.spark)
     if found is None:
         raise UnsuitableArguments("a numeric without precision and scale", hint=BOUNDED_HINT)
@@ -159,12 +162,12 @@ def decimal_of(expr: Expr) -> tuple[int, int]:
 
 
 def decimal(precision: int, scale: int) -> str:
-    """The Spark type."""
+    """Return the Spark type of this precision and scale."""
     return f"decimal({precision},{scale})"
 
 
 def common_decimal(sizes: Sequence[tuple[int, int]]) -> str:
-    """The narrowest decimal that holds every value of these sizes; Unfit beyond 38 digits."""
+    """Return the narrowest decimal for all values of these sizes; raise UnsuitableArguments beyond 38 digits."""
     scale = max(s for _, s in sizes)
     precision = max(p - s for p, s in sizes) + scale
     if precision > MAX_DECIMAL_DIGITS:
@@ -173,14 +176,14 @@ def common_decimal(sizes: Sequence[tuple[int, int]]) -> str:
 
 
 def literal_int(arg: Expr) -> int:
-    """The value of a literal integer argument; Unfit for anything else."""
+    """Return the value of a literal integer argument; raise UnsuitableArguments for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, int):
         return arg.value
     raise UnsuitableArguments("an argument that is not a literal number", hint="write the number itself")
 
 
 def literal_text(arg: Expr) -> str:
-    """The value of a literal text argument; Unfit for anything else."""
+    """Return the value of a literal text argument; raise UnsuitableArguments for anything else."""
     if isinstance(arg, Const) and isinstance(arg.value, str):
         return arg.value
     raise UnsuitableArguments("an argument that is not a literal text", hint="write the text itself")

@@ -1,11 +1,11 @@
-"""GREATEST and LEAST, two values at a time: NULLs are skipped, the order is that of the type's own comparison."""
+"""Entries for GREATEST and LEAST of two values: they skip NULLs and use the type's own order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
+from applier.functions.datetime.datetimes import PHYSICAL_TYPES as DATETIMES
 from applier.functions.entry import (
     CollationNeed,
     Entry,
@@ -16,17 +16,17 @@ from applier.functions.entry import (
     fixed_physical_type,
     template,
 )
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.plan.expr import Call, Expr
 
 FUNCTIONS = ("GREATEST", "LEAST")
-_CARRIERS = {
+_PHYSICAL_TYPES = {
     **INTEGERS, **DATETIMES, "text": "string", "bpchar": "string", "float8": "double", "float4": "float",
     "bool": "boolean", "uuid": "string", "time": "string",
 }  # fmt: skip
 
 
-def _one_size(args: tuple[Expr, ...]) -> str:
+def _common_physical_type(args: tuple[Expr, ...]) -> str:
     if all(arg.type.spark == "string" for arg in args):
         return "string"
     sizes = {decimal_of(arg) for arg in args}
@@ -35,7 +35,7 @@ def _one_size(args: tuple[Expr, ...]) -> str:
     return decimal(*sizes.pop())
 
 
-def _by_java(java: str, function: str, call: Call, args: Sequence[str]) -> str:
+def _write_java_call(java: str, function: str, call: Call, args: Sequence[str]) -> str:
     if call.type.spark != "string":
         return f"{function}({args[0]}, {args[1]})"
     return f"coalesce({java}_{function}({args[0]}, {args[1]}), {args[0]}, {args[1]})"
@@ -44,7 +44,7 @@ def _by_java(java: str, function: str, call: Call, args: Sequence[str]) -> str:
 def _entries() -> Iterator[Entry]:
     for function in FUNCTIONS:
         spelling = f"{function}({{all}})"
-        for name, spark in _CARRIERS.items():
+        for name, spark in _PHYSICAL_TYPES.items():
             values = "char(6)" if name == "bpchar" else name
             yield Entry(
                 signature=extreme(function, name),
@@ -57,8 +57,8 @@ def _entries() -> Iterator[Entry]:
             )
         yield Entry(
             signature=extreme(function, "numeric"),
-            physical_type=_one_size,
-            sql=partial(_by_java, "pg_numeric", function.lower()),
+            physical_type=_common_physical_type,
+            sql=partial(_write_java_call, "pg_numeric", function.lower()),
             fuzz=(("numeric(10,2)", "numeric(10,2)"), ("numeric(38,10)", "numeric(38,10)"), ("numeric", "numeric")),
             strict=False,
             spelling=spelling,
@@ -66,7 +66,7 @@ def _entries() -> Iterator[Entry]:
         yield Entry(
             signature=extreme(function, "interval"),
             physical_type=fixed_physical_type(["string", "string"], "string"),
-            sql=partial(_by_java, "pg_intervals", function.lower()),
+            sql=partial(_write_java_call, "pg_intervals", function.lower()),
             fuzz=(("interval", "interval"),),
             strict=False,
             spelling=spelling,

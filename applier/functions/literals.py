@@ -1,4 +1,4 @@
-"""Values -> Spark SQL literals, exactly."""
+"""Turns values into Spark SQL literals, without loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def quote_text(text: str) -> str:
-    """A string literal; whatever is not plain is escaped, so that neither quotes nor ${variables} are seen inside."""
+    """Return a string literal. Characters that are not plain are escaped: Spark sees no quotes or ${variables}."""
     return "'" + "".join(c if c in _PLAIN else _escape(c) for c in text) + "'"
 
 
@@ -21,7 +21,7 @@ def _escape(character: str) -> str:
 
 
 def literal(const: Const) -> str:
-    """The constant as Spark SQL, of exactly its physical type's type."""
+    """Return the constant as Spark SQL of exactly its physical type."""
     spark, value = const.type.spark, const.value
     match value:
         case None:
@@ -29,7 +29,7 @@ def literal(const: Const) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case int() if spark == "int":
-            # -2147483648 alone would be a minus before a number that is too large.
+            # Spark reads a bare -2147483648 as a minus before a number that is too large.
             return f"({value})" if value > -(1 << 31) else f"CAST({value}L AS int)"
         case int():
             return f"CAST('{value}' AS {spark})"
@@ -38,9 +38,9 @@ def literal(const: Const) -> str:
         case float():
             return f"CAST('{value}' AS {spark})"
         case datetime.datetime() if spark == "timestamp":
-            return f"TIMESTAMP_LTZ'{_stamp(value)}+00:00'"
+            return f"TIMESTAMP_LTZ'{_write_timestamp(value)}+00:00'"
         case datetime.datetime():
-            return f"TIMESTAMP_NTZ'{_stamp(value)}'"
+            return f"TIMESTAMP_NTZ'{_write_timestamp(value)}'"
         case datetime.date():
             return f"DATE'{value.isoformat()}'"
         case bytes():
@@ -49,5 +49,5 @@ def literal(const: Const) -> str:
             return quote_text(value)
 
 
-def _stamp(value: datetime.datetime) -> str:
+def _write_timestamp(value: datetime.datetime) -> str:
     return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

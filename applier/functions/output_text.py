@@ -1,4 +1,4 @@
-"""The text PostgreSQL's output function prints for a value, and the way back; as Spark SQL."""
+"""Writes Spark SQL that turns a value into the text of PostgreSQL's output function, and back."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _IN = {
     "timestamptz": "timestamp_micros(pg_dates_in_timestamptz({}))",
     "bytea": "pg_casts_in_bytea({})",
 }
-_CARRIERS = {
+_PHYSICAL_TYPES = {
     "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float8": "double", "float4": "float",
     "date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "bytea": "binary",
 }  # fmt: skip
 
 
 def output_text_sql(arg: Expr, sql: str) -> str:
-    """What the type's output function prints."""
+    """Return Spark SQL for the text that the type's output function prints."""
     name = arg.type.pg.name
     if name == "numeric":
         return as_text(arg, sql)
@@ -56,7 +56,7 @@ def output_text_sql(arg: Expr, sql: str) -> str:
 
 
 def as_cast(arg: Expr, sql: str) -> str:
-    """What a cast to text gives, where that is something else than the output function's text."""
+    """Return Spark SQL for a cast to text, which differs from the output function for some types."""
     match arg.type.pg.name:
         case "bool":
             return f"CAST({sql} AS string)"
@@ -67,10 +67,10 @@ def as_cast(arg: Expr, sql: str) -> str:
 
 
 def input_physical_type(name: str) -> str:
-    """The physical type of a value that is read from text; PostgreSQL's own text unless there is a better one."""
-    return _CARRIERS.get(name, "string")
+    """Return the physical type of a value that is parsed from text; PostgreSQL's text if there is no other."""
+    return _PHYSICAL_TYPES.get(name, "string")
 
 
 def parse_output(name: str, sql: str) -> str:
-    """The value of an output text."""
+    """Return Spark SQL that parses an output text."""
     return _IN[name].format(sql) if name in _IN else sql

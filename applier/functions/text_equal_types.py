@@ -1,4 +1,4 @@
-"""Types that are held as PostgreSQL's text and nothing else: values are equal where their texts are."""
+"""Equality of types that are stored only as PostgreSQL's text: values are equal if and only if their texts are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _TYPES = {
     "varbit{}(varbit,varbit)": (("varbit",), ("varbit",)),
     "range_{}(anyrange,anyrange)": (("int4range", "daterange"), ("int4range", "int8range", "daterange")),
 }
-"""By function: the types it is tried with, and those it is taken for. A cidr is no inet: its text always has a mask.
+"""By function: the types of its fuzz tests and the types that it is accepted for.
 
-A numrange may be [1,2] and [1.0,2], which are equal.
+A cidr is not compared with an inet: the text of a cidr always has a mask. numrange is missing because [1,2] and
+[1.0,2] are equal but have different texts.
 """
 
 

@@ -1,1 +1,1 @@
-"""Aggregate functions in; Spark SQL, and the accumulators that maintain them, out."""
+"""Takes aggregate functions, and returns Spark SQL and the accumulators that maintain them."""

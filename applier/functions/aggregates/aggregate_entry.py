@@ -1,8 +1,8 @@
-"""What the allow-list says about one PostgreSQL aggregate: how it is computed from the rows of a group.
+"""Describes one PostgreSQL aggregate in the allow-list: how it is computed from the rows of a group.
 
-Three forms. *Additive*: sums of something per row, so the weight of a row multiplies and nothing needs to be netted.
-*OfSet*: a function of which values there are, however often. *OfList*: a function of all values in an order. The last
-two need the multiset itself, so weights are netted per value first.
+There are three forms. *Additive*: sums over rows, so each row is multiplied by its weight and weights need not be
+consolidated. *OfSet*: a function of the distinct values. *OfList*: a function of all values in an order. The last two
+need the Z-set itself, so weights are consolidated per value first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from applier.functions.numeric.physical_types import digits
 from applier.plan.expr import AggregateCall, Expr
 
 LIMBS = 4
-"""A long numeric is added up in so many parts of 15 digits, each of which a sum of 38 digits holds."""
+"""A long numeric is summed in this many parts of 15 digits. A sum of 38 digits holds each of them."""
 
 LIMBS_DIGITS = LIMBS * 15
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Σ of one text per row over {0}, {1} … (the arguments); `type` is the Spark type it is added up in."""
+    """Σ of one SQL text per row over {0}, {1} … (the arguments); `type` is the Spark type of the sum."""
 
     type: str
     text: str
@@ -30,7 +30,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """`result` is over {n}, the number of rows that count, and {0}, {1} …, the sums; it must stand an empty group."""
+    """`result` is over {n}, the number of rows that count, and {0}, {1} …, the sums; it must allow an empty group."""
 
     sums: Callable[[AggregateCall], tuple[Sum, ...]]
     result: Callable[[AggregateCall], str]
@@ -38,7 +38,7 @@ class Additive:
 
 @dataclass(frozen=True, slots=True)
 class OfSet:
-    """A Spark aggregate over {0}, the argument; it is NULL where the row does not count, and skips that.
+    """A Spark aggregate over {0}, the argument. The argument is NULL if the row does not count, and NULLs are skipped.
 
     {1} … are further arguments, which are literals.
     """
@@ -50,14 +50,14 @@ class OfSet:
 class OfList:
     """A Spark expression over {list}: the rows that count, in order, as structs a0, a1 …; there is at least one.
 
-    `default_order`: PostgreSQL leaves the order of the rows open and so makes several answers right; without ORDER BY
-    the answer is the one for ascending arguments. Else an ORDER BY is needed.
+    `default_order`: PostgreSQL does not define the order of the rows, so several results are right; without ORDER BY
+    the result is the one for ascending arguments. If it is false, an ORDER BY is required.
     """
 
     result: Callable[[AggregateCall], str]
     default_order: bool = False
     on_empty: str = ""
-    """What it is where no row counts, if not NULL."""
+    """The result if no row counts, if it is not NULL."""
 
 
 Form = Additive | OfSet | OfList
@@ -67,10 +67,10 @@ Form = Additive | OfSet | OfList
 class AggregateEntry:
     """One aggregate.
 
-    `physical_type` takes the arguments to the Spark type of the result and raises Unfit for physical types that are
-    not proven. `skips_null`: a row with a NULL argument does not count. `takes_distinct`: DISTINCT is proven too.
-    `within_group`: it is called with its direct arguments, and WITHIN GROUP orders the only other one.
-    `fuzz` are the argument lists the tests call it with.
+    `physical_type` maps the arguments to the Spark type of the result. It raises UnsuitableArguments for physical types
+    that are not proven. `skips_null`: a row with a NULL argument does not count. `takes_distinct`: DISTINCT is proven
+    too. `within_group`: it is called with its direct arguments, and WITHIN GROUP orders the only other one.
+    `fuzz` are the argument lists that the tests call it with.
     """
 
     signature: str
@@ -83,18 +83,18 @@ class AggregateEntry:
     collation: CollationNeed = CollationNeed.NONE
     within_group: bool = False
     ordered_labels: bool = False
-    """Takes one argument more than the aggregate: the labels of the enum it orders."""
+    """It has one argument more than the PostgreSQL aggregate: the labels of the enum that it orders."""
     any_of_equals: bool = False
-    """Of rows that are equal in the order PostgreSQL shows any; here the one whose arguments sort first."""
+    """PostgreSQL returns any of the rows that are equal in the order; here it is the one whose arguments sort first."""
     internal: bool = False
-    """No query can ask for it."""
+    """No query can call it."""
     text_form: Form | None = None
-    """For numerics held as text."""
+    """For numerics stored as text."""
     long_form: Form | None = None
-    """For those of them whose number of decimals is known and that have a place in LIMBS."""
+    """For numerics stored as text whose scale is known and that fit into LIMBS."""
 
     def form_of(self, args: tuple[Expr, ...]) -> Form:
-        """How it is computed over arguments in these physical types."""
+        """Return how it is computed over arguments of these physical types."""
         as_text = any(arg.type.pg.name == "numeric" and arg.type.spark == "string" for arg in args)
         if not as_text or self.text_form is None:
             return self.form
@@ -103,11 +103,11 @@ class AggregateEntry:
 
 
 def plain(*sums: Sum, result: str) -> Additive:
-    """Sums and a result that are the same for every call."""
+    """Return an additive form whose sums and result are the same for every call."""
     return Additive(lambda _: sums, lambda _: result)
 
 
 def over_values(function: str, *more: str) -> OfList:
-    """One of our functions over the list of the arguments; it does not ask for their order."""
+    """Return a form that calls a Java function over the list of arguments; the query need not give an order."""
     arguments = ", ".join(["transform({list}, x -> x.a0)", *more])
     return OfList(lambda _: f"{function}({arguments})", default_order=True)

@@ -1,4 +1,4 @@
-"""Every aggregate that may stand in a plan, by its exact pg_proc signature."""
+"""Lists every aggregate that a plan may contain, by its exact pg_proc signature."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from applier.functions.arrays import ranges
 from applier.functions.entry import Fixed, UnsuitableArguments, decimal, decimal_of, fixed_physical_type
 from applier.functions.literals import quote_text
 from applier.functions.numeric import by_scale
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import digits, is_text, of_numerics
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
@@ -60,7 +60,7 @@ def _numeric_sum(args: tuple[Expr, ...]) -> str:
 
 
 def _over_doubles(function: str, *more: str) -> OfList:
-    """The same, computed with double precision."""
+    """Return a form that calls a Java function over the list of arguments as doubles."""
     arguments = ", ".join(["transform({list}, x -> CAST(x.a0 AS double))", *more])
     return OfList(lambda _: f"{function}({arguments})", default_order=True)
 
@@ -72,13 +72,13 @@ def _scale(call: AggregateCall) -> int:
     return size[1]
 
 
-def _limbs(call: AggregateCall) -> tuple[Sum, ...]:
-    """The parts of 15 digits of a long numeric, the lowest first."""
+def _sum_limbs(call: AggregateCall) -> tuple[Sum, ...]:
+    """Return the sums of the 15-digit parts of a long numeric, the lowest part first."""
     kind = decimal(MAX_DECIMAL_DIGITS, 0)
     return tuple(Sum(kind, f"pg_aggregates_limb({{0}}, {_scale(call)}, {i})") for i in range(LIMBS))
 
 
-def _of_limbs(call: AggregateCall) -> str:
+def _combine_limbs(call: AggregateCall) -> str:
     parts = ", ".join(f"CAST({{{i}}} AS string)" for i in range(LIMBS))
     return f"pg_aggregates_of_limbs({_scale(call)}, {parts})"
 
@@ -96,14 +96,14 @@ def _sums() -> Iterator[AggregateEntry]:
         physical_type=_numeric_sum,
         form=_SUM,
         text_form=over_values("pg_aggregates_numeric_sum"),
-        long_form=Additive(_limbs, lambda call: f"if({{n}} = 0, NULL, {_of_limbs(call)})"),
+        long_form=Additive(_sum_limbs, lambda call: f"if({{n}} = 0, NULL, {_combine_limbs(call)})"),
         fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
     )
 
 
-def _truths() -> Iterator[AggregateEntry]:
-    # Counting what would decide the answer keeps them additive.
-    for function, decisive, answer in (
+def _booleans() -> Iterator[AggregateEntry]:
+    # Counting the values that decide the result keeps these aggregates additive.
+    for function, decisive, outcome in (
         ("bool_and", "NOT {0}", "= 0"),
         ("every", "NOT {0}", "= 0"),
         ("bool_or", "{0}", "> 0"),
@@ -111,7 +111,7 @@ def _truths() -> Iterator[AggregateEntry]:
         yield AggregateEntry(
             signature=f"{function}(bool)",
             physical_type=fixed_physical_type(["boolean"], "boolean"),
-            form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {answer})"),
+            form=plain(Sum("bigint", f"if({decisive}, 1, 0)"), result=f"if({{n}} = 0, NULL, {{0}} {outcome})"),
             fuzz=(("bool",),),
         )
 
@@ -156,7 +156,7 @@ def _any_physical_type(args: tuple[Expr, ...]) -> str:
 
 
 def _any_value() -> Iterator[AggregateEntry]:
-    # PostgreSQL says of it that it may be any of the values; so it is the smallest. The tests ask for one of equals.
+    # PostgreSQL documents that it may be any of the values; here it is the smallest. The tests use equal values only.
     yield AggregateEntry(
         signature="any_value(anyelement)",
         physical_type=_any_physical_type,
@@ -175,7 +175,7 @@ def _averages() -> Iterator[AggregateEntry]:
         yield AggregateEntry(
             signature=f"avg({name})",
             physical_type=fixed_physical_type([spark], "string"),
-            form=Additive(partial(_only, total), _quotient),
+            form=Additive(partial(_single_sum, total), _quotient),
             fuzz=((name,),),
         )
     yield AggregateEntry(
@@ -184,13 +184,14 @@ def _averages() -> Iterator[AggregateEntry]:
         form=Additive(lambda call: (Sum(_numeric_sum(call.args), "{0}"),), _quotient),
         text_form=over_values("pg_aggregates_numeric_avg"),
         long_form=Additive(
-            _limbs, lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_of_limbs(call)}, CAST({{n}} AS string)))"
+            _sum_limbs,
+            lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_combine_limbs(call)}, CAST({{n}} AS string)))",
         ),
         fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(4,4)",), ("numeric",)),
     )
 
 
-def _only(total: Sum, call: AggregateCall) -> tuple[Sum, ...]:
+def _single_sum(total: Sum, call: AggregateCall) -> tuple[Sum, ...]:
     return (total,)
 
 
@@ -236,7 +237,7 @@ def _spreads() -> Iterator[AggregateEntry]:
 
 
 def _floats() -> Iterator[AggregateEntry]:
-    """PostgreSQL adds floats in the order it meets them, which is nobody's; here it is that of the values."""
+    """PostgreSQL adds floats in the undefined order in which it reads them; here they are added in value order."""
     for function, name, spark in (("sum", "float8", "double"), ("avg", "float8", "double"), ("sum", "float4", "float")):
         yield AggregateEntry(
             signature=f"{function}({name})",
@@ -273,7 +274,7 @@ def _regression(function: str, call: AggregateCall) -> str:
 
 
 ONLY_ROW = "only_row(any)"
-"""No function of PostgreSQL: the value of a subquery that may have one row at most."""
+"""Not a PostgreSQL function: the value of a subquery that may return at most one row."""
 
 
 def _only_row(call: AggregateCall) -> str:
@@ -299,11 +300,11 @@ _SHOWN = {"string": "min({0})"} | {
 
 
 def shown_of(value: Expr) -> AggregateCall:
-    """Of values that are equal and look different, the one that is shown: the first of their texts."""
+    """Return the call that chooses among equal values with different texts: the smallest text is shown."""
     return AggregateCall(f"shown_of({value.type.spark})", (value,), value.type)
 
 
-def _shown() -> Iterator[AggregateEntry]:
+def _shown_values() -> Iterator[AggregateEntry]:
     for spark, text in _SHOWN.items():
         yield AggregateEntry(f"shown_of({spark})", fixed_physical_type([spark], spark), OfSet(text), (), internal=True)
 
@@ -317,12 +318,12 @@ _FAMILIES = (
     _spreads,
     _floats,
     _subqueries,
-    _shown,
+    _shown_values,
     ordered_sets.ordered_set_entries,
     _counts,
     _sums,
     min_max.min_max_entries,
-    _truths,
+    _booleans,
     _bits,
     lists.list_entries,
     ranges.range_aggregates,
@@ -339,17 +340,17 @@ for _family in _FAMILIES:
 
 
 def entry_of(call: AggregateCall) -> AggregateEntry:
-    """What is known of the aggregate of a call."""
+    """Return the entry of the aggregate of a call."""
     return AGGREGATES[call.signature] if call.fold is None else entry_of_fold(call.signature, call.fold)
 
 
 def form_of(call: AggregateCall) -> Form:
-    """How a call is computed."""
+    """Return how a call is computed."""
     return entry_of(call).form_of(call.args)
 
 
 def on_empty(call: AggregateCall) -> int | float:
-    """What an aggregate that is never NULL is where no row counts."""
+    """Return the result of an aggregate that is never NULL if no row counts."""
     form = AGGREGATES[call.signature].form
     text = form.on_empty if isinstance(form, OfList) else ""
     return float(text[:-1]) if text.endswith("D") else int(text[:-1] or "0")

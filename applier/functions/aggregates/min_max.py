@@ -1,4 +1,4 @@
-"""min and max: of what Spark orders itself, and of what only its text or a list of labels says the order of."""
+"""Entries for min and max: of types that Spark orders itself, and of types ordered by their text or by enum labels."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet, over_values
-from applier.functions.arrays.arrays import compared
-from applier.functions.datetime.datetimes import CARRIERS as DATETIMES
+from applier.functions.arrays.arrays import comparison_name
+from applier.functions.datetime.datetimes import PHYSICAL_TYPES as DATETIMES
 from applier.functions.entry import CollationNeed, decimal, decimal_of, fixed_physical_type
 from applier.functions.literals import quote_text
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import is_text
 from applier.plan.expr import AggregateCall, Expr
 
@@ -48,7 +48,7 @@ def _plain() -> Iterator[AggregateEntry]:
 
 def _by_text() -> Iterator[AggregateEntry]:
     for function in ("min", "max"):
-        # Of equal intervals PostgreSQL shows whichever it meets; here it is decided by their texts.
+        # PostgreSQL returns any of several equal intervals; here their texts decide.
         yield AggregateEntry(
             signature=f"{function}(interval)",
             physical_type=fixed_physical_type(["string"], "string"),
@@ -71,18 +71,18 @@ def _by_text() -> Iterator[AggregateEntry]:
 
 
 def _array_physical_type(args: tuple[Expr, ...]) -> str:
-    compared(args[0])
+    comparison_name(args[0])
     return "string"
 
 
 def _array(function: str, call: AggregateCall) -> str:
     largest = "true" if function == "max" else "false"
-    return f"pg_arrays_extreme({quote_text(compared(call.args[0]))}, transform({{list}}, x -> x.a0), {largest})"
+    return f"pg_arrays_extreme({quote_text(comparison_name(call.args[0]))}, transform({{list}}, x -> x.a0), {largest})"
 
 
 def _arrays() -> Iterator[AggregateEntry]:
     for function in ("min", "max"):
-        # Of equal arrays that look different PostgreSQL shows whichever it meets; here it is decided by their texts.
+        # PostgreSQL returns any of several equal arrays with different texts; here their texts decide.
         yield AggregateEntry(
             signature=f"{function}(anyarray)",
             physical_type=_array_physical_type,
@@ -93,6 +93,6 @@ def _arrays() -> Iterator[AggregateEntry]:
 
 
 def min_max_entries() -> Iterator[AggregateEntry]:
-    """All of them."""
+    """Yield all entries of this module."""
     for family in (_plain, _by_text, _arrays):
         yield from family()

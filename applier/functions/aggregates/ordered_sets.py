@@ -1,4 +1,4 @@
-"""Aggregates WITHIN GROUP: percentiles, the mode, and the place a value would have among those of the group."""
+"""Entries for WITHIN GROUP aggregates: percentiles, the mode, and the rank of a hypothetical row in its group."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _fraction(value: object) -> float:
     raise UnsuitableArguments("a percentile that is not a literal between 0 and 1", hint="write the number itself")
 
 
-def _written(arg: Expr) -> float | None:
-    """A fraction that is written out, perhaps as another kind of number; None is NULL."""
+def _literal_fraction(arg: Expr) -> float | None:
+    """Return a literal fraction, which may be written as another type of number; None is NULL."""
     inner = arg.args[0] if isinstance(arg, Call) and arg.signature.startswith("float8(") else arg
     if not isinstance(inner, Const):
         raise UnsuitableArguments("a percentile that is not a literal between 0 and 1", hint="write the number itself")
@@ -28,14 +28,14 @@ def _written(arg: Expr) -> float | None:
 
 
 def _percent(args: tuple[Expr, ...]) -> float:
-    return _fraction(_written(args[0]))
+    return _fraction(_literal_fraction(args[0]))
 
 
 def _percents(args: tuple[Expr, ...]) -> list[float | None]:
-    """The fractions of an array that is written out."""
+    """Return the fractions of a literal array."""
     match args[0]:
         case Call(signature="array_of(any)", args=elements):
-            return [_written(element) for element in elements]
+            return [_literal_fraction(element) for element in elements]
         case Const(value=str() as text) if "{" not in text[1:]:
             words = text.strip("{}").split(",") if text != "{}" else []
             return [None if word == "NULL" else _fraction(float(word)) for word in words]
@@ -45,22 +45,22 @@ def _percents(args: tuple[Expr, ...]) -> list[float | None]:
             )
 
 
-def _between(percent: float) -> tuple[str, str, str]:
-    """The two neighbours of the place, and how far it is from the lower one; NULL where it is one of the rows."""
+def _neighbours(percent: float) -> tuple[str, str, str]:
+    """Return the two rows next to the percentile and its distance from the lower one; NULL if it is a row itself."""
     place = f"({percent!r}D * (size({{list}}) - 1))"
     low, high = (f"get({{list}}, CAST({end}({place}) AS int)).a0" for end in ("floor", "ceil"))
     return low, high, f"nullif({place} - floor({place}), 0D)"
 
 
 def _float_cont(percent: float) -> str:
-    """As PostgreSQL's float8_lerp goes."""
-    low, high, part = _between(percent)
+    """Interpolate as PostgreSQL's float8_lerp does."""
+    low, high, part = _neighbours(percent)
     return f"coalesce({low} + {part} * ({high} - {low}), {low})"
 
 
 def _interval_cont(percent: float) -> str:
-    """As PostgreSQL's interval_lerp goes."""
-    low, high, part = _between(percent)
+    """Interpolate as PostgreSQL's interval_lerp does."""
+    low, high, part = _neighbours(percent)
     return f"coalesce(pg_intervals_add(pg_intervals_mul(pg_intervals_sub({high}, {low}), {part}), {low}), {low})"
 
 
@@ -69,40 +69,40 @@ def _disc(percent: float) -> str:
     return f"get({{list}}, CAST(greatest({place}, 1) - 1 AS int)).a0"
 
 
-def _one(form: Callable[[float], str], call: AggregateCall) -> str:
+def _write_percentile(form: Callable[[float], str], call: AggregateCall) -> str:
     return form(_percent(call.direct))
 
 
-def _many(form: Callable[[float], str], call: AggregateCall) -> str:
-    """An array of what each of the fractions gives."""
+def _write_percentiles(form: Callable[[float], str], call: AggregateCall) -> str:
+    """Write an array with the result for each fraction."""
     value = call.args[0]
     parts = ["NULL" if p is None else output_text_sql(value, form(p)) for p in _percents(call.direct)]
     return f"pg_arrays_make(CAST(array({', '.join(parts)}) AS array<string>))"
 
 
-def _checked(
+def _check_percentile(
     fractions: Callable[[tuple[Expr, ...]], object], physical_type: Callable[[Expr], str], args: tuple[Expr, ...]
 ) -> str:
     fractions(args)
     return physical_type(args[1])
 
 
-def _as_array(of: Callable[[Expr], str], arg: Expr) -> str:
+def _array_physical_type(of: Callable[[Expr], str], arg: Expr) -> str:
     of(arg)
     output_text_sql(arg, "")
     return "string"
 
 
-def _held_as(spark: str, arg: Expr) -> str:
+def _require_physical_type(spark: str, arg: Expr) -> str:
     return fixed_physical_type([spark], spark)((arg,))
 
 
-def _itself(arg: Expr) -> str:
+def _same_physical_type(arg: Expr) -> str:
     return arg.type.spark
 
 
 def _mode(call: AggregateCall) -> str:
-    """The first of the values that come most often: b best so far and n how often, c the current one and m."""
+    """Write the first of the most frequent values: b and its count n are the best so far, c and m the current ones."""
     spark = call.type.spark
     start = f"struct(CAST(NULL AS {spark}) AS b, 0 AS n, CAST(NULL AS {spark}) AS c, 0 AS m)"
     count = "if(s.c = x.a0, s.m + 1, 1)"
@@ -112,9 +112,9 @@ def _mode(call: AggregateCall) -> str:
 
 _TYPES = ("int4", "text", "numeric(10,2)", "date", "float8")
 _KINDS: tuple[tuple[str, str, Callable[[float], str], Callable[[Expr], str], tuple[str, ...]], ...] = (
-    ("percentile_cont", "float8", _float_cont, partial(_held_as, "double"), ("float8",)),
-    ("percentile_cont", "interval", _interval_cont, partial(_held_as, "string"), ("interval:unequal",)),
-    ("percentile_disc", "anyelement", _disc, _itself, _TYPES),
+    ("percentile_cont", "float8", _float_cont, partial(_require_physical_type, "double"), ("float8",)),
+    ("percentile_cont", "interval", _interval_cont, partial(_require_physical_type, "string"), ("interval:unequal",)),
+    ("percentile_disc", "anyelement", _disc, _same_physical_type, _TYPES),
 )
 
 
@@ -124,8 +124,8 @@ def _percentiles() -> Iterator[AggregateEntry]:
     for name, argument, form, physical_type, types in _KINDS:
         yield AggregateEntry(
             signature=f"{name}(float8,{argument})",
-            physical_type=partial(_checked, _percent, physical_type),
-            form=OfList(partial(_one, form)),
+            physical_type=partial(_check_percentile, _percent, physical_type),
+            form=OfList(partial(_write_percentile, form)),
             fuzz=tuple((percent, types[i % len(types)]) for i, percent in enumerate(percents)),
             takes_distinct=False,
             within_group=True,
@@ -133,8 +133,8 @@ def _percentiles() -> Iterator[AggregateEntry]:
         )
         yield AggregateEntry(
             signature=f"{name}(_float8,{argument})",
-            physical_type=partial(_checked, _percents, partial(_as_array, physical_type)),
-            form=OfList(partial(_many, form)),
+            physical_type=partial(_check_percentile, _percents, partial(_array_physical_type, physical_type)),
+            form=OfList(partial(_write_percentiles, form)),
             fuzz=tuple((lists[i % len(lists)], types[i % len(types)]) for i in range(max(len(lists), len(types)))),
             takes_distinct=False,
             within_group=True,
@@ -150,8 +150,8 @@ def _percentiles() -> Iterator[AggregateEntry]:
     )
 
 
-def _before(call: AggregateCall, *, peers: bool) -> str:
-    """Whether a row x comes before the one that is imagined; with `peers` also whether it stands beside it."""
+def _rows_before(call: AggregateCall, *, peers: bool) -> str:
+    """Write the rows x that sort before the hypothetical row; with `peers` also its peers."""
     text = "true" if peers else "false"
     for i, (key, value) in reversed(list(enumerate(zip(call.order, call.direct, strict=True)))):
         own, other = f"x.o{i}", spark_sql(value)
@@ -163,23 +163,25 @@ def _before(call: AggregateCall, *, peers: bool) -> str:
 
 
 def _rank(call: AggregateCall) -> str:
-    return f"CAST(size({_before(call, peers=False)}) + 1 AS bigint)"
+    return f"CAST(size({_rows_before(call, peers=False)}) + 1 AS bigint)"
 
 
 def _dense_rank(call: AggregateCall) -> str:
     keys = ", ".join(f"x.o{i}" for i in range(len(call.order)))
-    return f"CAST(size(array_distinct(transform({_before(call, peers=False)}, x -> struct({keys})))) + 1 AS bigint)"
+    return (
+        f"CAST(size(array_distinct(transform({_rows_before(call, peers=False)}, x -> struct({keys})))) + 1 AS bigint)"
+    )
 
 
 def _percent_rank(call: AggregateCall) -> str:
-    return f"(CAST(size({_before(call, peers=False)}) AS double) / size({{list}}))"
+    return f"(CAST(size({_rows_before(call, peers=False)}) AS double) / size({{list}}))"
 
 
 def _cume_dist(call: AggregateCall) -> str:
-    return f"((size({_before(call, peers=True)}) + 1D) / (size({{list}}) + 1D))"
+    return f"((size({_rows_before(call, peers=True)}) + 1D) / (size({{list}}) + 1D))"
 
 
-def _imagined(result: str, args: tuple[Expr, ...]) -> str:
+def _check_hypothetical_row(result: str, args: tuple[Expr, ...]) -> str:
     half = len(args) // 2
     for value, column in zip(args[:half], args[half:], strict=True):
         if next(columns_read(value), None) is not None:
@@ -189,7 +191,7 @@ def _imagined(result: str, args: tuple[Expr, ...]) -> str:
     return result
 
 
-def _places() -> Iterator[AggregateEntry]:
+def _hypothetical_ranks() -> Iterator[AggregateEntry]:
     for function, form, result, on_empty in (
         ("rank", _rank, "bigint", "1L"),
         ("dense_rank", _dense_rank, "bigint", "1L"),
@@ -198,7 +200,7 @@ def _places() -> Iterator[AggregateEntry]:
     ):
         yield AggregateEntry(
             signature=f"{function}(any)",
-            physical_type=partial(_imagined, result),
+            physical_type=partial(_check_hypothetical_row, result),
             form=OfList(form, default_order=True, on_empty=on_empty),
             fuzz=(
                 (Fixed("7"), "int4"),
@@ -216,6 +218,6 @@ def _places() -> Iterator[AggregateEntry]:
 
 
 def ordered_set_entries() -> Iterator[AggregateEntry]:
-    """All of them."""
+    """Yield all entries of this module."""
     yield from _percentiles()
-    yield from _places()
+    yield from _hypothetical_ranks()

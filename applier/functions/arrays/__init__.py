@@ -1,1 +1,1 @@
-"""Functions over arrays, composite types and ranges in, Spark SQL out."""
+"""Takes functions over arrays, composite types and ranges, and returns Spark SQL."""

@@ -1,4 +1,4 @@
-"""Arrays of one dimension, held as the text PostgreSQL prints, computed by the Java functions.
+"""Entries for one-dimensional arrays, which are stored as PostgreSQL's text and computed by the Java functions.
 
 Elements are compared by their type: numbers as numbers, texts by their bytes. Arrays of arrays, and arrays that do
 not begin at 1, raise.
@@ -28,7 +28,7 @@ _ELEMENTS = frozenset(
     {"int2", "int4", "int8", "numeric", "float4", "float8", "bool", "text", "varchar", "uuid", "date", "timestamp",
      "timestamptz", "time"}
 )  # fmt: skip
-"""Element types whose values the Java functions compare."""
+"""Element types that the Java functions can compare."""
 _OWN = {"text": "text", "varchar": "text", "uuid": "uuid_", "date": "date_", "timestamp": "timestamp_",
         "timestamptz": "timestamptz_", "time": "time_", "numeric": "numeric_"}  # fmt: skip
 _INTS: tuple[FuzzArg, ...] = ("int4[]",)
@@ -37,7 +37,7 @@ Fuzz = tuple[tuple[FuzzArg, ...], ...]
 
 
 def is_own_comparison(signature: str, array: str) -> bool:
-    """Whether a function compares two values of the array's element type."""
+    """Return whether a function compares two values of the array's element type."""
     element = array.removeprefix("_")
     name = "text" if element == "varchar" else element
     function, _, arguments = signature.partition("(")
@@ -45,15 +45,15 @@ def is_own_comparison(signature: str, array: str) -> bool:
 
 
 def element_type(array: Expr) -> str:
-    """The element type's name; Unfit for other than arrays."""
+    """Return the name of the element type; raise UnsuitableArguments if the value is not an array."""
     name = array.type.pg.name
     if not name.startswith("_") or array.type.spark != "string":
         raise UnsuitableArguments(f"values of type {array.type.pg.display}")
     return name[1:]
 
 
-def compared(array: Expr) -> str:
-    """The name by which Java knows how to compare the elements; Unfit for types that it does not compare."""
+def comparison_name(array: Expr) -> str:
+    """Return Java's name for the comparison of the elements; raise UnsuitableArguments if Java cannot compare them."""
     name = element_type(array)
     if name not in _ELEMENTS:
         raise UnsuitableArguments(f"values of type {array.type.pg.display}")
@@ -67,7 +67,7 @@ def _physical_type(
         for place in arrays:
             if isinstance(args[place], Const) and args[place].type.spark == "string":
                 continue
-            (compared if compares else element_type)(args[place])
+            (comparison_name if compares else element_type)(args[place])
         for place in elements:
             output_text_sql(args[place], "")
         return result
@@ -76,11 +76,11 @@ def _physical_type(
 
 
 def _compare(form: str, array: int, elements: Sequence[int] = ()) -> Callable[[Call, Sequence[str]], str]:
-    """Java with the element type's name first."""
+    """Return a `sql` function that calls Java with the element type's name as first argument."""
 
     def write(call: Call, args: Sequence[str]) -> str:
         texts = [output_text_sql(call.args[i], a) if i in elements else a for i, a in enumerate(args)]
-        return form.format(quote_text(compared(call.args[array])), *texts)
+        return form.format(quote_text(comparison_name(call.args[array])), *texts)
 
     return write
 
@@ -139,13 +139,13 @@ def _element(args: tuple[Expr, ...]) -> str:
     return input_physical_type(element_type(args[0]))
 
 
-def _get(call: Call, args: Sequence[str]) -> str:
+def _write_subscript(call: Call, args: Sequence[str]) -> str:
     return parse_output(element_type(call.args[0]), f"pg_arrays_get({args[0]}, {args[1]})")
 
 
 def _parts() -> Iterator[Entry]:
     yield Entry(
-        "subscript(anyarray,int4)", _element, _get,
+        "subscript(anyarray,int4)", _element, _write_subscript,
         tuple((t, "int2:small") for t in (*_FUZZ, "float8[]", "bool[]", "date[]")),
         spelling="({0})[{1}]",
     )  # fmt: skip
@@ -158,7 +158,7 @@ def _parts() -> Iterator[Entry]:
     )
 
 
-def _array_of(args: tuple[Expr, ...]) -> str:
+def _check_elements(args: tuple[Expr, ...]) -> str:
     for arg in args:
         if arg.type.pg.name.startswith("_"):
             raise UnsuitableArguments("an array of arrays")
@@ -166,18 +166,18 @@ def _array_of(args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def _make(call: Call, args: Sequence[str]) -> str:
+def _write_array(call: Call, args: Sequence[str]) -> str:
     texts = ", ".join(output_text_sql(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_arrays_make(CAST(array({texts}) AS array<string>))"
 
 
-def _extended(function: str, call: Call, args: Sequence[str]) -> str:
+def _write_extension(function: str, call: Call, args: Sequence[str]) -> str:
     return f"pg_nullaware_{function}({', '.join(output_text_sql(a, s) for a, s in zip(call.args, args, strict=True))})"
 
 
 def _building() -> Iterator[Entry]:
     yield Entry(
-        "array_of(any)", _array_of, _make,
+        "array_of(any)", _check_elements, _write_array,
         (("int4", "int4"), ("text", "text", "text"), ("numeric(10,2)", "numeric(10,2)"), ("bool",), ("timestamptz",),
          ("float8", "float8"), ("date",), ("numeric", "numeric")),
         strict=False, variadic=True, spelling="ARRAY[{all}]",
@@ -189,7 +189,7 @@ def _building() -> Iterator[Entry]:
         yield Entry(
             signature,
             _physical_type("string", (array,), (element,)),
-            partial(_extended, function),
+            partial(_write_extension, function),
             tuple(pair if array == 0 else pair[::-1] for pair in appended),
             strict=False,
         )
@@ -250,7 +250,7 @@ _SAME_TEXTS = {
     "text": ("text",),
     "uuid": ("text",),
 }
-"""Element types by what a cast of them leaves the text of every element as it is."""
+"""Casts of these element types do not change the text of any element."""
 
 
 def _casts() -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Composite values, held as PostgreSQL prints them: row constructors, and whole rows of tables."""
+"""Entries for composite values, which are stored as PostgreSQL's text: row constructors and whole rows of tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
 ROW_OF = "row_of(any)"
-"""No function of PostgreSQL: the fields, behind a literal with their names."""
+"""Not a PostgreSQL function: a literal with the field names, then the fields."""
 ROW_IN = "row_in(record,_record)"
-"""Whether an array of rows holds a row, by their texts."""
+"""Whether an array of rows contains a row, compared by their texts."""
 
 
 def fields_of(row: Call) -> tuple[list[str], tuple[Expr, ...]]:
-    """Names and values of the fields."""
+    """Return the names and values of the fields."""
     names, *values = row.args
     return literal_text(names).split("\x00") if values else [], tuple(values)
 
@@ -26,7 +26,7 @@ def _physical_type(args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def _row(call: Call, args: Sequence[str]) -> str:
+def _write_row(call: Call, args: Sequence[str]) -> str:
     fields = ", ".join(output_text_sql(arg, sql) for arg, sql in zip(call.args[1:], args[1:], strict=True))
     return f"pg_rows_of(CAST(array({fields}) AS array<string>))"
 
@@ -36,7 +36,7 @@ ENTRIES: tuple[Entry, ...] = (
         ROW_IN, lambda args: "boolean", template("pg_nullaware_compare_all('text', '=', {0}, {1}, FALSE)"), (),
         internal=True,
     ),
-    Entry(ROW_OF, _physical_type, _row, (), strict=False, internal=True),
+    Entry(ROW_OF, _physical_type, _write_row, (), strict=False, internal=True),
     Entry(
         io_cast("record", "text"), lambda args: "string", template("{0}"),
         (("text", "int4", "bool"), ("numeric", "char(6)", Fixed("NULL")), ("text[]", "jsonb", "timestamp"),

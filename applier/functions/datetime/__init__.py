@@ -1,1 +1,1 @@
-"""Functions over dates, times, timestamps and intervals in, Spark SQL out."""
+"""Takes functions over dates, times, timestamps and intervals, and returns Spark SQL."""

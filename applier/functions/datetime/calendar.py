@@ -1,4 +1,4 @@
-"""extract(), date_part() and date_trunc() with a literal field; no time zone but UTC takes part."""
+"""Entries for extract(), date_part() and date_trunc() with a literal field; the only time zone is UTC."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {
     "timezone_minute": "timezone_m timezone_minute",
 }
 FIELDS = {name: field for field, names in _NAMES.items() for name in names.split()}
-"""PostgreSQL's spellings of a field."""
+"""PostgreSQL's spellings of each field."""
 
 _CLOCK = ("hour", "minute", "second", "milliseconds", "microseconds")
 _CALENDAR = (
@@ -47,10 +47,10 @@ _OF = {
     "timestamp": (*_CALENDAR, *_CLOCK, "epoch"),
     "timestamptz": (*_CALENDAR, *_CLOCK, "epoch", *_ZONE),
     "time": (*_CLOCK, "epoch"),
-    # How weeks and quarters of intervals count changed with version 18.
+    # PostgreSQL 18 changed how weeks and quarters of intervals are counted.
     "interval": ("millennium", "century", "decade", "year", "month", "day", *_CLOCK, "epoch"),
 }
-_CARRIERS = {
+_PHYSICAL_TYPES = {
     "date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "time": "string", "interval": "string",
 }  # fmt: skip
 _SCALES = {"second": 6, "milliseconds": 3, "epoch": 6}
@@ -71,8 +71,8 @@ def _scale(name: str, field: str) -> int:
     return 0 if name == "date" and field == "epoch" else _SCALES.get(field, 0)
 
 
-def _whole(name: str, field: str, arg: str) -> str:
-    """A BIGINT: the field, in units of its last decimal place; seconds and their parts in microseconds."""
+def _write_whole(name: str, field: str, arg: str) -> str:
+    """Write the field as a BIGINT in units of its last decimal place; seconds and their parts in microseconds."""
     if name == "interval":
         return f"pg_intervals_field({quote_text(field)}, {arg})"
     if name == "time":
@@ -82,18 +82,18 @@ def _whole(name: str, field: str, arg: str) -> str:
 
 def _physical_type(name: str, result: str, args: tuple[Expr, ...]) -> str:
     field = _field(args[0], _OF[name])
-    if args[1].type.spark != _CARRIERS[name]:
+    if args[1].type.spark != _PHYSICAL_TYPES[name]:
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")
     if result:
         return result
     return "string" if (name, field) == ("interval", "epoch") else decimal(20, _scale(name, field))
 
 
-def _extract(name: str, call: Call, args: Sequence[str]) -> str:
+def _write_extract(name: str, call: Call, args: Sequence[str]) -> str:
     field = _field(call.args[0], _OF[name])
     if (name, field) == ("interval", "epoch"):
         return f"pg_intervals_epoch({args[1]})"
-    whole = f"CAST({_whole(name, field, args[1])} AS decimal(20,0))"
+    whole = f"CAST({_write_whole(name, field, args[1])} AS decimal(20,0))"
     if name == "date" and field == "epoch":
         whole = f"({whole} / CAST(1000000 AS decimal(20,0)))"
     scale = _scale(name, field)
@@ -106,11 +106,11 @@ def _extract(name: str, call: Call, args: Sequence[str]) -> str:
     )
 
 
-def _part(name: str, call: Call, args: Sequence[str]) -> str:
+def _write_part(name: str, call: Call, args: Sequence[str]) -> str:
     field = _field(call.args[0], _OF[name])
     if (name, field) == ("interval", "epoch"):
         return f"pg_intervals_epoch_double({args[1]})"
-    whole = _whole(name, field, args[1])
+    whole = _write_whole(name, field, args[1])
     match field:
         case "epoch":
             return f"(CAST({whole} AS double) / 1000000.0D)"
@@ -124,7 +124,7 @@ def _part(name: str, call: Call, args: Sequence[str]) -> str:
 
 def _extracts() -> Iterator[Entry]:
     for name, allowed in _OF.items():
-        for function, result, write in (("extract", "", _extract), ("date_part", "double", _part)):
+        for function, result, write in (("extract", "", _write_extract), ("date_part", "double", _write_part)):
             if function == "date_part" and name == "date":
                 continue
             yield Entry(
@@ -137,7 +137,7 @@ def _extracts() -> Iterator[Entry]:
     yield Entry(
         signature="date_part(text,date)",
         physical_type=partial(_physical_type, "date", "double"),
-        sql=partial(_part, "date"),
+        sql=partial(_write_part, "date"),
         fuzz=tuple((Fixed(f"'{field}'"), "date") for field in _CALENDAR),
     )
 
@@ -149,7 +149,7 @@ def _trunc_physical_type(spark: str, args: tuple[Expr, ...]) -> str:
     return spark
 
 
-def _trunc(name: str, call: Call, args: Sequence[str]) -> str:
+def _write_trunc(name: str, call: Call, args: Sequence[str]) -> str:
     field = quote_text(_field(call.args[0], _TRUNCATIONS))
     if name == "interval":
         return f"pg_dates_trunc_interval({field}, {args[1]})"
@@ -161,8 +161,8 @@ def _truncations() -> Iterator[Entry]:
         fields = [f for f in _TRUNCATIONS if name != "interval" or f != "week"]
         yield Entry(
             signature=f"date_trunc(text,{name})",
-            physical_type=partial(_trunc_physical_type, _CARRIERS[name]),
-            sql=partial(_trunc, name),
+            physical_type=partial(_trunc_physical_type, _PHYSICAL_TYPES[name]),
+            sql=partial(_write_trunc, name),
             fuzz=tuple((Fixed(f"'{f}'"), name if name == "interval" else f"{name}:middle") for f in fields),
             session=name == "timestamptz",
         )

@@ -1,8 +1,7 @@
-"""date, timestamp, timestamptz: comparisons, casts, texts, days between dates, zones.
+"""Entries for date, timestamp, timestamptz: comparisons, casts, texts, days between dates, zones.
 
-What PostgreSQL computes in the session's time zone is computed in UTC, the zone every definition is analysed in (and
-the zone Spark runs in); texts are those of DateStyle ISO. Years before 1 and after 9999 have no physical type: a result
-there raises.
+What PostgreSQL computes in the session's time zone is computed in UTC: every definition is analysed in UTC and Spark
+runs in UTC. Texts use DateStyle ISO. Years before 1 and after 9999 have no physical type: such a result raises.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from applier.functions.literals import quote_text
 from applier.functions.numeric.integers import COMPARISONS
 from applier.plan.expr import Call, Expr
 
-CARRIERS = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+PHYSICAL_TYPES = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 _DATE = "date_from_unix_date({0})"
 
 
 def _comparisons() -> Iterator[Entry]:
-    for name, spark in CARRIERS.items():
+    for name, spark in PHYSICAL_TYPES.items():
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}_{suffix}({name},{name})",
@@ -42,14 +41,14 @@ def _comparisons() -> Iterator[Entry]:
             )
     for left, right in (("date", "timestamp"), ("timestamp", "date"), ("date", "timestamptz"), ("timestamptz", "date"),
                         ("timestamp", "timestamptz"), ("timestamptz", "timestamp")):  # fmt: skip
-        meet = "timestamp" if "timestamptz" in (left, right) else "timestamp_ntz"
+        common = "timestamp" if "timestamptz" in (left, right) else "timestamp_ntz"
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{left}_{suffix}_{right}({left},{right})",
-                physical_type=fixed_physical_type([CARRIERS[left], CARRIERS[right]], "boolean"),
-                sql=template(f"(CAST({{0}} AS {meet}) {sign} CAST({{1}} AS {meet}))"),
+                physical_type=fixed_physical_type([PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]], "boolean"),
+                sql=template(f"(CAST({{0}} AS {common}) {sign} CAST({{1}} AS {common}))"),
                 fuzz=((left, right),),
-                session=meet == "timestamp",
+                session=common == "timestamp",
             )
 
 
@@ -68,12 +67,12 @@ def _zone_physical_type(result: str, args: tuple[Expr, ...]) -> str:
     return fixed_physical_type(["string", source], result)(args)
 
 
-def _in_zone(java: str, call: Call, args: Sequence[str]) -> str:
+def _write_in_zone(java: str, call: Call, args: Sequence[str]) -> str:
     zone = _zone(call.args[0])
     if zone == "UTC":
         return f"CAST({args[1]} AS {call.type.spark})"
-    moved = f"pg_dates_{java}({quote_text(zone)}, {interval_micros(0).format(args[1])})"
-    return instant(moved).format(type=call.type.spark)
+    shifted = f"pg_dates_{java}({quote_text(zone)}, {interval_micros(0).format(args[1])})"
+    return instant(shifted).format(type=call.type.spark)
 
 
 def _zones() -> Iterator[Entry]:
@@ -85,7 +84,7 @@ def _zones() -> Iterator[Entry]:
         yield Entry(
             signature=f"timezone(text,{source})",
             physical_type=partial(_zone_physical_type, result),
-            sql=partial(_in_zone, java),
+            sql=partial(_write_in_zone, java),
             fuzz=tuple((Fixed(f"'{zone}'"), f"{source}:recent") for zone in zones),
         )
 
@@ -108,7 +107,7 @@ def _days() -> Iterator[Entry]:
         template(form),
         (("int2", "date:middle"),),
     )
-    for name, spark in CARRIERS.items():
+    for name, spark in PHYSICAL_TYPES.items():
         yield Entry(
             f"isfinite({name})",
             fixed_physical_type([spark], "boolean"),
@@ -129,7 +128,7 @@ def _making() -> Iterator[Entry]:
     for name, session in (("timestamp", False), ("timestamptz", True)):
         yield Entry(
             f"make_{name}(int4,int4,int4,int4,int4,float8)",
-            fixed_physical_type(["int"] * 5 + ["double"], CARRIERS[name]),
+            fixed_physical_type(["int"] * 5 + ["double"], PHYSICAL_TYPES[name]),
             template(instant("pg_dates_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})")),
             (("int2:year", Fixed("2"), Fixed("29"), Fixed("24"), Fixed("0"), Fixed("0")),
              ("int2:year", Fixed("12"), "int2:small", Fixed("1"), Fixed("2"), "float8:small")),
@@ -150,7 +149,7 @@ def _casts() -> Iterator[Entry]:
     for source, target in pairs:
         yield Entry(
             signature=f"{target}({source})",
-            physical_type=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
+            physical_type=fixed_physical_type([PHYSICAL_TYPES[source]], PHYSICAL_TYPES[target]),
             sql=template("CAST({0} AS {type})"),
             fuzz=((source,),),
             session="timestamptz" in (source, target),
@@ -161,7 +160,7 @@ def _casts() -> Iterator[Entry]:
         ("timestamptz", f"concat(pg_dates_out_timestamp({interval_micros(0)}), '+00')"),
     ):
         yield Entry(
-            io_cast(name, "text"), fixed_physical_type([CARRIERS[name]], "string"), template(printed), ((name,),),
+            io_cast(name, "text"), fixed_physical_type([PHYSICAL_TYPES[name]], "string"), template(printed), ((name,),),
             spelling="({0})::text",
         )  # fmt: skip
     for name, read in (
@@ -171,7 +170,7 @@ def _casts() -> Iterator[Entry]:
     ):
         yield Entry(
             io_cast("text", name),
-            fixed_physical_type(["string"], CARRIERS[name]),
+            fixed_physical_type(["string"], PHYSICAL_TYPES[name]),
             template(read),
             (("text:moment",),),
             raises=True,

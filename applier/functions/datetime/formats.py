@@ -1,8 +1,8 @@
-"""to_char, to_date and to_timestamp with a literal pattern made of parts whose meaning is plain.
+"""Entries for to_char, to_date and to_timestamp with a literal pattern of unambiguous parts.
 
-Dates: the usual fields, `FM` before and `TH` behind them, punctuation, and texts in double quotes; other letters must
-be quoted. Numbers: 9, 0, comma and point, `FM` before them. Texts are read only when written exactly as the pattern
-says; anything else PostgreSQL would still understand raises.
+Dates: the usual fields, `FM` before and `TH` after them, punctuation, and texts in double quotes; other letters must
+be quoted. Numbers: 9, 0, comma and point, `FM` before them. A text is parsed only if it matches the pattern exactly;
+any other text raises, even if PostgreSQL would accept it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MONTH = re.compile("Month|MONTH|month")
 _NAMED_ORDINAL = re.compile("(?:DAY|Day|day|DY|Dy|dy|AM|PM|am|pm|Mon|MON|mon)(?:TH|th)|@(?:TH|th)")
 
 
-def _format(arg: Expr, allowed: re.Pattern[str]) -> str:
+def _check_format(arg: Expr, allowed: re.Pattern[str]) -> str:
     written = literal_text(arg)
     if not allowed.fullmatch(written) or (allowed is _DATE and _NAMED_ORDINAL.search(_MONTH.sub("@", written))):
         raise UnsuitableArguments(
@@ -38,7 +38,7 @@ def _format(arg: Expr, allowed: re.Pattern[str]) -> str:
 
 
 def _physical_type(allowed: re.Pattern[str], physical_types: Sequence[str], result: str, args: tuple[Expr, ...]) -> str:
-    _format(args[1], allowed)
+    _check_format(args[1], allowed)
     if args[0].type.spark not in physical_types:
         raise UnsuitableArguments(f"values held as {args[0].type.spark}")
     return result
@@ -77,12 +77,12 @@ def _dates() -> Iterator[Entry]:
 
 
 def _number_physical_type(args: tuple[Expr, ...]) -> str:
-    _format(args[1], _NUMBER)
+    _check_format(args[1], _NUMBER)
     output_text_sql(args[0], "")
     return "string"
 
 
-def _number(call: Call, args: Sequence[str]) -> str:
+def _write_number(call: Call, args: Sequence[str]) -> str:
     return f"pg_format_number({output_text_sql(call.args[0], args[0])}, {args[1]})"
 
 
@@ -90,7 +90,7 @@ def _numbers() -> Iterator[Entry]:
     patterns = ("9,999.99", "FM90.00", "000", "999", "0,000.9", "FM999,999.99", "99.99", "9", "FM9.99", "00099")
     for name, values in (("int4", ("int4",)), ("int8", ("int8",)), ("numeric", ("numeric(10,2)", "numeric:plain"))):
         yield Entry(
-            f"to_char({name},text)", _number_physical_type, _number,
+            f"to_char({name},text)", _number_physical_type, _write_number,
             tuple((v, Fixed(f"'{p}'")) for v in values for p in patterns),
             session=True,
         )  # fmt: skip

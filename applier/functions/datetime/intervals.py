@@ -1,6 +1,6 @@
-"""interval: held as the text of IntervalStyle postgres, computed by the Java functions; and the shifts by intervals.
+"""Entries for interval, which is stored as text of IntervalStyle postgres and computed in Java, and for shifts by it.
 
-timestamptz moves in UTC, the zone every definition is analysed in.
+timestamptz is shifted in UTC, the zone in which every definition is analysed.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from applier.functions.entry import Entry, Fixed, FuzzArg, fixed_physical_type, 
 from applier.functions.numeric.integers import COMPARISONS
 
 _TEXT = "string"
-# In Spark a timestamp without a zone is read as an instant of UTC and back without loss.
+# Spark converts a timestamp without a zone to an instant in UTC and back without loss.
 MICROS = "unix_micros(CAST({0} AS timestamp))"
 BACK = "CAST(timestamp_micros({0}) AS {{type}})"
-_CARRIERS = {"timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date"}
+_PHYSICAL_TYPES = {"timestamp": "timestamp_ntz", "timestamptz": "timestamp", "date": "date"}
 
 
 def interval_micros(place: int) -> str:
-    """The argument at a place as microseconds since 1970."""
+    """Return Spark SQL for the argument at a position, as microseconds since 1970."""
     return f"unix_micros(CAST({{{place}}} AS timestamp))"
 
 
 def instant(micros_sql: str) -> str:
-    """Microseconds since 1970 as the result's type."""
+    """Return Spark SQL that converts microseconds since 1970 to the result's type."""
     return f"CAST(timestamp_micros({micros_sql}) AS {{type}})"
 
 
 def _shifts() -> Iterator[Entry]:
-    for name, spark in _CARRIERS.items():
+    for name, spark in _PHYSICAL_TYPES.items():
         result = "timestamp" if name == "timestamptz" else "timestamp_ntz"
         for function, java in ((f"{name}_pl_interval", "add"), (f"{name}_mi_interval", "sub")):
             yield Entry(
@@ -39,7 +39,7 @@ def _shifts() -> Iterator[Entry]:
                 session=name == "timestamptz",
             )
     for name in ("timestamp", "timestamptz"):
-        spark = _CARRIERS[name]
+        spark = _PHYSICAL_TYPES[name]
         yield Entry(
             f"{name}_mi({name},{name})",
             fixed_physical_type([spark, spark], _TEXT),
@@ -71,7 +71,7 @@ def _shifts() -> Iterator[Entry]:
     for name in ("timestamp", "timestamptz"):
         yield Entry(
             f"interval_pl_{name}(interval,{name})",
-            fixed_physical_type([_TEXT, _CARRIERS[name]], _CARRIERS[name]),
+            fixed_physical_type([_TEXT, _PHYSICAL_TYPES[name]], _PHYSICAL_TYPES[name]),
             template(instant(f"pg_dates_add({interval_micros(1)}, {{0}})")),
             (("interval:small", f"{name}:middle"),),
             session=name == "timestamptz",
@@ -140,7 +140,7 @@ def _arithmetic() -> Iterator[Entry]:
 
 
 def _times() -> Iterator[Entry]:
-    # hh:mm:ss.ffffff: the texts of two times are equal, and in order, as the times are.
+    # hh:mm:ss.ffffff: the texts of times are equal, and sort, as the times do.
     for suffix, sign in COMPARISONS.items():
         yield Entry(
             f"time_{suffix}(time,time)",

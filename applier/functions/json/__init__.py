@@ -1,1 +1,1 @@
-"""Functions over json and jsonb, SQL/JSON paths and constructors in, Spark SQL out."""
+"""Takes functions over json and jsonb, SQL/JSON paths and constructors, and returns Spark SQL."""

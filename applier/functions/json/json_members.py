@@ -1,4 +1,4 @@
-"""Members of a json, which keeps the text it was written with; all members of a jsonb as an array."""
+"""Entries for the members of a json, which keeps its original text, and for all members of a jsonb as an array."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LISTED = ("keys", "values", "value_texts", "element_texts")
 
 FIELDS = "jsonb_fields(jsonb,text,text)"
 FIELD = "jsonb_field(jsonb,text,text)"
-"""No functions of PostgreSQL: an array of the members of that name of all objects, or of the only one, in a type."""
+"""Not PostgreSQL functions: the members with a name of all objects, or of the single object, as an array in a type."""
 FIELD_TYPES = frozenset(
     {"text", "int2", "int4", "int8", "numeric", "float8", "bool", "jsonb", "uuid", "date", "timestamp", "timestamptz"}
 )
 
 
 def listing(what: str) -> str:
-    """The name under which the array of such members of a jsonb stands in the allow-list."""
+    """Return the allow-list name of the array of these members of a jsonb."""
     return f"jsonb_{what}(jsonb)"
 
 
@@ -32,7 +32,7 @@ def _lists() -> Iterator[Entry]:
         yield replace(entry, internal=True)
     for signature, form in (
         (FIELDS, "pg_jsonpath_column({0}, {1}, {2})"),
-        # Of no object there is one record, of nothing.
+        # NULL instead of an object gives one record of NULLs.
         (FIELD, "if({0} IS NULL, '{{NULL}}', pg_jsonpath_column(concat('[', {0}, ']'), {1}, {2}))"),
     ):
         yield replace(simple(signature, "string string string", _TEXT, form), internal=True, raises=True)

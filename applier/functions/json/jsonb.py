@@ -1,4 +1,4 @@
-"""jsonb, held as PostgreSQL prints it, computed by the Java functions. Its equality is that of values: 1 is 1.0."""
+"""Entries for jsonb, which is stored as PostgreSQL's text and computed in Java. It compares values: 1 equals 1.0."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def _changing() -> Iterator[Entry]:
     )  # fmt: skip
 
 
-def _jsonable(args: tuple[Expr, ...]) -> str:
+def _check_values(args: tuple[Expr, ...]) -> str:
     for arg in args:
         as_jsonb(arg, "")
     return _TEXT
 
 
 def jsonb_object(call: Call, args: Sequence[str]) -> str:
-    """An object of these keys and values in turn."""
+    """Return Spark SQL for an object of alternating keys and values."""
     parts = [
         as_jsonb(arg, sql) if i % 2 else as_key(arg, sql)
         for i, (arg, sql) in enumerate(zip(call.args, args, strict=True))
@@ -98,30 +98,34 @@ def jsonb_object(call: Call, args: Sequence[str]) -> str:
     return f"pg_json_object(CAST(array({', '.join(parts)}) AS array<string>))"
 
 
-def _pairs(args: tuple[Expr, ...]) -> str:
+def _check_pairs(args: tuple[Expr, ...]) -> str:
     check_pairs(args)
-    return _jsonable(args)
+    return _check_values(args)
 
 
 def jsonb_array(call: Call, args: Sequence[str]) -> str:
-    """An array of these values."""
+    """Return Spark SQL for an array of these values."""
     parts = ", ".join(as_jsonb(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     return f"pg_json_array(CAST(array({parts}) AS array<string>))"
 
 
 def _building() -> Iterator[Entry]:
     yield Entry(
-        "to_jsonb(anyelement)", _jsonable, lambda call, args: as_jsonb(call.args[0], args[0]), KINDS_TRIED, session=True
+        "to_jsonb(anyelement)",
+        _check_values,
+        lambda call, args: as_jsonb(call.args[0], args[0]),
+        KINDS_TRIED,
+        session=True,
     )
     yield Entry(
-        "jsonb_build_object(any)", _pairs, jsonb_object,
+        "jsonb_build_object(any)", _check_pairs, jsonb_object,
         ((Fixed("'k'"), "int4", Fixed("'kk'"), "text"), (Fixed("'b'"), "jsonb"),
          (Fixed("'t'"), "timestamp", Fixed("'z'"), "timestamptz"),
          (Fixed("'a'"), "numeric", Fixed("'a'"), "bool")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
     yield Entry(
-        "jsonb_build_array(any)", _jsonable, jsonb_array, (("int4", "text", "bool"), ("jsonb",)),
+        "jsonb_build_array(any)", _check_values, jsonb_array, (("int4", "text", "bool"), ("jsonb",)),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""SQL's own words for JSON, which are no functions: JSON_VALUE and its like, JSON_ARRAY and JSON_OBJECT, IS JSON."""
+"""Entries for JSON syntax of SQL that is not a function: JSON_VALUE and the like, JSON_ARRAY, JSON_OBJECT, IS JSON."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from shared_schema.pg_types import PgType
 
 IS_JSON = "is_json(any,text,bool)"
 RAISE = Const("raise", ValueType(PgType(0, -1, "raise", "raise"), "void"))
-"""In the place of a value: an error is raised."""
+"""Instead of a value: raise an error."""
 _VALUES = FIELD_TYPES - {"jsonb"} | {"varchar"}
 _NOT_FOUND = "PostgreSQL would report: no SQL/JSON item found, or not one of that kind"
 
 
 def json_query_sql(word: str, *, raises: bool) -> str:
-    """The name under which JSON_VALUE and its like stand in the allow-list."""
+    """Return the allow-list name of JSON_VALUE, JSON_QUERY, JSON_EXISTS or the rows of JSON_TABLE."""
     return f"json_{word}{'_or_error' if raises else ''}(any)"
 
 
 def json_constructor_sql(type_: str, what: str, *, skips_null: bool) -> str:
-    """The name under which JSON_ARRAY and JSON_OBJECT stand in the allow-list."""
+    """Return the allow-list name of JSON_ARRAY or JSON_OBJECT."""
     return f"{type_}_{what}{'_given' if skips_null else ''}(any)"
 
 
-def _answer_physical_type(word: str, args: tuple[Expr, ...]) -> str:
-    """The last of them is the call itself, which knows what is returned."""
+def _query_physical_type(word: str, args: tuple[Expr, ...]) -> str:
+    """Return the physical type of the result. The last argument is the call itself, which has the result type."""
     pg = args[-1].type.pg
     how = literal_text(args[3])
     known = {"exists": {"bool"}, "query": {"jsonb", "json", "text"}, "value": _VALUES, "rows": {"jsonb"}}[word]
@@ -42,17 +42,17 @@ def _answer_physical_type(word: str, args: tuple[Expr, ...]) -> str:
     return args[-1].type.spark
 
 
-def _raised(spark: str) -> str:
+def _write_error(spark: str) -> str:
     return f"CAST(raise_error({quote_text(_NOT_FOUND)}) AS {spark})"
 
 
-def _answer(word: str, call: Call, args: Sequence[str]) -> str:
+def _write_query(word: str, call: Call, args: Sequence[str]) -> str:
     json, path, variables, how, *places = args
     spark, pg = call.type.spark, call.type.pg
-    in_place = [_raised(spark) if arg == RAISE else sql for arg, sql in zip(call.args[4:], places, strict=True)]
+    defaults = [_write_error(spark) if arg == RAISE else sql for arg, sql in zip(call.args[4:], places, strict=True)]
     if word == "exists":
         found = f"pg_jsonpath_exists({json}, {path}, {variables}, true)"
-        return f"if({json} IS NULL, CAST(NULL AS boolean), coalesce({found}, {in_place[0]}))"
+        return f"if({json} IS NULL, CAST(NULL AS boolean), coalesce({found}, {defaults[0]}))"
     if word == "rows":
         strict = "true" if RAISE in call.args else "false"
         return f"pg_jsonpath_rows({json}, {path}, {variables}, {strict})"
@@ -60,14 +60,14 @@ def _answer(word: str, call: Call, args: Sequence[str]) -> str:
     found = f"pg_jsonpath_{word}({json}, {path}, {variables}, {quote_text(kind) if word == 'value' else how})"
     value = f"substr({found}, 2)"
     shown = f"CAST({value} AS {spark})" if spark.startswith("decimal(") else parse_output(pg.name, value)
-    on_empty, on_error = in_place
+    on_empty, on_error = defaults
     return (
         f"CASE left({found}, 1) WHEN 'v' THEN {shown} WHEN 'e' THEN {on_empty} WHEN 'x' THEN {on_error} "
         f"ELSE CAST(NULL AS {spark}) END"
     )
 
 
-_TRIED = {
+_FUZZ_CLAUSES = {
     "exists": ("", "TRUE ON ERROR", "UNKNOWN ON ERROR"),
     "query": (
         "", "WITH WRAPPER", "WITH CONDITIONAL WRAPPER", "RETURNING text", "RETURNING text OMIT QUOTES",
@@ -83,35 +83,40 @@ _TRIED = {
 _PATHS = ("$", "$.a", "strict $.a", "$[*]", "$.* ? (@ > 0)", "strict $.a.b", "$.a / 0")
 
 
-def _tried(clause: str) -> str:
+def _fuzz_type(clause: str) -> str:
     return "jsonb:moments" if "date" in clause or "timestamp" in clause else "jsonb:values"
 
 
-def _gives(word: str, clause: str) -> bool:
-    """Whether something else than NULL may take the place of what is missing."""
+def _has_default(word: str, clause: str) -> bool:
+    """Return whether a missing value may be replaced by something other than NULL."""
     return "DEFAULT" in clause or "EMPTY ARRAY" in clause or (word == "exists" and clause in ("", "TRUE ON ERROR"))
 
 
-def _answers() -> Iterator[Entry]:
+def _queries() -> Iterator[Entry]:
     for word in ("exists", "query", "value", "rows"):
         for raises in (False, True):
-            clauses = ("ERROR ON ERROR",) if raises and word in _TRIED else _TRIED.get(word, ())
+            clauses = ("ERROR ON ERROR",) if raises and word in _FUZZ_CLAUSES else _FUZZ_CLAUSES.get(word, ())
             calls: list[tuple[FuzzArg, ...]] = [
-                (_tried(clause), Fixed(f"'{path}'"), Fixed(clause), Fixed("'null'" if _gives(word, clause) else "NULL"))
+                (
+                    _fuzz_type(clause),
+                    Fixed(f"'{path}'"),
+                    Fixed(clause),
+                    Fixed("'null'" if _has_default(word, clause) else "NULL"),
+                )
                 for number, clause in enumerate(clauses)
                 for path in (_PATHS[:4] if number else _PATHS)
             ]
             if word == "value" and not raises:
                 calls.append(("jsonb", Fixed("'$[*] ? (@ == $x || @ == $y)'"), Fixed(clauses[-1]), Fixed("'[]'")))
             yield Entry(
-                json_query_sql(word, raises=raises), partial(_answer_physical_type, word), partial(_answer, word),
+                json_query_sql(word, raises=raises), partial(_query_physical_type, word), partial(_write_query, word),
                 tuple(calls), raises=raises, strict=False, variadic=True, internal=word == "rows", since=17,
                 runs_in=f"pg_jsonpath_{word}",
                 spelling=f"JSON_{word.upper()}(coalesce({{0}}, {{3}}), {{1}} {{2}})",
             )  # fmt: skip
 
 
-def _made_physical_type(object_: bool, args: tuple[Expr, ...]) -> str:
+def _constructor_physical_type(object_: bool, args: tuple[Expr, ...]) -> str:
     if object_:
         check_pairs(args)
     for arg in args:
@@ -119,29 +124,29 @@ def _made_physical_type(object_: bool, args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def _array(type_: str, call: Call, args: Sequence[str]) -> str:
+def _write_array(type_: str, call: Call, args: Sequence[str]) -> str:
     write = as_jsonb if type_ == "jsonb" else as_json
     values = ", ".join(write(arg, sql) for arg, sql in zip(call.args, args, strict=True))
     listed = f"CAST(array({values}) AS array<string>)"
-    given = f"filter({listed}, x -> x IS NOT NULL)"
-    return f"pg_json_array({given})" if type_ == "jsonb" else f"pg_jsontext_array({given}, ', ')"
+    non_null = f"filter({listed}, x -> x IS NOT NULL)"
+    return f"pg_json_array({non_null})" if type_ == "jsonb" else f"pg_jsontext_array({non_null}, ', ')"
 
 
-def _object(type_: str, call: Call, args: Sequence[str]) -> str:
+def _write_object(type_: str, call: Call, args: Sequence[str]) -> str:
     write = as_jsonb if type_ == "jsonb" else as_json
     both = list(zip(call.args, args, strict=True))
     pairs = [
         f"named_struct('k', {as_key(*key)}, 'v', {write(*value)})"
         for key, value in zip(both[::2], both[1::2], strict=True)
     ]
-    given = f"filter(CAST(array({', '.join(pairs)}) AS array<struct<k:string,v:string>>), x -> x.v IS NOT NULL)"
+    non_null = f"filter(CAST(array({', '.join(pairs)}) AS array<struct<k:string,v:string>>), x -> x.v IS NOT NULL)"
     if type_ == "jsonb":
-        return f"pg_json_object(flatten(transform({given}, x -> array(x.k, x.v))))"
-    return f"pg_jsontext_object(transform({given}, x -> x.k), transform({given}, x -> x.v), '')"
+        return f"pg_json_object(flatten(transform({non_null}, x -> array(x.k, x.v))))"
+    return f"pg_jsontext_object(transform({non_null}, x -> x.k), transform({non_null}, x -> x.v), '')"
 
 
-def _built() -> Iterator[Entry]:
-    tried: dict[str, tuple[tuple[FuzzArg, ...], ...]] = {
+def _constructors() -> Iterator[Entry]:
+    fuzz_calls: dict[str, tuple[tuple[FuzzArg, ...], ...]] = {
         "array": (("int4", "text", "bool"), ("jsonb", "numeric"), ("int4[]", "timestamptz")),
         "object": (
             (Fixed("'k'"), "int4", Fixed("'b'"), "text"),
@@ -150,15 +155,15 @@ def _built() -> Iterator[Entry]:
     }
     plain = {("jsonb", "array"): jsonb.jsonb_array, ("jsonb", "object"): jsonb.jsonb_object}
     plain |= {("json", "array"): json_text.json_array, ("json", "object"): json_text.json_object}
-    for what, write in (("array", _array), ("object", _object)):
+    for what, write in (("array", _write_array), ("object", _write_object)):
         for type_ in ("json", "jsonb"):
             for skips_null in (False, True):
                 pairs = "{0}: {1}, {2}: {3}" if what == "object" else "{all}"
                 clause = "ABSENT ON NULL" if skips_null else "NULL ON NULL"
-                calls = tried[what] if what == "array" else tried[what][:1]
+                calls = fuzz_calls[what] if what == "array" else fuzz_calls[what][:1]
                 yield Entry(
                     json_constructor_sql(type_, what, skips_null=skips_null),
-                    partial(_made_physical_type, what == "object"),
+                    partial(_constructor_physical_type, what == "object"),
                     partial(write, type_) if skips_null else plain[type_, what],
                     calls,
                     strict=False, variadic=True, session=True, since=16,
@@ -172,19 +177,19 @@ def _is_json_physical_type(args: tuple[Expr, ...]) -> str:
     return "boolean"
 
 
-def _is_json(call: Call, args: Sequence[str]) -> str:
-    # A jsonb has no key twice.
+def _write_is_json(call: Call, args: Sequence[str]) -> str:
+    # A jsonb has no duplicate keys.
     unique = "false" if call.args[0].type.pg.name == "jsonb" else args[2]
     return f"pg_jsontext_is_json({args[0]}, {args[1]}, {unique})"
 
 
 ENTRIES: tuple[Entry, ...] = (
-    *_answers(),
-    *_built(),
+    *_queries(),
+    *_constructors(),
     Entry(
         IS_JSON,
         _is_json_physical_type,
-        _is_json,
+        _write_is_json,
         tuple(
             (type_, Fixed(f"{shape}{unique}"))
             for type_ in ("text:json", "text:syntax", "json", "jsonb")

@@ -1,4 +1,4 @@
-"""Any value as JSON, from the text its output function prints: as jsonb, and as json, which keeps its text."""
+"""Writes Spark SQL that turns any value into jsonb, or into json that keeps its text, from its output text."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KINDS_TRIED: tuple[tuple[FuzzArg, ...], ...] = (
     ("float4",), ("char(6)",), ("time",), ("interval",), ("bytea",), ("timestamp",), ("timestamptz",),
     ("int4[]",), ("text[]",), ("numeric[]",), ("bool[]",),
 )  # fmt: skip
-"""What the fuzz tests make JSON of."""
+"""The argument types of the fuzz tests."""
 
 
 def json_kind(arg: Expr) -> str:
-    """What the value becomes, in the words of JsonText; Unfit for a type that is not known."""
+    """Return the kind of JSON value, as JsonText.java names it; raise UnsuitableArguments for an unknown type."""
     name = arg.type.pg.name
     if isinstance(arg, Call) and arg.signature == ROW_OF:
         names, values = fields_of(arg)
@@ -40,14 +40,14 @@ def json_kind(arg: Expr) -> str:
 
 
 def as_key(arg: Expr, sql: str) -> str:
-    """The value as the key of an object: as it is printed; Unfit for what JSON spells in its own way."""
+    """Return the value as an object key, as printed; raise UnsuitableArguments if JSON writes the type differently."""
     if json_kind(arg) not in ("n", "t"):
         raise UnsuitableArguments(f"keys of type {arg.type.pg.display}", hint="cast the key to text")
     return output_text_sql(arg, sql)
 
 
 def check_pairs(args: Sequence[Expr]) -> None:
-    """Unfit unless they are keys and values in turn."""
+    """Raise UnsuitableArguments unless the arguments are alternating keys and values."""
     if len(args) % 2:
         raise UnsuitableArguments("an odd number of arguments")
     for key in args[::2]:
@@ -55,14 +55,14 @@ def check_pairs(args: Sequence[Expr]) -> None:
 
 
 def as_jsonb(arg: Expr, sql: str) -> str:
-    """to_jsonb() of a value."""
+    """Return Spark SQL for to_jsonb() of a value."""
     if arg.type.pg.name == "jsonb":
         return sql
     return f"pg_json_of({quote_text(json_kind(arg))}, {output_text_sql(arg, sql)})"
 
 
 def as_json(arg: Expr, sql: str) -> str:
-    """to_json() of a value."""
+    """Return Spark SQL for to_json() of a value."""
     if arg.type.pg.name in ("json", "jsonb"):
         return sql
     return f"pg_jsontext_of({quote_text(json_kind(arg))}, {output_text_sql(arg, sql)})"

@@ -1,1 +1,1 @@
-"""Functions over integers, floats and numerics in, Spark SQL out."""
+"""Takes functions over integers, floats and numerics, and returns Spark SQL."""

@@ -1,4 +1,4 @@
-"""float8 and float4: arithmetic with PostgreSQL's range errors, exact functions, texts.
+"""Entries for float8 and float4: arithmetic with PostgreSQL's range errors, exact functions, texts.
 
 NaN equals itself and is the largest, -0 equals 0, in both engines. What depends on a mathematics library (sin, exp,
 powers that are not whole) is not listed: two libraries differ in the last digit.
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import product
 
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.integers import COMPARISONS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.plan.expr import Call, Const, Expr
 
-CARRIERS = {"float8": "double", "float4": "float"}
+PHYSICAL_TYPES = {"float8": "double", "float4": "float"}
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 _LARGEST_POWER = 64
 _RADIANS_PER_DEGREE = "0.017453292519943295D"
@@ -23,9 +23,9 @@ _ARITHMETIC = {"pl": "add", "mi": "sub", "mul": "mul", "div": "div"}
 
 
 def _pairs() -> Iterator[Entry]:
-    for left, right in product(CARRIERS, repeat=2):
+    for left, right in product(PHYSICAL_TYPES, repeat=2):
         name = left if left == right else f"float{left[-1]}{right[-1]}"
-        arguments = [CARRIERS[left], CARRIERS[right]]
+        arguments = [PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]]
         single = left == right == "float4"
         first, second = (f"CAST({{{i}}} AS double)" if not single else f"{{{i}}}" for i in (0, 1))
         for suffix, java in _ARITHMETIC.items():
@@ -34,7 +34,7 @@ def _pairs() -> Iterator[Entry]:
                 physical_type=fixed_physical_type(arguments, "float" if single else "double"),
                 sql=template(f"pg_floats_{java}{'4' if single else ''}({first}, {second})"),
                 fuzz=((left, right),),
-                # No float4 is large enough to push a float8 over the edge.
+                # No float4 is large enough to make a float8 overflow.
                 raises=left == right or suffix in ("mul", "div"),
             )
         for suffix, sign in COMPARISONS.items():
@@ -43,13 +43,13 @@ def _pairs() -> Iterator[Entry]:
                 physical_type=fixed_physical_type(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
-                # Zero has two forms.
+                # 0 and -0 are equal but have different representations.
                 key_equal=suffix == "eq" and left == right,
             )
 
 
 def _functions() -> Iterator[Entry]:
-    for name, spark in CARRIERS.items():
+    for name, spark in PHYSICAL_TYPES.items():
         for function, form in (
             (f"{name}um", "(- {0})"),
             (f"{name}up", "{0}"),
@@ -77,7 +77,7 @@ def _functions() -> Iterator[Entry]:
             )
 
 
-def _literal(arg: Expr) -> int | None:
+def _literal_exponent(arg: Expr) -> int | None:
     match arg:
         case Call(args=(Const(value=int() as value),)):
             return value
@@ -89,29 +89,29 @@ def _literal(arg: Expr) -> int | None:
 
 def _is_whole(arg: Expr) -> bool:
     integers = ("float8(int2)", "float8(int4)", "float8(int8)")
-    return _literal(arg) is not None or (isinstance(arg, Call) and arg.signature in integers)
+    return _literal_exponent(arg) is not None or (isinstance(arg, Call) and arg.signature in integers)
 
 
-def _power(args: tuple[Expr, ...]) -> str:
-    exponent = _literal(args[1])
+def _power_physical_type(args: tuple[Expr, ...]) -> str:
+    exponent = _literal_exponent(args[1])
     if exponent is None or not 0 <= exponent <= _LARGEST_POWER or not _is_whole(args[0]):
         raise UnsuitableArguments("double precision", hint=_POWER_HINT)
     return fixed_physical_type(["double", "double"], "double")(args)
 
 
 def _powers() -> Iterator[Entry]:
-    # Beyond 53 bits it raises, where PostgreSQL's last digit is that of its mathematics library.
+    # Beyond 53 bits it raises, because PostgreSQL's last digit depends on its mathematics library.
     calls: tuple[tuple[FuzzArg, ...], ...] = (
         *(("int2", Fixed(n)) for n in ("0", "1", "2", "3")),
         ("int2:small", Fixed("10")),
     )
     for function in ("dpow", "power", "pow"):
         form = template("pg_floats_whole_power({0}, {1})")
-        yield Entry(f"{function}(float8,float8)", _power, form, calls)
+        yield Entry(f"{function}(float8,float8)", _power_physical_type, form, calls)
 
 
 def _casts() -> Iterator[Entry]:
-    for name, spark in CARRIERS.items():
+    for name, spark in PHYSICAL_TYPES.items():
         for integer, held in INTEGERS.items():
             yield Entry(
                 f"{name}({integer})",

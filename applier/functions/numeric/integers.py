@@ -1,4 +1,4 @@
-"""int2, int4, int8: arithmetic that raises on overflow as PostgreSQL does, comparisons, casts among them.
+"""Entries for int2, int4, int8: arithmetic that raises on overflow like PostgreSQL's, comparisons, casts.
 
 Spark in ANSI mode raises on overflow and division by zero too. DIV truncates like PostgreSQL but is a BIGINT, so the
 cast back makes -32768 / -1 raise.
@@ -11,7 +11,7 @@ from itertools import product
 
 from applier.functions.entry import Entry, Fixed, fixed_physical_type, template
 
-CARRIERS = {"int2": "smallint", "int4": "int", "int8": "bigint"}
+PHYSICAL_TYPES = {"int2": "smallint", "int4": "int", "int8": "bigint"}
 _SIZE = {"int2": 2, "int4": 4, "int8": 8}
 _SHORT = {"int2": "2", "int4": "4", "int8": "8"}
 
@@ -19,27 +19,28 @@ _ARITHMETIC = {"pl": "({0} + {1})", "mi": "({0} - {1})", "mul": "({0} * {1})", "
 COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-def _name(left: str, right: str) -> str:
+def _function_prefix(left: str, right: str) -> str:
     return left if left == right else f"int{_SHORT[left]}{_SHORT[right]}"
 
 
-def _widened(left: str, right: str) -> tuple[str, str, str]:
-    """The wider type and both arguments as templates in it."""
+def _widen(left: str, right: str) -> tuple[str, str, str]:
+    """Return the wider type, and both arguments as templates of that type."""
     wider = max(left, right, key=lambda t: _SIZE[t])
     cast = [
-        place if t == wider else f"CAST({place} AS {CARRIERS[wider]})" for place, t in (("{0}", left), ("{1}", right))
+        place if t == wider else f"CAST({place} AS {PHYSICAL_TYPES[wider]})"
+        for place, t in (("{0}", left), ("{1}", right))
     ]
     return wider, cast[0], cast[1]
 
 
 def _pairs() -> Iterator[Entry]:
-    for left, right in product(CARRIERS, repeat=2):
-        wider, first, second = _widened(left, right)
-        arguments = [CARRIERS[left], CARRIERS[right]]
+    for left, right in product(PHYSICAL_TYPES, repeat=2):
+        wider, first, second = _widen(left, right)
+        arguments = [PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]]
         for suffix, form in _ARITHMETIC.items():
             yield Entry(
-                signature=f"{_name(left, right)}{suffix}({left},{right})",
-                physical_type=fixed_physical_type(arguments, CARRIERS[wider]),
+                signature=f"{_function_prefix(left, right)}{suffix}({left},{right})",
+                physical_type=fixed_physical_type(arguments, PHYSICAL_TYPES[wider]),
                 sql=template(form.format(first, second)),
                 fuzz=((left, right),),
                 raises=True,
@@ -47,7 +48,7 @@ def _pairs() -> Iterator[Entry]:
             )
         for suffix, sign in COMPARISONS.items():
             yield Entry(
-                signature=f"{_name(left, right)}{suffix}({left},{right})",
+                signature=f"{_function_prefix(left, right)}{suffix}({left},{right})",
                 physical_type=fixed_physical_type(arguments, "boolean"),
                 sql=template(f"({first} {sign} {second})"),
                 fuzz=((left, right),),
@@ -56,7 +57,7 @@ def _pairs() -> Iterator[Entry]:
 
 
 def _single() -> Iterator[Entry]:
-    for name, spark in CARRIERS.items():
+    for name, spark in PHYSICAL_TYPES.items():
         for function in (f"{name}mod", "mod"):
             yield Entry(
                 signature=f"{function}({name},{name})",
@@ -91,8 +92,8 @@ def _single() -> Iterator[Entry]:
 
 
 def _shifts() -> Iterator[Entry]:
-    # Both take the count modulo the width; a smallint is shifted as an integer and cut.
-    for name, spark in CARRIERS.items():
+    # Both engines use the count modulo the width; a smallint is shifted as an integer and truncated.
+    for name, spark in PHYSICAL_TYPES.items():
         for suffix, function in (("shl", "shiftleft"), ("shr", "shiftright")):
             form = f"{function}({{0}}, {{1}})"
             if name == "int2":
@@ -107,11 +108,11 @@ def _shifts() -> Iterator[Entry]:
 
 
 def _casts() -> Iterator[Entry]:
-    for source, target in product(CARRIERS, repeat=2):
+    for source, target in product(PHYSICAL_TYPES, repeat=2):
         if source != target:
             yield Entry(
                 signature=f"{target}({source})",
-                physical_type=fixed_physical_type([CARRIERS[source]], CARRIERS[target]),
+                physical_type=fixed_physical_type([PHYSICAL_TYPES[source]], PHYSICAL_TYPES[target]),
                 sql=template("CAST({0} AS {type})"),
                 fuzz=((source,),),
                 raises=_SIZE[target] < _SIZE[source],

@@ -1,11 +1,11 @@
-"""Functions of numeric that Spark does not have, by the Java functions: roots, powers, logarithms, texts."""
+"""Entries for numeric functions that Spark lacks, computed in Java: roots, powers, logarithms, texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import as_text, check_numeric, of_numerics
 from applier.plan.expr import Call, Expr
 
@@ -17,7 +17,7 @@ _TWO: tuple[tuple[FuzzArg, ...], ...] = (
 )
 
 
-def _java(form: str) -> Callable[[Call, Sequence[str]], str]:
+def _java_template(form: str) -> Callable[[Call, Sequence[str]], str]:
     def write(call: Call, args: Sequence[str]) -> str:
         return form.format(*map(as_text, call.args, args))
 
@@ -35,7 +35,7 @@ def _functions() -> Iterator[Entry]:
     ):
         for function in functions:
             raises = function != "trim_scale"
-            yield Entry(f"{function}(numeric)", of_numerics("string"), _java(java), fuzz, raises=raises)
+            yield Entry(f"{function}(numeric)", of_numerics("string"), _java_template(java), fuzz, raises=raises)
     powers: tuple[tuple[FuzzArg, ...], ...] = (
         ("numeric(6,3)", "numeric(4,2)"),
         ("numeric(6,3)", "numeric(2,0)"),
@@ -47,42 +47,46 @@ def _functions() -> Iterator[Entry]:
     )
     for function in ("power", "pow", "numeric_power"):
         java = "pg_numeric_power({0}, {1})"
-        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java(java), powers, raises=True)
+        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java_template(java), powers, raises=True)
     logs: tuple[tuple[FuzzArg, ...], ...] = (("numeric(6,3)", "numeric(6,3)"), ("numeric(6,3)", "numeric"))
     for function in ("log", "numeric_log"):
         java = "pg_numeric_log({0}, {1})"
-        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java(java), logs, raises=True)
+        yield Entry(f"{function}(numeric,numeric)", of_numerics("string"), _java_template(java), logs, raises=True)
     for function, java, raises in (
         ("div", "pg_numeric_div_trunc", True),
         ("gcd", "pg_numeric_gcd", False),
         ("lcm", "pg_numeric_lcm", False),
     ):
         yield Entry(
-            f"{function}(numeric,numeric)", of_numerics("string"), _java(f"{java}({{0}}, {{1}})"), _TWO, raises=raises
+            f"{function}(numeric,numeric)",
+            of_numerics("string"),
+            _java_template(f"{java}({{0}}, {{1}})"),
+            _TWO,
+            raises=raises,
         )
     for function in ("scale", "min_scale"):
-        yield Entry(f"{function}(numeric)", of_numerics("int"), _java(f"pg_numeric_{function}({{0}})"), _ONE)
+        yield Entry(f"{function}(numeric)", of_numerics("int"), _java_template(f"pg_numeric_{function}({{0}})"), _ONE)
     yield Entry(
         "factorial(int8)", fixed_physical_type(["bigint"], "string"), template("pg_numeric_factorial({0})"),
         (("int8",),), raises=True,
     )  # fmt: skip
     yield Entry(
         "width_bucket(numeric,numeric,numeric,int4)",
-        _bucket,
-        _bucket_sql,
+        _bucket_physical_type,
+        _write_bucket,
         (("numeric(10,2)", Fixed("-5.5"), Fixed("100"), Fixed("7")), ("numeric", "numeric", "numeric", Fixed("5"))),
         raises=True,
     )
 
 
-def _bucket(args: tuple[Expr, ...]) -> str:
+def _bucket_physical_type(args: tuple[Expr, ...]) -> str:
     check_numeric(args[:3])
     if args[3].type.spark != "int":
         raise UnsuitableArguments(f"values held as {args[3].type.spark}")
     return "int"
 
 
-def _bucket_sql(call: Call, args: Sequence[str]) -> str:
+def _write_bucket(call: Call, args: Sequence[str]) -> str:
     bounds = ", ".join(map(as_text, call.args[:3], args[:3]))
     return f"pg_numeric_width_bucket({bounds}, {args[3]})"
 

@@ -1,12 +1,12 @@
-"""numeric: as DECIMAL(p,s) where 38 digits surely suffice, else as PostgreSQL's own text through the Java functions.
+"""Entries for numeric: DECIMAL(p,s) if 38 digits always suffice, else PostgreSQL's text and the Java functions.
 
-Every value of a physical type DECIMAL(p,s) equals PostgreSQL's value, and the results keep PostgreSQL's rules for the
-scale: the larger one for + and -, the sum for *. Where an operand is already 38 wide (the sum of a column, whose true
-size nobody knows) the physical type stays 38 wide and a value that does not fit raises. A result that could need more
-than 38 digits, a quotient, NaN and the infinities are held as text: exact, some ten times slower.
+Every value of a physical type DECIMAL(p,s) equals PostgreSQL's value, and results follow PostgreSQL's rules for the
+scale: the larger one for + and -, the sum for *. If an operand already has 38 digits (the sum of a column, whose true
+size is unknown), the physical type stays at 38 digits and a value that does not fit raises. A result that could need
+more than 38 digits, a quotient, NaN and the infinities are stored as text: exact, about ten times slower.
 
-The display scale (1.5 or 1.50) is PostgreSQL's in both physical types: where two scales meet in one column (`CASE`,
-`COALESCE`) it is held as text.
+The display scale (1.5 or 1.50) is PostgreSQL's in both physical types: a column with values of two scales (`CASE`,
+`COALESCE`) is stored as text.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from applier.functions.entry import (
     literal_int,
     template,
 )
-from applier.functions.numeric.integers import CARRIERS as INTEGERS
 from applier.functions.numeric.integers import COMPARISONS
+from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import as_text, check_numeric, is_text, of_numerics
 from applier.plan.expr import Call, Expr
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, VARHDRSZ, PgType
@@ -54,8 +54,8 @@ _INTEGER_DIGITS = {"int2": 5, "int4": 10, "int8": 19}
 _INTEGER_BITS = {"int2": 15, "int4": 31, "int8": 63}
 
 
-def _sized(precision: int, scale: int, operands: Sequence[Expr]) -> str:
-    # 38 digits that nobody declared are those of a sum; a sum that needs them all is an error, not a reason for text.
+def _fit_decimal(precision: int, scale: int, operands: Sequence[Expr]) -> str:
+    # 38 digits without a declaration come from a sum. A sum that needs more is an error, not a reason to use text.
     open_ended = any(decimal_of(a)[0] == MAX_DECIMAL_DIGITS and a.type.pg.precision_scale is None for a in operands)
     if scale > MAX_DECIMAL_DIGITS or (precision > MAX_DECIMAL_DIGITS and not open_ended):
         raise UnsuitableArguments(f"a numeric result of up to {precision} digits", hint=BOUNDED_HINT)
@@ -65,18 +65,18 @@ def _sized(precision: int, scale: int, operands: Sequence[Expr]) -> str:
 def _sum_size(args: tuple[Expr, ...]) -> str:
     sizes = [decimal_of(arg) for arg in args]
     scale = max(s for _, s in sizes)
-    return _sized(max(p - s for p, s in sizes) + 1 + scale, scale, args)
+    return _fit_decimal(max(p - s for p, s in sizes) + 1 + scale, scale, args)
 
 
 def _product_size(args: tuple[Expr, ...]) -> str:
     sizes = [decimal_of(arg) for arg in args]
-    return _sized(sum(p for p, _ in sizes), sum(s for _, s in sizes), args)
+    return _fit_decimal(sum(p for p, _ in sizes), sum(s for _, s in sizes), args)
 
 
 def _remainder_size(args: tuple[Expr, ...]) -> str:
     sizes = [decimal_of(arg) for arg in args]
     scale = max(s for _, s in sizes)
-    return _sized(min(p - s for p, s in sizes) + scale, scale, args)
+    return _fit_decimal(min(p - s for p, s in sizes) + scale, scale, args)
 
 
 def _same_size(args: tuple[Expr, ...]) -> str:
@@ -97,11 +97,11 @@ def _rounded_size(args: tuple[Expr, ...]) -> str:
     (precision, scale), places = decimal_of(args[0]), literal_int(args[1])
     if not 0 <= places <= MAX_DECIMAL_DIGITS:
         raise UnsuitableArguments(f"rounding to {places} places")
-    return _sized(precision - scale + 1 + places, places, args[:1])
+    return _fit_decimal(precision - scale + 1 + places, places, args[:1])
 
 
-def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, raises: bool = False) -> Entry:
-    """A function that has a DECIMAL form and one over text."""
+def _decimal_or_text(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, raises: bool = False) -> Entry:
+    """Return an entry for a function that has a DECIMAL form and a text form."""
     decimal_form, text_form = forms
 
     def physical_type(args: tuple[Expr, ...]) -> str:
@@ -119,7 +119,7 @@ def _either(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, rais
     return Entry(signature=signature, physical_type=physical_type, sql=sql, fuzz=fuzz, raises=raises)
 
 
-def _compare(sign: str, call: Call, args: Sequence[str]) -> str:
+def _write_comparison(sign: str, call: Call, args: Sequence[str]) -> str:
     try:
         common = common_decimal([decimal_of(arg) for arg in call.args])
     except UnsuitableArguments:
@@ -137,13 +137,13 @@ def _comparisons() -> Iterator[Entry]:
         yield Entry(
             signature=f"numeric_{suffix}(numeric,numeric)",
             physical_type=of_numerics("boolean"),
-            sql=partial(_compare, sign),
+            sql=partial(_write_comparison, sign),
             fuzz=_FUZZ_PAIRS,
             hash_equal=suffix == "eq",
         )
 
 
-def _quotient(call: Call, args: Sequence[str]) -> str:
+def _write_quotient(call: Call, args: Sequence[str]) -> str:
     if any(is_text(arg) for arg in call.args):
         args = list(map(as_text, call.args, args))
     return f"pg_numeric_div({args[0]}, {args[1]})"
@@ -157,11 +157,11 @@ def _arithmetic() -> Iterator[Entry]:
     )
     for function, sign, java, size in pairs:
         forms = (f"CAST(({{0}} {sign} {{1}}) AS {{type}})", f"{java}({{0}}, {{1}})")
-        yield _either(f"{function}(numeric,numeric)", size, forms, _FUZZ_PAIRS)
+        yield _decimal_or_text(f"{function}(numeric,numeric)", size, forms, _FUZZ_PAIRS)
     yield Entry(
         signature="numeric_div(numeric,numeric)",
         physical_type=of_numerics("string"),
-        sql=_quotient,
+        sql=_write_quotient,
         fuzz=_FUZZ_PAIRS,
         raises=True,
     )
@@ -172,18 +172,18 @@ def _arithmetic() -> Iterator[Entry]:
         ("abs", _ABSOLUTE, "pg_numeric_abs({0})"),
     )
     for function, form, java in singles:
-        yield _either(f"{function}(numeric)", _same_size, (form, java), _FUZZ_SINGLE)
+        yield _decimal_or_text(f"{function}(numeric)", _same_size, (form, java), _FUZZ_SINGLE)
 
 
 def _remainders() -> Iterator[Entry]:
     for function in ("numeric_mod", "mod"):
         forms = ("CAST(({0} % {1}) AS {type})", "pg_numeric_mod({0}, {1})")
-        yield _either(f"{function}(numeric,numeric)", _remainder_size, forms, _FUZZ_PAIRS, raises=True)
+        yield _decimal_or_text(f"{function}(numeric,numeric)", _remainder_size, forms, _FUZZ_PAIRS, raises=True)
     forms = ("CAST(sign({0}) AS {type})", "pg_numeric_sign({0})")
-    yield _either("sign(numeric)", _sign_size, forms, _FUZZ_SINGLE)
-    # What is left of a division by one, taken away; Spark's own casts would round.
+    yield _decimal_or_text("sign(numeric)", _sign_size, forms, _FUZZ_SINGLE)
+    # Subtract the remainder of a division by one; Spark's own casts would round.
     truncated = "CAST(({0} - ({0} % CAST(1 AS decimal(1,0)))) AS {type})"
-    yield _either("trunc(numeric)", _whole_size, (truncated, "pg_numeric_trunc({0}, 0)"), _FUZZ_SINGLE)
+    yield _decimal_or_text("trunc(numeric)", _whole_size, (truncated, "pg_numeric_trunc({0}, 0)"), _FUZZ_SINGLE)
 
 
 def _typmod(precision: int, scale: int) -> Fixed:
@@ -191,31 +191,31 @@ def _typmod(precision: int, scale: int) -> Fixed:
 
 
 def _roundings() -> Iterator[Entry]:
-    # Spark's decimal casts and round() take halves away from zero, as PostgreSQL's numeric does.
+    # Spark's decimal casts and round() round halves away from zero, as PostgreSQL's numeric does.
     for function, form, java in (
         ("round", "CAST({0} AS {type})", "pg_numeric_round({0}, 0)"),
         ("ceil", "CAST(ceil({0}) AS {type})", "pg_numeric_ceil({0})"),
         ("ceiling", "CAST(ceil({0}) AS {type})", "pg_numeric_ceil({0})"),
         ("floor", "CAST(floor({0}) AS {type})", "pg_numeric_floor({0})"),
     ):
-        yield _either(f"{function}(numeric)", _whole_size, (form, java), _FUZZ_SINGLE)
+        yield _decimal_or_text(f"{function}(numeric)", _whole_size, (form, java), _FUZZ_SINGLE)
     numbers = ("numeric(10,2)", "numeric(20,10)", "numeric")
     yield Entry(
         signature="round(numeric,int4)",
-        physical_type=partial(_places_physical_type, _rounded_size),
-        sql=partial(_places, "CAST({0} AS {type})", "pg_numeric_round({0}, {1})"),
+        physical_type=partial(_rounding_physical_type, _rounded_size),
+        sql=partial(_write_rounding, "CAST({0} AS {type})", "pg_numeric_round({0}, {1})"),
         fuzz=tuple((n, Fixed(places)) for n in numbers for places in ("1", "3", "-2", "50")),
     )
     yield Entry(
         signature="trunc(numeric,int4)",
-        physical_type=partial(_places_physical_type, None),
-        sql=partial(_places, "", "pg_numeric_trunc({0}, {1})"),
+        physical_type=partial(_rounding_physical_type, None),
+        sql=partial(_write_rounding, "", "pg_numeric_trunc({0}, {1})"),
         fuzz=tuple((n, Fixed(places)) for n in numbers for places in ("1", "3", "-2", "50")),
     )
     yield Entry(
         signature="numeric(numeric,int4)",
         physical_type=_cast_physical_type,
-        sql=_cast,
+        sql=_write_cast,
         fuzz=(
             *((n, _typmod(5, 1)) for n in ("numeric(10,2)", "numeric:finite")),
             *((n, _typmod(12, 12)) for n in ("numeric(20,10)", "numeric:finite")),
@@ -226,7 +226,7 @@ def _roundings() -> Iterator[Entry]:
     )
 
 
-def _places_physical_type(size: Size | None, args: tuple[Expr, ...]) -> str:
+def _rounding_physical_type(size: Size | None, args: tuple[Expr, ...]) -> str:
     check_numeric(args[:1])
     if args[1].type.spark != "int":
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")
@@ -238,7 +238,7 @@ def _places_physical_type(size: Size | None, args: tuple[Expr, ...]) -> str:
     return "string"
 
 
-def _places(decimal_form: str, text_form: str, call: Call, args: Sequence[str]) -> str:
+def _write_rounding(decimal_form: str, text_form: str, call: Call, args: Sequence[str]) -> str:
     if call.type.spark == "string":
         return text_form.format(as_text(call.args[0], args[0]), args[1])
     return decimal_form.format(*args, type=call.type.spark)
@@ -257,7 +257,7 @@ def _cast_physical_type(args: tuple[Expr, ...]) -> str:
     return decimal(precision, scale) if precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision else "string"
 
 
-def _cast(call: Call, args: Sequence[str]) -> str:
+def _write_cast(call: Call, args: Sequence[str]) -> str:
     precision, scale = _size_of(call.args)
     if call.type.spark != "string" and not is_text(call.args[0]):
         return f"CAST({args[0]} AS {call.type.spark})"
@@ -265,15 +265,15 @@ def _cast(call: Call, args: Sequence[str]) -> str:
     return sized if call.type.spark == "string" else f"CAST({sized} AS {call.type.spark})"
 
 
-def _integer(bits: int, call: Call, args: Sequence[str]) -> str:
+def _write_integer(bits: int, call: Call, args: Sequence[str]) -> str:
     if not is_text(call.args[0]):
         return f"CAST(round({args[0]}, 0) AS {call.type.spark})"
-    # The smallest bigint cannot be written as a literal.
+    # Spark has no literal for the smallest bigint.
     bounds = f"CAST('{-(1 << bits)}' AS bigint), {(1 << bits) - 1}L"
     return f"CAST(pg_numeric_to_int({args[0]}, {bounds}) AS {call.type.spark})"
 
 
-def _float(java: str, call: Call, args: Sequence[str]) -> str:
+def _write_float(java: str, call: Call, args: Sequence[str]) -> str:
     return f"{java}({as_text(call.args[0], args[0])})"
 
 
@@ -288,7 +288,7 @@ def _casts() -> Iterator[Entry]:
         yield Entry(
             signature=f"{name}(numeric)",
             physical_type=of_numerics(spark),
-            sql=partial(_integer, _INTEGER_BITS[name]),
+            sql=partial(_write_integer, _INTEGER_BITS[name]),
             fuzz=_FUZZ_SINGLE,
             raises=True,
         )
@@ -296,7 +296,7 @@ def _casts() -> Iterator[Entry]:
         yield Entry(
             signature=f"{name}(numeric)",
             physical_type=of_numerics(spark),
-            sql=partial(_float, f"pg_numeric_to_{name}"),
+            sql=partial(_write_float, f"pg_numeric_to_{name}"),
             fuzz=_FUZZ_SINGLE,
             raises=True,
         )

@@ -1,4 +1,4 @@
-"""numeric in its two physical types: DECIMAL(p,s), which PostgreSQL shows with s decimals too, or PostgreSQL's text."""
+"""Handles the two physical types of numeric: DECIMAL(p,s) with PostgreSQL's display scale s, or PostgreSQL's text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from applier.plan.expr import Call, Expr, Widen
 PRODUCTS = frozenset({"numeric_mul(numeric,numeric)"})
 SUMS = frozenset({"numeric_add(numeric,numeric)", "numeric_sub(numeric,numeric)"})
 SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "numeric_abs(numeric)", "abs(numeric)"})
-"""By how many decimals their results show: of both as many as the longer one, the sum, and those of the argument."""
+"""Functions by the scale of their results: PRODUCTS add the scales, SUMS use the larger one, SAME_DIGITS keep it."""
 
 
 def is_text(arg: Expr) -> bool:
-    """Whether the numeric is held as text."""
+    """Return whether the numeric is stored as text."""
     return arg.type.spark == "string"
 
 
 def check_numeric(args: Sequence[Expr]) -> None:
-    """Unfit unless each is a numeric in one of its two physical types."""
+    """Raise UnsuitableArguments unless each argument is a numeric in one of its two physical types."""
     for arg in args:
         if arg.type.pg.name != "numeric":
             raise UnsuitableArguments(f"values of type {arg.type.pg.display}")
@@ -28,7 +28,7 @@ def check_numeric(args: Sequence[Expr]) -> None:
 
 
 def of_numerics(result: str) -> Callable[[tuple[Expr, ...]], str]:
-    """The physical type of what is made of numerics, however they are held."""
+    """Return a `physical_type` function that accepts numerics of both physical types."""
 
     def physical_type(args: tuple[Expr, ...]) -> str:
         check_numeric(args)
@@ -38,12 +38,12 @@ def of_numerics(result: str) -> Callable[[tuple[Expr, ...]], str]:
 
 
 def as_text(arg: Expr, sql: str) -> str:
-    """The numeric as the text PostgreSQL prints."""
+    """Return Spark SQL for the numeric as PostgreSQL's text."""
     return sql if is_text(arg) else f"CAST({sql} AS string)"
 
 
 def digits(arg: Expr) -> tuple[int, int] | None:
-    """The most digits a numeric may have and how many of them are decimals, the same in every row; None if unknown."""
+    """Return the maximal number of digits of a numeric and its scale, the same in every row; None if unknown."""
     if not is_text(arg):
         return decimal_of(arg) if arg.type.pg.name == "numeric" else None
     match arg:

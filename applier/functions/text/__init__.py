@@ -1,1 +1,1 @@
-"""Functions over text, patterns and formats in, Spark SQL out."""
+"""Takes functions over text, patterns and formats, and returns Spark SQL."""

@@ -1,4 +1,4 @@
-"""Values of any type made one text: ||, concat, concat_ws; and enums, whose order is that of their declaration."""
+"""Entries for ||, concat and concat_ws over values of any type, and for enums, which sort in declaration order."""
 
 from __future__ import annotations
 
@@ -13,41 +13,53 @@ _TEXT = "string"
 _EMPTY = "''"
 
 
-def _printable(args: tuple[Expr, ...]) -> str:
+def _check_printable(args: tuple[Expr, ...]) -> str:
     for arg in args:
         output_text_sql(arg, "")
     return _TEXT
 
 
-def _outputs(call: Call, args: Sequence[str]) -> list[str]:
+def _write_outputs(call: Call, args: Sequence[str]) -> list[str]:
     return [output_text_sql(arg, sql) for arg, sql in zip(call.args, args, strict=True)]
 
 
-def _concat(call: Call, args: Sequence[str]) -> str:
-    return f"concat({', '.join(f'coalesce({text}, {_EMPTY})' for text in _outputs(call, args))})"
+def _write_concat(call: Call, args: Sequence[str]) -> str:
+    return f"concat({', '.join(f'coalesce({text}, {_EMPTY})' for text in _write_outputs(call, args))})"
 
 
-def _concat_ws(call: Call, args: Sequence[str]) -> str:
-    # For an empty list Spark gives the empty text, too; NULL is skipped by both.
-    return f"concat_ws({', '.join(_outputs(call, args))})"
+def _write_concat_ws(call: Call, args: Sequence[str]) -> str:
+    # For an empty list Spark returns the empty text, like PostgreSQL; both skip NULL.
+    return f"concat_ws({', '.join(_write_outputs(call, args))})"
 
 
-def _cat(call: Call, args: Sequence[str]) -> str:
+def _write_concat_operator(call: Call, args: Sequence[str]) -> str:
     return f"concat({', '.join(as_cast(arg, sql) for arg, sql in zip(call.args, args, strict=True))})"
 
 
 def _texts() -> Iterator[Entry]:
     others = ("int4", "bool", "numeric", "numeric(10,2)", "date", "timestamp", "float8", "char(6)", "interval", "jsonb")
-    yield Entry("textanycat(text,anynonarray)", _printable, _cat, tuple(("text", t) for t in others), session=True)
-    yield Entry("anytextcat(anynonarray,text)", _printable, _cat, tuple((t, "text") for t in others), session=True)
     yield Entry(
-        "concat(any)", _printable, _concat,
+        "textanycat(text,anynonarray)",
+        _check_printable,
+        _write_concat_operator,
+        tuple(("text", t) for t in others),
+        session=True,
+    )
+    yield Entry(
+        "anytextcat(anynonarray,text)",
+        _check_printable,
+        _write_concat_operator,
+        tuple((t, "text") for t in others),
+        session=True,
+    )
+    yield Entry(
+        "concat(any)", _check_printable, _write_concat,
         (("text",), ("text", "int4", "bool"), ("numeric(10,2)", "date"), ("timestamptz", "float8"),
          ("char(6)", "text")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip
     yield Entry(
-        "concat_ws(text,any)", _printable, _concat_ws,
+        "concat_ws(text,any)", _check_printable, _write_concat_ws,
         ((Fixed("','"), "text", "int4", "bool"), ("text", "text", "numeric"), (Fixed("','"), "text")),
         session=True, strict=False, variadic=True,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""format() of a literal text, and what it quotes with; values are shown as their output functions print them."""
+"""Entries for format() with a literal text and for its quoting functions; values are written as output texts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from applier.functions.literals import quote_text
 from applier.functions.output_text import output_text_sql
 from applier.plan.expr import Call, Expr
 
-_PLACE = re.compile(r"%(?:%|(?:(\d+)\$)?(-*)(\d*)([sLI]))")
+_PLACEHOLDER = re.compile(r"%(?:%|(?:(\d+)\$)?(-*)(\d*)([sLI]))")
 _HINT = "write the format itself, with %s, %L, %n$s and widths that are numbers"
-_MOST = 1000
+_MAX_WIDTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """The argument at a place from 1, as a literal or as it is, so wide at least; `left`: filled on the right."""
+class _Placeholder:
+    """One placeholder: the argument number from 1, whether it is quoted, its minimal width, and left alignment."""
 
     place: int
     as_literal: bool
@@ -26,9 +26,9 @@ class _Shown:
     left: bool
 
 
-def _parts(text: str) -> Iterator[str | _Shown]:
+def _split_format(text: str) -> Iterator[str | _Placeholder]:
     at, following = 0, 1
-    for found in _PLACE.finditer(text):
+    for found in _PLACEHOLDER.finditer(text):
         yield text[at : found.start()]
         at = found.end()
         if found[0] == "%%":
@@ -36,28 +36,28 @@ def _parts(text: str) -> Iterator[str | _Shown]:
             continue
         place = int(found[1]) if found[1] else following
         width = int(found[3] or "0")
-        if found[4] == "I" or not place or width > _MOST:
+        if found[4] == "I" or not place or width > _MAX_WIDTH:
             raise UnsuitableArguments(f"the format {found[0]}", hint=_HINT)
         following = place + 1
-        yield _Shown(place, found[4] == "L", width, "-" in found[2])
+        yield _Placeholder(place, found[4] == "L", width, "-" in found[2])
     yield text[at:]
-    if "%" in _PLACE.sub("", text):
+    if "%" in _PLACEHOLDER.sub("", text):
         raise UnsuitableArguments("this format", hint=_HINT)
 
 
 def _physical_type(args: tuple[Expr, ...]) -> str:
-    parts = list(_parts(literal_text(args[0])))
+    parts = list(_split_format(literal_text(args[0])))
     for part in parts:
-        if isinstance(part, _Shown) and part.place >= len(args):
+        if isinstance(part, _Placeholder) and part.place >= len(args):
             raise UnsuitableArguments("a format of more values than are given")
     for arg in args[1:]:
         output_text_sql(arg, "")
     return "string"
 
 
-def _written(call: Call, args: Sequence[str]) -> str:
+def _write_format(call: Call, args: Sequence[str]) -> str:
     found = []
-    for part in _parts(literal_text(call.args[0])):
+    for part in _split_format(literal_text(call.args[0])):
         if isinstance(part, str):
             found += [quote_text(part)] if part else []
             continue
@@ -75,7 +75,7 @@ def _formats() -> Iterator[Entry]:
         (Fixed("'%2$-8L%s'"), "int4", "text", "timestamp"),
     )
     yield Entry(
-        "format(text,any)", _physical_type, _written, calls, session=True, strict=False, variadic=True,
+        "format(text,any)", _physical_type, _write_format, calls, session=True, strict=False, variadic=True,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Functions of text by the Java functions: case, padding, characters by number; regular expressions of the safe part.
+"""Entries for text functions in Java: case, padding, characters by code; regular expressions that Java matches alike.
 
-Case is that of the C collation, which knows ASCII letters only; so are the classes of letters in patterns.
+Case conversion and letter classes in patterns follow the C collation, which knows ASCII letters only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGER = "int"
 Fuzz = tuple[tuple[FuzzArg, ...], ...]
 MATCHES = "regexp_match_list(text,text)"
 MATCHES_BY_FLAGS = "regexp_match_list(text,text,text)"
-"""No functions of PostgreSQL: the rows of regexp_matches as an array."""
+"""Not PostgreSQL functions: the rows of regexp_matches as an array."""
 
 
 def _cases() -> Iterator[Entry]:
@@ -82,20 +82,20 @@ def _padding() -> Iterator[Entry]:
 # Regular expressions. The pattern is a literal, checked and rewritten when the stream table is defined.
 
 
-def _pattern(arg: Expr, flags: Expr | None = None, ignore_case: bool = False) -> tuple[Regex, bool]:
-    """The pattern in Java's dialect, and whether the flags say that all matches are meant."""
+def _translate_pattern(arg: Expr, flags: Expr | None = None, ignore_case: bool = False) -> tuple[Regex, bool]:
+    """Return the pattern in Java's dialect, and whether the flags ask for all matches."""
     written = "" if flags is None else literal_text(flags)
     if set(written) - set("gi"):
         raise UnsuitableArguments(f"the flags {written!r}", hint="use g and i only")
     return translate(literal_text(arg), c_collation=True, ignore_case=ignore_case or "i" in written), "g" in written
 
 
-def _tested(ignore_case: bool, args: tuple[Expr, ...]) -> str:
-    _pattern(args[1], ignore_case=ignore_case)
+def _test_physical_type(ignore_case: bool, args: tuple[Expr, ...]) -> str:
+    _translate_pattern(args[1], ignore_case=ignore_case)
     return fixed_physical_type([_TEXT, _TEXT], "boolean")(args)
 
 
-def _extent(regex: Regex) -> Regex:
+def _require_certain_extent(regex: Regex) -> Regex:
     if not regex.plain:
         hint = "leave out *?, groups that repeat, and | beside groups"
         raise UnsuitableArguments("a regular expression whose match has an uncertain extent", hint=hint)
@@ -106,10 +106,10 @@ def _with_pattern(
     result: str, write: Callable[[Regex, bool, Sequence[str]], str], flags_at: int | None, takes_every: bool
 ) -> tuple[Callable[[tuple[Expr, ...]], str], Callable[[Call, Sequence[str]], str]]:
     def parts(args: Sequence[Expr]) -> tuple[Regex, bool]:
-        regex, every = _pattern(args[1], None if flags_at is None else args[flags_at])
+        regex, every = _translate_pattern(args[1], None if flags_at is None else args[flags_at])
         if every and flags_at == 2 and not takes_every:
             raise UnsuitableArguments("the flag g", hint="leave it out")
-        return _extent(regex), every
+        return _require_certain_extent(regex), every
 
     def physical_type(args: tuple[Expr, ...]) -> str:
         parts(args)
@@ -153,11 +153,11 @@ def _tests() -> Iterator[Entry]:
     ):
 
         def write(call: Call, args: Sequence[str], negation: str = negation, ignore_case: bool = ignore_case) -> str:
-            regex, _ = _pattern(call.args[1], ignore_case=ignore_case)
+            regex, _ = _translate_pattern(call.args[1], ignore_case=ignore_case)
             return f"({negation}pg_regex_matches({args[0]}, {quote_text(regex.java)}))"
 
         def physical_type(args: tuple[Expr, ...], ignore_case: bool = ignore_case) -> str:
-            return _tested(ignore_case, args)
+            return _test_physical_type(ignore_case, args)
 
         patterns = tuple(p.replace("\\\\", "\\") for p in _TESTS)
         yield Entry(

@@ -1,7 +1,8 @@
-"""PostgreSQL's advanced regular expressions -> Java's, for the part of both that surely means the same. Pure.
+"""Turns PostgreSQL's advanced regular expressions into Java's, for the part that means the same in both. Pure.
 
-Taken: characters, `.`, `^` and `$` at the ends of a branch, brackets, groups, `|`, quantifiers, `\\d` and escaped
-punctuation; under the C collation also `\\w`, `\\s`, `\\m`, `\\M`, `\\y` and named classes. Anything else is Unfit.
+Accepted: characters, `.`, `^` and `$` at the ends of a branch, brackets, groups, `|`, quantifiers, `\\d` and escaped
+punctuation; under the C collation also `\\w`, `\\s`, `\\m`, `\\M`, `\\y` and named classes. Anything else raises
+UnsuitableArguments.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _NAMED = {
     "digit": "0-9", "alpha": "A-Za-z", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z",
     "space": " \\t\\n\\u000b\\f\\r", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
-_MOST = 255
+_MAX_REPEAT = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """The pattern in Java's dialect; `plain` says that groups and extents are certain, not only whether it matches."""
+    """The pattern in Java's dialect; `plain`: groups and extents are certain, not only whether it matches."""
 
     java: str
     groups: int
@@ -40,7 +41,10 @@ class Regex:
 
 
 def translate(pattern: str, *, c_collation: bool, ignore_case: bool = False, newline_apart: bool = False) -> Regex:
-    """The same pattern for java.util.regex with DOTALL; `newline_apart`: only a newline itself matches a newline."""
+    """Return the same pattern for java.util.regex with DOTALL.
+
+    `newline_apart`: only a literal newline matches a newline.
+    """
     reader = _Reader(pattern, c_collation, newline_apart)
     java = reader.alternatives()
     if reader.at < len(pattern):
@@ -61,18 +65,18 @@ class _Reader:
         self.groups = 0
         self.plain = True
         if pattern.startswith("***") or (pattern.startswith("(?") and not pattern.startswith("(?:")):
-            raise self._unfit()
+            raise self._unsuitable()
 
-    def _unfit(self) -> UnsuitableArguments:
+    def _unsuitable(self) -> UnsuitableArguments:
         return UnsuitableArguments(f"the regular expression {self.pattern!r}", hint=_HINT)
 
     def _next(self) -> str:
         return self.pattern[self.at] if self.at < len(self.pattern) else ""
 
     def _take(self) -> str:
-        taken = self._next()
+        current = self._next()
         self.at += 1
-        return taken
+        return current
 
     def alternatives(self) -> str:
         branches = [self._branch()]
@@ -82,7 +86,7 @@ class _Reader:
             if self.groups:
                 self.plain = False
         if len(branches) > 1 and "" in branches:
-            raise self._unfit()
+            raise self._unsuitable()
         return "|".join(branches)
 
     def _branch(self) -> str:
@@ -103,7 +107,7 @@ class _Reader:
         atom = self._atom()
         quantifier = self._quantifier()
         if quantifier and self.groups > groups:
-            # Which repetition a group keeps differs between the engines.
+            # The engines differ in which repetition a group captures.
             self.plain = False
         return atom + quantifier
 
@@ -119,16 +123,16 @@ class _Reader:
             case "\\":
                 return self._escape()
             case "^" | "$" | "*" | "+" | "?" | "{" | "}" | "]" | ")":
-                raise self._unfit()
+                raise self._unsuitable()
             case _:
-                return _quoted(character)
+                return _escape_character(character)
 
     def _group(self) -> str:
         if self.pattern.startswith("?:", self.at):
             self.at += 2
             opening = "(?:"
         elif self._next() == "?":
-            raise self._unfit()
+            raise self._unsuitable()
         else:
             self.groups += 1
             opening = "("
@@ -136,23 +140,23 @@ class _Reader:
         if "|" in inner and opening == "(":
             self.plain = False
         if self._take() != ")" or not inner:
-            raise self._unfit()
+            raise self._unsuitable()
         return f"{opening}{inner})"
 
     def _escape(self) -> str:
         character = self._take()
         if self.newline_apart and character in "DWS":
-            raise self._unfit()
+            raise self._unsuitable()
         if character in _CLASSES:
             return _CLASSES[character]
         if character in _C_CLASSES and self.c_collation:
             return _C_CLASSES[character]
         simple = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}.get(character)
         if simple:
-            return _quoted(simple)
+            return _escape_character(simple)
         if not character or character.isalnum() or not character.isascii():
-            raise self._unfit()
-        return _quoted(character)
+            raise self._unsuitable()
+        return _escape_character(character)
 
     def _bracket(self) -> str:
         out = "["
@@ -173,17 +177,17 @@ class _Reader:
                 self.at += 1
                 high = self._member()
                 if len(low) != 1 or len(high) != 1 or low > high or not (low + high).isascii():
-                    raise self._unfit()
-                out += f"{_quoted(low)}-{_quoted(high)}"
+                    raise self._unsuitable()
+                out += f"{_escape_character(low)}-{_escape_character(high)}"
             else:
-                out += _quoted(low)
+                out += _escape_character(low)
         self.at += 1
         return out + "]"
 
     def _member(self) -> str:
         character = self._take()
         if character == "" or (character == "[" and self._next() in ("=", ".", ":")):
-            raise self._unfit()
+            raise self._unsuitable()
         if character != "\\":
             return character
         escaped = self._take()
@@ -193,14 +197,14 @@ class _Reader:
         if simple:
             return simple
         if not escaped or escaped.isalnum():
-            raise self._unfit()
+            raise self._unsuitable()
         return escaped
 
     def _named_class(self) -> str:
         end = self.pattern.find(":]", self.at)
         name = self.pattern[self.at + 2 : end] if end > 0 else ""
         if name not in _NAMED or not (self.c_collation or name == "digit"):
-            raise self._unfit()
+            raise self._unsuitable()
         self.at = end + 2
         return _NAMED[name]
 
@@ -213,31 +217,31 @@ class _Reader:
             inner = self.pattern[self.at + 1 : end] if end > 0 else ""
             numbers = inner.split(",")
             if len(numbers) > 2 or not numbers[0].isdigit() or not all(n.isdigit() or not n for n in numbers[1:]):
-                raise self._unfit()
+                raise self._unsuitable()
             bounds = [int(n) for n in numbers if n]
-            if max(bounds) > _MOST or sorted(bounds) != bounds:
-                raise self._unfit()
+            if max(bounds) > _MAX_REPEAT or sorted(bounds) != bounds:
+                raise self._unsuitable()
             self.at = end + 1
             sign = f"{{{inner}}}"
         else:
             self.at += 1
         if self._next() == "?":
-            # Whether there is a match does not depend on it; its extent does, by rules of its own.
+            # A non-greedy quantifier does not change whether there is a match, but its extent follows other rules.
             self.plain = False
             self.at += 1
         if self._next() in ("*", "+", "?", "{") and self._next():
-            raise self._unfit()
+            raise self._unsuitable()
         return sign
 
 
-def _quoted(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character.isalnum() and character.isascii():
         return character
     return f"\\x{{{ord(character):x}}}"
 
 
 def from_similar(pattern: str, escape: str = "\\") -> str:
-    """SIMILAR TO's pattern as a regular expression, for the part without quantifiers in braces and without brackets."""
+    """Turn a SIMILAR TO pattern without brackets and without quantifiers in braces into a regular expression."""
     out = "^(?:"
     characters = iter(pattern)
     for character in characters:

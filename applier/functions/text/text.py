@@ -1,7 +1,7 @@
-"""text, varchar, char(n): equality under deterministic collations, order under byte-wise ones, plain functions.
+"""Entries for text, varchar, char(n): equality under deterministic collations, order under byte-wise ones, functions.
 
-char(n) is held trimmed, as its comparisons, its length and its casts to text see it. What would look at the padding
-(LIKE, octet_length) is not listed for it.
+char(n) is stored trimmed, as its comparisons, its length and its casts to text see it. Functions that see the padding
+(LIKE, octet_length) are not listed for it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _functions() -> Iterator[Entry]:
     )
 
 
-def _shortened(args: tuple[Expr, ...]) -> str:
+def _length_cast_physical_type(args: tuple[Expr, ...]) -> str:
     if args[0].type.spark != _TEXT:
         raise UnsuitableArguments(f"values held as {args[0].type.spark}")
     explicit = args[2]
@@ -92,7 +92,7 @@ def _shortened(args: tuple[Expr, ...]) -> str:
     return _TEXT
 
 
-def _shorten(form: str, call: Call, args: Sequence[str]) -> str:
+def _write_length_cast(form: str, call: Call, args: Sequence[str]) -> str:
     return form.format(args[0], literal_int(call.args[1]) - VARHDRSZ)
 
 
@@ -103,14 +103,17 @@ def _length_casts() -> Iterator[Entry]:
     ):
         yield Entry(
             signature=f"{name}({name},int4,bool)",
-            physical_type=_shortened,
-            sql=partial(_shorten, form),
+            physical_type=_length_cast_physical_type,
+            sql=partial(_write_length_cast, form),
             fuzz=((fuzz, Fixed(str(3 + VARHDRSZ)), Fixed("true")), (fuzz, Fixed(str(40 + VARHDRSZ)), Fixed("true"))),
         )
 
 
 def _simple_pattern(pattern: Expr) -> str | None:
-    """The same pattern for Spark, which takes an escape only before a wildcard or another escape; None without one."""
+    """Return the same pattern for Spark; None if it is not a literal or ends with an escape.
+
+    Spark accepts an escape only before a wildcard or another escape.
+    """
     if not isinstance(pattern, Const) or not isinstance(pattern.value, str):
         return None
     out: list[str] = []
@@ -126,14 +129,14 @@ def _simple_pattern(pattern: Expr) -> str | None:
     return "".join(out)
 
 
-def _like(negation: str, call: Call, args: Sequence[str]) -> str:
+def _write_like(negation: str, call: Call, args: Sequence[str]) -> str:
     pattern = _simple_pattern(call.args[1])
     if pattern is not None:
         return f"({args[0]} {negation}LIKE {quote_text(pattern)})"
     return f"({negation}pg_text_like({args[0]}, {args[1]}))"
 
 
-def _ilike(negation: str, call: Call, args: Sequence[str]) -> str:
+def _write_ilike(negation: str, call: Call, args: Sequence[str]) -> str:
     return f"({negation}pg_text_like(pg_text_lower({args[0]}), pg_text_lower({args[1]})))"
 
 
@@ -153,7 +156,7 @@ def _likes() -> Iterator[Entry]:
             yield Entry(
                 signature=f"{function}(text,text)",
                 physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
-                sql=partial(_like, negation),
+                sql=partial(_write_like, negation),
                 fuzz=fuzz,
                 raises=True,
                 collation=CollationNeed.EQUALITY,
@@ -162,7 +165,7 @@ def _likes() -> Iterator[Entry]:
         yield Entry(
             signature=f"{function}(text,text)",
             physical_type=fixed_physical_type([_TEXT, _TEXT], "boolean"),
-            sql=partial(_ilike, negation),
+            sql=partial(_write_ilike, negation),
             fuzz=fuzz,
             raises=True,
             collation=CollationNeed.LETTERS,
@@ -174,19 +177,19 @@ def _likes() -> Iterator[Entry]:
         fuzz=(("text", Fixed("'a'")), ("text", Fixed("''")), ("text", Fixed("'\\'")), ("text", "text")),
         raises=True,
     )
-    # LIKE sees the blanks that char(n) is padded with; the physical type has none.
+    # LIKE sees the padding blanks of char(n); the physical type has none.
     for function, negation in (("bpcharlike", ""), ("bpcharnlike", "NOT ")):
         yield Entry(
             signature=f"{function}(bpchar,text)",
             physical_type=_padded_physical_type,
-            sql=partial(_padded_like, negation),
+            sql=partial(_write_padded_like, negation),
             fuzz=tuple(("char(6)", Fixed(p)) for p in (*_PATTERNS, "'ab    '", "'%  '")),
             collation=CollationNeed.EQUALITY,
         )
 
 
-def padded(arg: Expr, sql: str) -> str:
-    """char(n) with its blanks; Unfit where n is not known."""
+def pad_blanks(arg: Expr, sql: str) -> str:
+    """Return Spark SQL for char(n) with its blanks; raise UnsuitableArguments if n is unknown."""
     length = arg.type.pg.typmod - VARHDRSZ
     if length < 1:
         raise UnsuitableArguments("a char(n) of unknown length", hint="cast it to char(n) or to text")
@@ -194,7 +197,7 @@ def padded(arg: Expr, sql: str) -> str:
 
 
 def _padded_physical_type(args: tuple[Expr, ...]) -> str:
-    padded(args[0], "")
+    pad_blanks(args[0], "")
     if _simple_pattern(args[1]) is None:
         raise UnsuitableArguments(
             "a pattern that is not a literal, or ends with its escape character", hint="write the pattern itself"
@@ -202,12 +205,12 @@ def _padded_physical_type(args: tuple[Expr, ...]) -> str:
     return fixed_physical_type([_TEXT, _TEXT], "boolean")(args)
 
 
-def _padded_like(negation: str, call: Call, args: Sequence[str]) -> str:
-    return f"({padded(call.args[0], args[0])} {negation}LIKE {quote_text(_simple_pattern(call.args[1]) or '')})"
+def _write_padded_like(negation: str, call: Call, args: Sequence[str]) -> str:
+    return f"({pad_blanks(call.args[0], args[0])} {negation}LIKE {quote_text(_simple_pattern(call.args[1]) or '')})"
 
 
 def _identifiers() -> Iterator[Entry]:
-    # PostgreSQL prints a uuid in one form only, so equal values are equal texts, and their order is that of the bytes.
+    # PostgreSQL prints a uuid in one form only, so equal values have equal texts, and they sort by their bytes.
     for suffix, sign in (("eq", "="), ("ne", "<>"), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         yield Entry(
             signature=f"uuid_{suffix}(uuid,uuid)",
