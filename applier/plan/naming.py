@@ -127,7 +127,7 @@ class _Namer:
         if alias is not None:
             return Named("", alias, next(self._numbers))
         text = Writer(column.over)(column.value)
-        # Two expressions without columns that have the same text cannot be told apart.
+        # Two expressions without columns that have the same text cannot be distinguished.
         is_unambiguous = isinstance(column.value, Const) or any(leaves(column)) or text not in self._ambiguous
         self._ambiguous.add(text)
         return (

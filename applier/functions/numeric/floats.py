@@ -112,17 +112,17 @@ def _powers() -> Iterator[Entry]:
 
 def _casts() -> Iterator[Entry]:
     for name, spark in PHYSICAL_TYPES.items():
-        for integer, held in INTEGERS.items():
+        for integer, integer_type in INTEGERS.items():
             yield Entry(
                 f"{name}({integer})",
-                fixed_physical_type([held], spark),
+                fixed_physical_type([integer_type], spark),
                 template("CAST({0} AS {type})"),
                 ((integer,),),
             )
             bound = f"{1 << _BITS[integer]}.0D"
             yield Entry(
                 f"{integer}({name})",
-                fixed_physical_type([spark], held),
+                fixed_physical_type([spark], integer_type),
                 template(f"CAST(pg_floats_to_int(CAST({{0}} AS double), -{bound}, {bound}) AS {{type}})"),
                 ((name,),),
                 raises=True,

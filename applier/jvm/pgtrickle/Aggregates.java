@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Aggregates over all values of a group, none of them NULL, in the order PostgreSQL would see them. The steps are those
- * of its own transition functions: floats are added in this order, by Youngs and Cramer where squares are summed.
+ * Aggregates over all values of a group, none of them NULL, in the order in which PostgreSQL would read them. The steps
+ * are those of its own transition functions: floats are added in this order; sums of squares use Youngs and Cramer.
  */
 public final class Aggregates {
     private static Num numeric(ArrayData values, int i) {
@@ -27,7 +27,7 @@ public final class Aggregates {
 
     private static final BigInteger LIMB = BigInteger.TEN.pow(15);
 
-    /** The part of 15 digits at a place, from 0 for the lowest, of a finite value times 10^scale; it has its sign. */
+    /** Returns one 15-digit part, 0 for the lowest, of a finite value times 10^scale; the part has the value's sign. */
     public static long limb(UTF8String value, int scale, int place) {
         BigInteger rest = Num.parse(value.toString()).value.setScale(scale).unscaledValue();
         for (int i = 0; i < place; i++) rest = rest.divide(LIMB);
@@ -35,7 +35,7 @@ public final class Aggregates {
         return rest.remainder(LIMB).longValue();
     }
 
-    /** The value whose parts these are, each of any size. */
+    /** Returns the value that has these parts; each part may have any size. */
     public static UTF8String of_limbs(int scale, UTF8String a, UTF8String b, UTF8String c, UTF8String d) {
         UTF8String[] limbs = {d, c, b, a};
         BigInteger total = BigInteger.ZERO;
@@ -58,7 +58,7 @@ public final class Aggregates {
         return UTF8String.fromString(best.toString());
     }
 
-    /** Variance, or with root the standard deviation; of the sample or of all there is. */
+    /** Returns the variance, or with root the standard deviation; of the sample or of the population. */
     public static UTF8String numeric_variance(ArrayData values, boolean sample, boolean root) {
         int n = values.numElements();
         if (n <= (sample ? 1 : 0)) return null;
@@ -78,10 +78,10 @@ public final class Aggregates {
         return UTF8String.fromString((root ? rootOf(variance) : variance).toString());
     }
 
-    /** The square root with as many places as the number has itself, halves away from zero. */
+    /** Returns the square root with the scale of the number, halves rounded away from zero. */
     private static Num rootOf(Num number) {
         int scale = number.scale();
-        // One digit more than is shown decides the rounding: the root of a number is never exactly between two.
+        // One digit more than the scale decides the rounding: a root is never exactly between two such numbers.
         BigInteger shifted = number.value.setScale(2 * scale + 2, RoundingMode.UNNECESSARY).unscaledValue();
         return Num.of(new BigDecimal(shifted.sqrt(), scale + 1).setScale(scale, RoundingMode.HALF_UP));
     }
@@ -129,7 +129,7 @@ public final class Aggregates {
         return total;
     }
 
-    /** N, the sum, and the sum of squared distances from the mean. */
+    /** Returns N, the sum, and the sum of squared distances from the mean. */
     private static double[] moments(ArrayData values) {
         double n = 0;
         double sum = 0;
@@ -167,7 +167,7 @@ public final class Aggregates {
         return Double.valueOf(root ? Math.sqrt(variance) : variance);
     }
 
-    /** What the functions of two variables are made of: N, Sx, Sxx, Sy, Syy, Sxy. */
+    /** Returns the inputs of the functions of two variables: N, Sx, Sxx, Sy, Syy, Sxy. */
     private static double[] comoments(ArrayData ys, ArrayData xs) {
         double n = 0, sx = 0, sxx = 0, sy = 0, syy = 0, sxy = 0;
         for (int i = 0; i < xs.numElements(); i++) {

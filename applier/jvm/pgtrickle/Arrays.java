@@ -3,7 +3,7 @@ package pgtrickle;
 import java.util.ArrayList;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Arrays of one dimension over the text PostgreSQL prints; elements are texts, null for NULL. */
+/** One-dimensional arrays over PostgreSQL's text; elements are texts, null for NULL. */
 public final class Arrays {
     static ArrayList parse(UTF8String array) {
         String s = array.toString();
@@ -71,7 +71,7 @@ public final class Arrays {
         return s == null ? null : UTF8String.fromString(s);
     }
 
-    /** The array of these elements, each as its type prints it. */
+    /** Returns the array of these elements; each is the output text of its type. */
     public static UTF8String make(org.apache.spark.sql.catalyst.util.ArrayData elements) {
         ArrayList out = new ArrayList();
         for (int i = 0; i < elements.numElements(); i++) {
@@ -80,7 +80,7 @@ public final class Arrays {
         return text(out);
     }
 
-    /** How many elements there are in each dimension of an array as array_out prints it, outermost first. */
+    /** Returns the number of elements in each dimension of an array text, outermost dimension first. */
     private static ArrayList dimensions(String s) {
         if (!s.startsWith("{")) throw new PgError("nothing; but arrays that do not begin at 1 are not held here");
         ArrayList sizes = new ArrayList();
@@ -103,7 +103,7 @@ public final class Arrays {
         return sizes;
     }
 
-    /** array_agg of arrays: one dimension more. */
+    /** array_agg of arrays: adds one dimension. */
     public static UTF8String stack(org.apache.spark.sql.catalyst.util.ArrayData arrays) {
         StringBuilder out = new StringBuilder("{");
         ArrayList sizes = null;
@@ -121,7 +121,7 @@ public final class Arrays {
         return text(out.append('}').toString());
     }
 
-    /** The first of the arrays that none is smaller than, or larger. */
+    /** Returns the first of the smallest arrays, or of the largest. */
     public static UTF8String extreme(
         UTF8String type, org.apache.spark.sql.catalyst.util.ArrayData arrays, boolean largest) {
         UTF8String best = arrays.getUTF8String(0);
@@ -179,7 +179,7 @@ public final class Arrays {
         if (a.endsWith(" BC") || b.endsWith(" BC")) {
             if (!type.equals("text")) throw new PgError("nothing; but years before 1 are not held here");
         }
-        // text, uuid, and ISO dates and times of four-digit years: their bytes are in their order.
+        // text, uuid, and ISO dates and times with four-digit years sort by their bytes.
         return UTF8String.fromString(a).compareTo(UTF8String.fromString(b));
     }
 

@@ -3,7 +3,7 @@ package pgtrickle;
 import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Input functions of simple types: text in, value out, errors as PostgreSQL's. */
+/** Input functions of simple types: take a text, return the value, raise PostgreSQL's errors. */
 public final class Casts {
     private static final Pattern INTEGER = Pattern.compile("[+-]?\\d(_?\\d)*");
     private static final Pattern UUID = Pattern.compile("[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}");
@@ -42,7 +42,7 @@ public final class Casts {
             + "-" + hex.substring(16, 20) + "-" + hex.substring(20));
     }
 
-    /** Where a label stands among the labels of its enum, which are separated by NUL. */
+    /** Returns the position of a label among the labels of its enum, which are separated by NUL. */
     public static int place(UTF8String label, UTF8String labels) {
         String[] all = labels.toString().split("\u0000", -1);
         String wanted = label.toString();

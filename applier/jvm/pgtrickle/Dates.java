@@ -10,12 +10,12 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** date as days and timestamp as microseconds since 1970, both without a zone; time of day as its text. */
+/** Functions of date (days since 1970), timestamp (microseconds since 1970), both without a zone, and time (text). */
 public final class Dates {
     private static final long DAY = Span.DAY;
     private static final long FIRST = LocalDate.of(1, 1, 1).toEpochDay();
     private static final long LAST = LocalDate.of(9999, 12, 31).toEpochDay();
-    /** PostgreSQL's julian day of 1970-01-01. */
+    /** The Julian day of 1970-01-01 in PostgreSQL. */
     private static final int JULIAN = 2440588;
 
     private static int day(long days) {
@@ -48,7 +48,7 @@ public final class Dates {
         return shifted(timestamp, Span.parse(interval.toString()).negate());
     }
 
-    /** Microseconds from the first to the last, each by the interval from the one before; an empty text for none. */
+    /** Returns the timestamps from first to last, one interval apart, in microseconds; an empty text if none. */
     public static UTF8String series(long first, long last, UTF8String interval) {
         Span step = Span.parse(interval.toString());
         boolean rising = step.size().signum() > 0;
@@ -64,7 +64,7 @@ public final class Dates {
         long clock = Math.floorMod(timestamp, DAY);
         LocalDate date = date(timestamp);
         try {
-            // plusMonths keeps to the last day of a shorter month, as PostgreSQL does.
+            // plusMonths uses the last day of a shorter month, as PostgreSQL does.
             if (span.months != 0) date = date.plusMonths(span.months);
             long days = Math.addExact(date.toEpochDay(), (long) span.days);
             return moment(Math.addExact(Math.addExact(Math.multiplyExact(days, DAY), clock), span.micros));
@@ -93,7 +93,7 @@ public final class Dates {
             clock += DAY;
             days--;
         }
-        // The month that is borrowed from is always the earlier date's.
+        // Days are always borrowed from the month of the earlier date.
         while (days < 0) {
             days += two.lengthOfMonth();
             months--;
@@ -168,7 +168,7 @@ public final class Dates {
         }
     }
 
-    /** Fields of whole numbers; seconds and their parts as microseconds of the minute. */
+    /** Returns a field as a whole number; seconds and their parts as microseconds of the minute. */
     public static long field(UTF8String unit, long timestamp) {
         String field = unit.toString();
         LocalDate date = date(timestamp);
@@ -229,13 +229,13 @@ public final class Dates {
     public static long of_epoch(double seconds) {
         if (Double.isNaN(seconds)) throw new PgError("timestamp cannot be NaN");
         if (!(Math.abs(seconds) < 1e12)) throw new PgError("timestamp out of range");
-        // PostgreSQL counts from 2000 when it rounds.
+        // PostgreSQL rounds relative to the year 2000.
         return moment((long) Math.rint((seconds - 946684800.0) * 1000000.0) + 946684800000000L);
     }
 
-    // Zones. The session's own is UTC; a named one comes with the call.
+    // Zones. The session's zone is UTC; a named zone is an argument of the call.
 
-    /** Local time to instant: within a gap the offset before it, of two possible offsets the later (standard) one. */
+    /** Converts local time to an instant: a gap uses the offset before it, an overlap the later (standard) offset. */
     public static long from_zone(UTF8String zone, long local) {
         java.time.zone.ZoneRules rules = zone(zone).getRules();
         LocalDateTime when = LocalDateTime.ofEpochSecond(
@@ -299,7 +299,7 @@ public final class Dates {
         "(\\d{4,})-(\\d{1,2})-(\\d{1,2})(?:[ T]+(\\d{1,2}):(\\d{2})(?::(\\d{2})(?:\\.(\\d{1,6}))?)?)?"
             + "\\s*(Z|UTC|[+-]\\d{2}(?::?\\d{2})?)?", Pattern.CASE_INSENSITIVE);
 
-    /** ISO dates only, with or without a time of day; whatever else PostgreSQL would take raises. */
+    /** Parses ISO dates only, with or without a time of day; any other form raises, even if PostgreSQL accepts it. */
     private static Matcher iso(UTF8String input, String type) {
         Matcher m = INPUT.matcher(Text.trimSpace(input.toString()));
         if (!m.matches()) {
@@ -328,7 +328,7 @@ public final class Dates {
     }
 
     public static long in_timestamp(UTF8String input) {
-        // A zone behind a timestamp without one is ignored, as in PostgreSQL.
+        // A zone in the text of a timestamp without time zone is ignored, as in PostgreSQL.
         return moment(read(iso(input, "timestamp")));
     }
 
@@ -344,7 +344,7 @@ public final class Dates {
         return moment(local - (zone.charAt(0) == '-' ? -offset : offset) * 1000000L);
     }
 
-    // Time of day: hh:mm:ss[.ffffff], up to 24:00:00; the order of the texts is that of the times.
+    // Time of day: hh:mm:ss[.ffffff], up to 24:00:00; the texts sort as the times do.
 
     static long ofClock(String text) {
         return Span.parse(text).micros;
@@ -355,7 +355,7 @@ public final class Dates {
     }
 
     public static UTF8String time_add(UTF8String time, UTF8String interval, int sign) {
-        // It wraps around where the sum is too large, as PostgreSQL's does.
+        // A sum that is too large wraps, as in PostgreSQL.
         long moved = ofClock(time.toString()) + sign * Span.parse(interval.toString()).micros;
         return UTF8String.fromString(clock(Math.floorMod(moved, DAY)));
     }

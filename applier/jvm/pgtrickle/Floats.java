@@ -82,7 +82,7 @@ public final class Floats {
         return a > 0 ? 1 : (a < 0 ? -1 : 0);
     }
 
-    /** A whole base to a whole power: where it fits into 53 bits, every mathematics library gives the same. */
+    /** Raises a whole base to a whole power: if the result fits into 53 bits, all mathematics libraries agree. */
     public static double whole_power(double a, double b) {
         BigInteger found = new BigDecimal(a).toBigInteger().pow((int) b);
         if (found.bitLength() > 53) {
@@ -113,7 +113,7 @@ public final class Floats {
         if (x == 0) return 1 / x < 0 ? "-0" : "0";
         boolean usual = Math.abs(x) >= Double.MIN_NORMAL;
         BigDecimal exact = new BigDecimal(Math.abs(x));
-        // At most 15 digits name a double uniquely, so one try finds them; what needs more has 16 or 17.
+        // Up to 15 digits identify a double uniquely, so one try finds them; other doubles need 16 or 17.
         for (int digits = usual ? 15 : 1; digits <= 17; digits++) {
             BigDecimal found = nearest(exact, digits, Math.abs(x), false);
             if (found != null) return layout(x < 0, found, 15);
@@ -134,7 +134,7 @@ public final class Floats {
         throw new IllegalStateException("a float that 9 digits do not name");
     }
 
-    /** The number of that many digits which reads back as x, the closest of them; null when there is none. */
+    /** Returns the closest number with this many digits that parses back to x; null if there is none. */
     private static BigDecimal nearest(BigDecimal exact, int digits, double x, boolean single) {
         BigDecimal below = exact.round(new java.math.MathContext(digits, RoundingMode.DOWN));
         int gap = digits - below.precision();

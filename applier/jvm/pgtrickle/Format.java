@@ -7,7 +7,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** to_char, to_date and to_timestamp for the patterns that applier.functions.datetime.formats lets through. */
+/** to_char, to_date and to_timestamp for the patterns that applier.functions.datetime.formats accepts. */
 public final class Format {
     private static final Pattern TOKEN = Pattern.compile(
         "(FM)?(YYYY|YY|IYYY|IW|MONTH|Month|month|MON|Mon|mon|MM|MI|MS|DDD|DD|DAY|Day|day|DY|Dy|dy|ID|D"
@@ -82,7 +82,7 @@ public final class Format {
         return upper ? found.toUpperCase() : found;
     }
 
-    /** 9, 0, comma and point only; FM before it. */
+    /** Formats a number; the pattern has only 9, 0, comma and point, and FM before them. */
     public static UTF8String number(UTF8String value, UTF8String format) {
         String f = format.toString();
         boolean fill = f.startsWith("FM");
@@ -123,7 +123,7 @@ public final class Format {
             } else body.append(' ');
             place++;
         }
-        // A bare 9 before no fraction shows at least one digit.
+        // A 9 without a fraction shows at least one digit.
         if (!started && !overflow && body.length() > 0 && (part.isEmpty() || fill && rounded.signum() == 0)) {
             body.setCharAt(body.length() - 1, '0');
             started = true;
@@ -150,7 +150,7 @@ public final class Format {
         return UTF8String.fromString(found);
     }
 
-    /** Strictly by the format: as many digits as each field has, the separators as they stand. */
+    /** Parses strictly by the format: each field has all its digits, and the separators are the same. */
     private static long parse(String text, String format) {
         int year = 1;
         int month = 1;

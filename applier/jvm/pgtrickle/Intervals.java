@@ -47,7 +47,7 @@ public final class Intervals {
         return span(a).size().compareTo(span(b).size());
     }
 
-    /** A text that is the same for equal intervals only and sorts as they do. */
+    /** Returns a text that is the same only for equal intervals and sorts as they do. */
     public static UTF8String sortable(UTF8String a) {
         return UTF8String.fromString(Num.of(new java.math.BigDecimal(span(a).size())).sortable());
     }
@@ -80,15 +80,15 @@ public final class Intervals {
             hours * 3600000000L + mins * 60000000L + (long) micros));
     }
 
-    /** A time of day from the interval's clock. */
+    /** Returns the time of day in the time part of an interval. */
     public static UTF8String to_time(UTF8String a) {
         long micros = span(a).micros;
-        // Here releases before 17 overflow into times that do not exist.
+        // PostgreSQL before 17 overflows here and returns times that do not exist.
         if (micros < Long.MIN_VALUE + 2 * Span.DAY) throw Span.outOfRange();
         return UTF8String.fromString(Dates.clock(Math.floorMod(micros, Span.DAY)));
     }
 
-    /** The value of a field in units of 10^-scale of it. */
+    /** Returns the value of a field in units of 10^-scale. */
     public static long field(UTF8String unit, UTF8String a) {
         Span s = span(a);
         String field = unit.toString();
@@ -105,7 +105,7 @@ public final class Intervals {
         throw new PgError("unit \"" + field + "\" not supported for type interval");
     }
 
-    /** Seconds as a numeric of six places. */
+    /** Returns seconds as a numeric with scale 6. */
     public static UTF8String epoch(UTF8String a) {
         Span s = span(a);
         java.math.BigInteger seconds = java.math.BigInteger.valueOf(

@@ -52,7 +52,7 @@ public final class Json {
         return plain(rootElement(json, index));
     }
 
-    /** A scalar at the root is kept as an array of one element, and -> sees it. */
+    /** jsonb stores a scalar at the root as an array of one element, and -> sees that array. */
     private static Object rootElement(UTF8String json, int index) {
         Object t = tree(json);
         if (t instanceof ArrayList || t instanceof TreeMap) return element(t, index);
@@ -95,7 +95,7 @@ public final class Json {
         return a.equals(b) || JsonTree.same(tree(a), tree(b));
     }
 
-    /** The same text for equal values. */
+    /** Returns the same text for equal values. */
     public static UTF8String key(UTF8String json) {
         return text(JsonTree.normal(tree(json)));
     }
@@ -159,7 +159,7 @@ public final class Json {
         return UTF8String.fromString(Arrays.print(out));
     }
 
-    /** An array of the keys of an object, in jsonb's order. */
+    /** Returns an array of the keys of an object, in jsonb's order. */
     public static UTF8String keys(UTF8String json) {
         return listed(members(json).keySet(), true);
     }
@@ -172,7 +172,7 @@ public final class Json {
         return listed(members(json).values(), true);
     }
 
-    /** An array of the elements of a JSON array, each as ->> shows it. */
+    /** Returns an array of the elements of a JSON array, each as ->> returns it. */
     public static UTF8String element_texts(UTF8String json) {
         Object t = tree(json);
         if (t instanceof ArrayList) return listed((ArrayList) t, true);
@@ -218,12 +218,12 @@ public final class Json {
     /** to_jsonb of the text of an output function; for the kinds see JsonText. */
     public static UTF8String of(UTF8String kind, UTF8String value) {
         String text = value.toString();
-        // A number is kept as it is; only its exponent is written out.
+        // A number stays as it is, but without an exponent.
         return kind.toString().equals("n") && JsonTree.isNumber(text)
             ? text(Num.parse(text)) : text(tree(JsonText.of(kind, value)));
     }
 
-    /** An object from keys and JSON values in turn; later keys win. */
+    /** Returns an object from alternating keys and JSON values; later keys win. */
     public static UTF8String object(org.apache.spark.sql.catalyst.util.ArrayData parts) {
         TreeMap out = new TreeMap(JsonTree.KEYS);
         for (int i = 0; i + 1 < parts.numElements(); i += 2) {
@@ -242,7 +242,7 @@ public final class Json {
         return text(out);
     }
 
-    /** jsonb_object_agg: where `decided` the last of equal keys wins, else they must agree. */
+    /** jsonb_object_agg: with `decided` the last value of a key wins, else all values of a key must be equal. */
     public static UTF8String object_agg(
         org.apache.spark.sql.catalyst.util.ArrayData keys, org.apache.spark.sql.catalyst.util.ArrayData values,
         boolean decided, UTF8String undecided) {

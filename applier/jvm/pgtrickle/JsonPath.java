@@ -5,7 +5,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Functions of jsonb and a jsonpath; the path as PathItem reads it. */
+/** Functions of jsonb and a jsonpath; the path is in the form that PathItem reads. */
 public final class JsonPath {
     private static final ConcurrentHashMap PATHS = new ConcurrentHashMap();
 
@@ -61,7 +61,7 @@ public final class JsonPath {
         return text(found);
     }
 
-    /** The rows of JSON_TABLE: those of a path that meets an error are none, or with `strict` the error itself. */
+    /** Returns the rows of JSON_TABLE. If the path fails there are no rows, or with `strict` the error is raised. */
     public static UTF8String rows(UTF8String json, UTF8String path, UTF8String vars, boolean strict) {
         ArrayList found = new ArrayList();
         if (run(json, path, vars, !strict, found) == PathRun.ERROR) found.clear();
@@ -75,7 +75,7 @@ public final class JsonPath {
         return UTF8String.fromString("v" + value);
     }
 
-    /** JSON_QUERY: v and the text, e where nothing is found, x for an error. `how`: when to wrap, and OMIT quotes. */
+    /** JSON_QUERY: v and the text, e if nothing is found, x for an error. `how`: when to wrap, and OMIT quotes. */
     public static UTF8String query(UTF8String json, UTF8String path, UTF8String vars, UTF8String how) {
         ArrayList found = new ArrayList();
         if (run(json, path, vars, true, found) == PathRun.ERROR) return FAILED;
@@ -90,7 +90,7 @@ public final class JsonPath {
         return shown(bare ? (String) value : JsonTree.print(value));
     }
 
-    /** JSON_VALUE: v and the text of the type, n for NULL, e where nothing is found, x for an error. */
+    /** JSON_VALUE: v and the text of the type, n for NULL, e if nothing is found, x for an error. */
     public static UTF8String value(UTF8String json, UTF8String path, UTF8String vars, UTF8String type) {
         ArrayList found = new ArrayList();
         if (run(json, path, vars, true, found) == PathRun.ERROR) return FAILED;
@@ -106,7 +106,7 @@ public final class JsonPath {
         try {
             return shown(read(UTF8String.fromString(text), kind));
         } catch (PgError e) {
-            // Of dates and times only ISO's forms are known; whatever else has a digit may be one.
+            // Only ISO dates and times can be parsed; any other text with a digit may be a date or time.
             if (e.getMessage().contains("not an ISO date") && MAYBE_A_DATE.matcher(text).find()) throw e;
             if (e.getMessage().contains("nothing; but")) throw e;
             return FAILED;
@@ -116,7 +116,7 @@ public final class JsonPath {
     private static final java.util.regex.Pattern MAYBE_A_DATE = java.util.regex.Pattern.compile(
         "[0-9]|epoch|infinity|now|today|tomorrow|yesterday|allballs", java.util.regex.Pattern.CASE_INSENSITIVE);
 
-    /** The members of that name of an array of objects, as texts of a type. */
+    /** Returns the members with this name of an array of objects, as texts of a type. */
     public static UTF8String column(UTF8String json, UTF8String name, UTF8String type) {
         Object rows = JsonTree.parse(json.toString());
         if (!(rows instanceof ArrayList)) throw new PgError("argument must be an array of objects");

@@ -2,7 +2,7 @@ package pgtrickle;
 
 import java.util.HashSet;
 
-/** Whether a text is JSON as the type json takes it, which does not look into what an escape stands for. */
+/** Tests whether the type json accepts a text. The type json does not check what an escape stands for. */
 final class JsonSyntax {
     private final String s;
     private final boolean unique;
@@ -85,7 +85,7 @@ final class JsonSyntax {
         }
     }
 
-    /** Only where keys are told apart it counts what a string stands for; null where it is none. */
+    /** Returns the string, decoded only if keys must be unique; null if it is not a string. */
     private Object text() {
         String written = string();
         if (!unique || written == null) return written;
@@ -96,7 +96,7 @@ final class JsonSyntax {
         }
     }
 
-    /** As it is written, with its quotes; null where it is none. */
+    /** Returns the string as written, with its quotes; null if it is not a string. */
     private String string() {
         int start = at++;
         while (at < s.length()) {

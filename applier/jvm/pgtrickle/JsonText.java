@@ -5,10 +5,10 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The type json, which keeps the text it was made with, and JSON of any value from the text of its output function.
+ * The type json, which keeps its original text, and JSON of any value from the text of its output function.
  *
- * What a value is says its kind: n a number, b a truth value, j JSON, t anything that becomes a string, d a timestamp,
- * z one with a zone; with an a in front an array of such. `r`, the names and the kinds of fields: a composite value.
+ * Each value has a kind: n a number, b a boolean, j JSON, t anything that becomes a string, d a timestamp, z one
+ * with time zone; an a before the kind means an array. `r`, the names and the kinds of fields: a composite value.
  */
 public final class JsonText {
     private static UTF8String shown(String value) {
@@ -21,7 +21,7 @@ public final class JsonText {
         return value.charAt(0) == '"' ? (String) JsonTree.parse(value) : value;
     }
 
-    /** The last of that name, as in PostgreSQL. */
+    /** Returns the last member with this name, as PostgreSQL does. */
     private static String field(UTF8String json, UTF8String key) {
         ArrayList members = JsonTree.written(json.toString(), true);
         String found = null;
@@ -60,7 +60,7 @@ public final class JsonText {
         return found.size();
     }
 
-    /** IS JSON: of any, or of one shape, and with `unique` without a key that comes twice. */
+    /** IS JSON: of any shape or of one shape, and with `unique` without duplicate keys. */
     public static boolean is_json(UTF8String text, UTF8String shape, boolean unique) {
         return JsonSyntax.valid(text.toString(), shape.toString(), unique);
     }
@@ -120,7 +120,7 @@ public final class JsonText {
         return UTF8String.fromString(of(kind.toString(), text.toString()));
     }
 
-    /** json_agg, json_build_array: JSON values and what stands between them. */
+    /** json_agg, json_build_array: takes JSON values and the separator between them. */
     public static UTF8String array(ArrayData values, UTF8String between) {
         StringBuilder out = new StringBuilder("[");
         for (int i = 0; i < values.numElements(); i++) {
@@ -130,7 +130,7 @@ public final class JsonText {
         return UTF8String.fromString(out.append(']').toString());
     }
 
-    /** json_object_agg, json_build_object: keys and JSON values; `edge` is what stands inside the braces. */
+    /** json_object_agg, json_build_object: takes keys and JSON values; `edge` is the text just inside the braces. */
     public static UTF8String object(ArrayData keys, ArrayData values, UTF8String edge) {
         StringBuilder out = new StringBuilder("{").append(edge.toString());
         for (int i = 0; i < values.numElements(); i++) {

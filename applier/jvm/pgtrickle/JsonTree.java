@@ -7,11 +7,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** jsonb as a tree: TreeMap, ArrayList, String, Num, Boolean or NULL; texts are those PostgreSQL prints. */
+/** jsonb as a tree: TreeMap, ArrayList, String, Num, Boolean or NULL; it is written as PostgreSQL writes it. */
 final class JsonTree {
     static final Object NULL = new Object();
 
-    /** jsonb keeps keys by length in bytes, then by bytes. */
+    /** jsonb sorts keys by length in bytes, then by bytes. */
     static final Comparator KEYS = new KeyOrder();
 
     static final class KeyOrder implements Comparator {
@@ -37,7 +37,7 @@ final class JsonTree {
         return found;
     }
 
-    /** Keys and values of an object, or the elements of an array, values as they are written; null for anything else. */
+    /** Returns keys and values of an object, or elements of an array, values as written; null for anything else. */
     static ArrayList written(String text, boolean object) {
         JsonTree reader = new JsonTree(text);
         if (reader.peek() != (object ? '{' : '[')) return null;
@@ -253,7 +253,7 @@ final class JsonTree {
         return a.equals(b);
     }
 
-    /** The same text for equal values. */
+    /** Returns the same text for equal values. */
     static Object normal(Object value) {
         if (value instanceof Num) return Num.of(((Num) value).value.stripTrailingZeros());
         if (value instanceof ArrayList) {

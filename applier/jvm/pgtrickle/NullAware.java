@@ -3,7 +3,7 @@ package pgtrickle;
 import java.util.ArrayList;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Functions for which NULL is a value like others. */
+/** Functions that accept NULL arguments. */
 public final class NullAware {
     private static UTF8String text(ArrayList elements) {
         return UTF8String.fromString(Arrays.print(elements));
@@ -72,7 +72,7 @@ public final class NullAware {
         return UTF8String.fromString(out.toString());
     }
 
-    /** Splits at a delimiter, into characters when that is NULL; `forNull` becomes NULL. */
+    /** Splits at a delimiter, or into characters if it is NULL; an element equal to `forNull` becomes NULL. */
     public static UTF8String string_to_array(UTF8String string, UTF8String delimiter, UTF8String forNull) {
         if (string == null) return null;
         ArrayList out = new ArrayList();
@@ -122,7 +122,7 @@ public final class NullAware {
         return unknown ? null : Boolean.valueOf(all);
     }
 
-    /** A range; a bound that is NULL is none. */
+    /** Returns a range; a NULL bound means that there is no bound. */
     public static UTF8String range(UTF8String kind, UTF8String low, UTF8String high, UTF8String bounds) {
         if (bounds == null) throw new PgError("range constructor flags argument must not be null");
         return Ranges.make(kind.toString(), low, high, bounds.toString());

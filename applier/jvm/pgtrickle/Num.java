@@ -40,7 +40,7 @@ public final class Num {
         return new Num(BigDecimal.valueOf(value), 0);
     }
 
-    /** What numeric_in takes, apart from hexadecimal, octal and binary integers. */
+    /** Parses what numeric_in accepts, except hexadecimal, octal and binary integers. */
     static Num parse(String text) {
         String t = Text.trimSpace(text);
         String lower = t.toLowerCase(java.util.Locale.ROOT);
@@ -108,8 +108,9 @@ public final class Num {
     }
 
     /**
-     * A text that is the same for equal numbers only, and whose bytes sort as the numbers do: a digit for the kind, the
-     * place of the first digit, the digits. Of a negative number all digits count down, and an end is more than any.
+     * Returns a text that is the same only for equal numbers, and whose bytes sort as the numbers do: a digit for the
+     * kind, the position of the first digit, the digits. For negative numbers digits are inverted, and the end of the
+     * digits sorts after every digit.
      */
     String sortable() {
         if (special != 0) return special < 0 ? "0" : (special == 1 ? "4" : "5");

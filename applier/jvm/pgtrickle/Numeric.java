@@ -16,7 +16,7 @@ public final class Numeric {
         return UTF8String.fromString(num.toString());
     }
 
-    /** A text that is the same for equal numbers only and sorts as they do. */
+    /** Returns a text that is the same only for equal numbers and sorts as they do. */
     public static UTF8String sortable(UTF8String a) {
         return UTF8String.fromString(Num.parse(a.toString()).sortable());
     }
@@ -130,7 +130,7 @@ public final class Numeric {
         return text(Num.of(n.value.setScale(limited, mode)));
     }
 
-    /** numeric(p,s): rounds to s places, raises when more than p - s digits stand before the point. */
+    /** numeric(p,s): rounds to s decimals; raises if there are more than p - s digits before the point. */
     public static UTF8String sized(UTF8String a, int precision, int scale) {
         Num n = num(a);
         if (n.isNan()) return text(n);
@@ -147,7 +147,7 @@ public final class Numeric {
         if (n.sign() < 0) throw new PgError("cannot take square root of a negative number");
         if (!n.isFinite()) return text(n);
         int scale = NumericMath.clamp(Num.MIN_SIG_DIGITS - (n.weight() * 2 + 1), n.scale());
-        // Truncated at one digit more than shown, which decides the rounding: an exact half would have an exact root.
+        // One digit more than the scale decides the rounding: an exact half would have an exact root.
         BigInteger shifted = n.value.movePointRight(2 * (scale + 1)).toBigInteger();
         BigDecimal root = new BigDecimal(shifted.sqrt(), scale + 1);
         return text(Num.of(Num.round(root, scale)));
@@ -180,7 +180,7 @@ public final class Numeric {
         Num x = num(first);
         Num y = num(second);
         if (x.isFinite() && y.isFinite()) {
-            // PostgreSQL tests these before it looks at the scale.
+            // PostgreSQL tests these cases before the scale.
             if (x.sign() == 0 && y.sign() < 0) throw new PgError("zero raised to a negative power is undefined");
             if (x.sign() < 0 && !y.isIntegral()) {
                 throw new PgError("a negative number raised to a non-integer power yields a complex result");
@@ -274,17 +274,17 @@ public final class Numeric {
         return share.intValueExact() + 1;
     }
 
-    /** Below, equal or above: -1, 0, 1; NaN equals itself and is the largest. */
+    /** Returns -1, 0 or 1 for less, equal or greater; NaN equals itself and is the largest. */
     public static int cmp(UTF8String a, UTF8String b) {
         return num(a).compare(num(b));
     }
 
-    /** The same text for equal values, so that they may be compared and grouped as text. */
+    /** Returns the same text for equal values, so that they can be compared and grouped as text. */
     public static UTF8String key(UTF8String a) {
         return trim_scale(a);
     }
 
-    /** The larger, or the first of two that are equal. */
+    /** Returns the larger value, or the first of two equal ones. */
     public static UTF8String greatest(UTF8String a, UTF8String b) {
         return num(a).compare(num(b)) >= 0 ? a : b;
     }
@@ -307,7 +307,7 @@ public final class Numeric {
     public static double to_float8(UTF8String a) {
         Num n = num(a);
         if (!n.isFinite()) return n.isNan() ? Double.NaN : n.special * Double.POSITIVE_INFINITY;
-        // BigDecimal.doubleValue is not correctly rounded in every Java; reading the digits is.
+        // BigDecimal.doubleValue is not correctly rounded in every Java version; parsing the digits is.
         double found = Double.parseDouble(n.value.toString());
         if (Double.isInfinite(found) || (found == 0 && n.value.signum() != 0)) {
             throw new PgError("\"" + n + "\" is out of range for type double precision");

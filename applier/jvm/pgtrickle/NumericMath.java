@@ -4,7 +4,7 @@ import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.math.MathContext;
 
-/** exp, ln, log and power of finite numerics: computed with digits to spare, shown with PostgreSQL's scale. */
+/** exp, ln, log and power of finite numerics: computed with extra digits, rounded to PostgreSQL's scale. */
 final class NumericMath {
     private static final double LOG10_E = 0.434294481903252;
     private static final BigDecimal POINT_NINE = new BigDecimal("0.9");
@@ -21,7 +21,7 @@ final class NumericMath {
         return Num.MIN_SIG_DIGITS - quotientWeight * 4;
     }
 
-    /** e^x to that many significant digits. */
+    /** Returns e^x with this many significant digits. */
     static BigDecimal exp(BigDecimal x, int digits) {
         if (x.signum() == 0) return BigDecimal.ONE;
         int magnitude = Math.max(x.precision() - x.scale(), 0);
@@ -43,7 +43,7 @@ final class NumericMath {
         return sum;
     }
 
-    /** ln x to about that many digits behind the point. */
+    /** Returns ln x with about this many digits after the point. */
     static BigDecimal ln(BigDecimal x, int scale) {
         int magnitude = Math.abs(x.precision() - x.scale());
         MathContext context = Num.context(Math.max(scale, 0) + 20 + magnitude + x.precision());

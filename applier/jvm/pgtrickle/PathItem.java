@@ -3,7 +3,7 @@ package pgtrickle;
 import java.util.ArrayList;
 import java.util.TreeMap;
 
-/** One item of a jsonpath, as the definition writes it in JSON (applier.sql.typing.json_paths), and the item after it. */
+/** One item of a jsonpath in the JSON form of the plan (applier.sql.typing.json_paths), and the item after it. */
 final class PathItem {
     final String kind;
     final PathItem next;
@@ -11,7 +11,7 @@ final class PathItem {
     final PathItem right;
     /** A literal, a key, the name of a variable, or a pattern in Java's dialect. */
     final Object value;
-    /** Subscripts, from and to in turn; a single one has no to. */
+    /** Subscripts, alternating from and to; `to` is null for a single subscript. */
     final PathItem[] places;
     final long first;
     final long last;

@@ -6,10 +6,10 @@ import java.util.TreeMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A jsonpath applied to one document, by PostgreSQL's rules.
+ * Applies a jsonpath to one document, by PostgreSQL's rules.
  *
- * `found` collects the items; without it only whether there is one is asked, and the search ends with the first. An
- * error is thrown, or with `silent` it is the answer.
+ * `found` collects the items. If it is null, the run only tests whether there is an item and ends with the first. An
+ * error is thrown, or with `silent` ERROR is returned.
  */
 final class PathRun {
     static final int SOME = 0;
@@ -38,7 +38,7 @@ final class PathRun {
         this.silent = silent;
     }
 
-    /** SOME or NONE item, or ERROR; strict paths are followed to their end. */
+    /** Returns SOME or NONE, or ERROR; a strict path is evaluated to its end. */
     static int run(boolean lax, PathItem path, Object json, TreeMap variables, boolean silent, ArrayList found) {
         PathRun own = new PathRun(json, variables, lax, silent);
         if (lax || found != null) return own.item(path, json, found);
@@ -62,7 +62,7 @@ final class PathRun {
         return SOME;
     }
 
-    /** With `unwrap` an array stands for its elements. */
+    /** Evaluates one item; with `unwrap` an array is replaced by its elements. */
     private int item(PathItem path, Object json, ArrayList found, boolean unwrap) {
         String kind = path.kind;
         boolean ends = path.next == null && found == null;
@@ -200,7 +200,7 @@ final class PathRun {
         return json instanceof TreeMap || json instanceof ArrayList;
     }
 
-    /** What a path says of the members of an array or object, and of theirs, down to a depth. */
+    /** Applies a path to the members of an array or object, and recursively to their members, down to a depth. */
     private int members(
         PathItem path, Object json, ArrayList found, long level, long first, long last, boolean forgive, boolean unwrap) {
         int result = NONE;
@@ -226,7 +226,7 @@ final class PathRun {
         return result;
     }
 
-    /** The items of an operand; in lax mode arrays stand for their elements. */
+    /** Returns the items of an operand; in lax mode arrays are replaced by their elements. */
     private int operand(PathItem path, Object json, boolean unwrap, ArrayList found) {
         if (!unwrap || !lax) return item(path, json, found);
         ArrayList whole = new ArrayList();
@@ -339,7 +339,7 @@ final class PathRun {
         return predicate(path, json);
     }
 
-    /** Whether any pair of items satisfies it. */
+    /** Returns whether any pair of items satisfies the comparison. */
     private int predicate(PathItem path, Object json) {
         ArrayList left = new ArrayList();
         ArrayList right = new ArrayList();

@@ -1,6 +1,6 @@
 package pgtrickle;
 
-/** What PostgreSQL would report as an error of the statement; the message is its own. */
+/** An error that PostgreSQL would report for the statement, with PostgreSQL's message. */
 public class PgError extends RuntimeException {
     public PgError(String message) {
         super("PostgreSQL would report: " + message);

@@ -14,14 +14,14 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.collection.mutable.ArrayBuffer;
 
-/** Queries that need no Spark job: projections and filters of rows on the driver, which the optimizer has computed. */
+/** Handles queries that need no Spark job: the optimizer computes projections and filters of rows on the driver. */
 public final class Planned {
     /**
-     * Write the rows of such a query to a file, as an Arrow stream; false when it is none, or made of more rows than
-     * `most`. By a file because bytes in the answer of a call come in pieces, with 40 ms between the first two.
+     * Writes the rows of such a query to a file, as an Arrow stream; returns false if the query needs a job or reads
+     * more than `most` rows. It uses a file because py4j returns bytes in pieces, with 40 ms between the first two.
      */
     public static boolean write(Dataset frame, String zone, int most, String file) throws IOException {
-        // Asked of the plan before it is optimized: the optimizer is slow with many rows, and would be for nothing.
+        // Test the plan before it is optimized: the optimizer is slow with many rows, and its work would be wasted.
         if (!isFew(frame.queryExecution().analyzed(), most)) return false;
         ArrayBuffer found = new ArrayBuffer();
         if (!gathered(frame.queryExecution().optimizedPlan(), found)) return false;
@@ -50,7 +50,7 @@ public final class Planned {
             into.addAll(((LocalRelation) plan).data());
             return true;
         }
-        // Alone it is only there in `at_most`, which counts what it gets.
+        // A LocalLimit without a GlobalLimit comes only from `collect_at_most`, which counts the rows that it gets.
         if (plan instanceof LocalLimit) return gathered(((LocalLimit) plan).child(), into);
         if (!(plan instanceof Union)) return false;
         Iterator children = ((Union) plan).children().iterator();

@@ -6,9 +6,9 @@ import java.util.Comparator;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Ranges of whole values: int4, int8 and date. Their texts are canonical: [a,b), (,b), [a,) or empty. */
+/** Discrete ranges: int4, int8 and date. Their texts are canonical: [a,b), (,b), [a,) or empty. */
 public final class Ranges {
-    /** A bound is absent where it is null; of an empty range both are. */
+    /** A null bound means that there is no bound; an empty range has two null bounds. */
     private static final class Range {
         final Long low;
         final Long high;
@@ -52,7 +52,7 @@ public final class Ranges {
         return (range.low == null ? "(" : "[") + shown(kind, range.low) + "," + shown(kind, range.high) + ")";
     }
 
-    /** A bound as the range keeps it, one further where it is not itself inside below, or is inside above. */
+    /** Returns the canonical bound: one further for an exclusive lower bound or an inclusive upper bound. */
     private static Long kept(String kind, UTF8String value, boolean further) {
         if (value == null) return null;
         long found = bound(kind, value.toString()).longValue();
@@ -112,7 +112,7 @@ public final class Ranges {
         return UTF8String.fromString(print(kind.toString(), found));
     }
 
-    /** A multirange of all of them: those that meet are one. */
+    /** Returns a multirange of all ranges; overlapping and adjacent ranges become one. */
     public static UTF8String union(UTF8String kind, ArrayData ranges) {
         ArrayList all = new ArrayList();
         for (int i = 0; i < ranges.numElements(); i++) {

@@ -6,9 +6,9 @@ import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Regular expressions that the definition has already written in Java's dialect (applier.functions.text.regex).
+ * Regular expressions that are already in Java's dialect (see applier.functions.text.regex).
  *
- * Where the extent of a match counts, it is the leftmost longest one, as PostgreSQL's is for greedy quantifiers.
+ * If the extent of a match matters, it is the leftmost longest match, as in PostgreSQL for greedy quantifiers.
  */
 public final class Regex {
     private static final ConcurrentHashMap PATTERNS = new ConcurrentHashMap();
@@ -30,7 +30,7 @@ public final class Regex {
         return matcher(pattern, s.toString()).find();
     }
 
-    /** The leftmost longest match at or after a position; afterwards the matcher tells its groups. */
+    /** Finds the leftmost longest match at or after a position; then the matcher has its groups. */
     private static boolean longest(Matcher m, String s, int from) {
         m.region(from, s.length());
         if (!m.find()) return false;
@@ -67,7 +67,7 @@ public final class Regex {
         return longest(m, s, 0) ? UTF8String.fromString(groups(m)) : null;
     }
 
-    /** An array of what `match` gives for the first match, or for all. */
+    /** Returns an array of the results of `match` for the first match, or for all. */
     public static UTF8String match_list(UTF8String subject, UTF8String pattern, boolean all) {
         String s = subject.toString();
         Matcher m = matcher(pattern, s);
@@ -82,7 +82,7 @@ public final class Regex {
         return UTF8String.fromString(Arrays.print(found));
     }
 
-    /** Only the first match, or all. In the replacement \1 is a group, \& the match, \\ a backslash. */
+    /** Replaces the first match, or all. In the replacement \1 is a group, \& the match, \\ a backslash. */
     public static UTF8String replace(UTF8String subject, UTF8String pattern, UTF8String with, boolean all) {
         String s = subject.toString();
         Matcher m = matcher(pattern, s);
@@ -132,7 +132,7 @@ public final class Regex {
         while (from <= s.length() && longest(m, s, from)) {
             int start = m.start();
             int end = m.end();
-            // An empty match at the very end or right behind the last one splits nothing off.
+            // An empty match at the end or directly after the last match does not split.
             if (end == start && (start >= s.length() || start == done)) {
                 if (start >= s.length()) break;
                 from = s.offsetByCodePoints(end, 1);

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Composite values over the text PostgreSQL prints; fields are the texts of their output functions, null for NULL. */
+/** Composite values over PostgreSQL's text; fields are the texts of their output functions, null for NULL. */
 public final class Rows {
     /** record_out */
     public static UTF8String of(ArrayData fields) {
@@ -26,7 +26,7 @@ public final class Rows {
         else out.append('"').append(field.replace("\\", "\\\\").replace("\"", "\"\"")).append('"');
     }
 
-    /** The inverse of `of` for rows with fields; `()` is a row of one NULL. */
+    /** Parses a row with fields, the inverse of `of`; `()` is a row of one NULL. */
     static ArrayList parse(String row) {
         ArrayList out = new ArrayList();
         StringBuilder word = new StringBuilder();

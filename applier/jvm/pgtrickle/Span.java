@@ -1,6 +1,6 @@
 package pgtrickle;
 
-/** One value of PostgreSQL's interval. Its text is that of IntervalStyle postgres. */
+/** One value of PostgreSQL's interval. Its text has IntervalStyle postgres. */
 final class Span {
     static final long DAY = 86400000000L;
 
@@ -9,7 +9,7 @@ final class Span {
     final long micros;
 
     Span(int months, int days, long micros) {
-        // Since version 17 these two are the infinities, which no finite interval may run into.
+        // Since version 17 these two values are the infinities; a finite interval must not reach them.
         if (months == Integer.MAX_VALUE && days == Integer.MAX_VALUE && micros == Long.MAX_VALUE
             || months == Integer.MIN_VALUE && days == Integer.MIN_VALUE && micros == Long.MIN_VALUE) throw outOfRange();
         this.months = months;
@@ -26,7 +26,7 @@ final class Span {
         return new Span((int) months, (int) days, micros);
     }
 
-    /** What interval_out prints, and plain lists of numbers with units. */
+    /** Parses the text of interval_out, and plain lists of numbers with units. */
     static Span parse(String text) {
         long months = 0;
         long days = 0;
@@ -79,7 +79,7 @@ final class Span {
         long seconds = Long.parseLong(m.group(2)) * 3600 + Long.parseLong(m.group(3)) * 60
             + (m.group(4) == null ? 0 : Long.parseLong(m.group(4)));
         long part = m.group(5) == null ? 0 : Long.parseLong((m.group(5) + "00000").substring(0, 6));
-        // Negated before the sum: the smallest interval has no positive twin.
+        // Negate before the sum: the smallest interval has no positive counterpart.
         return m.group(1).equals("-")
             ? Math.subtractExact(Math.multiplyExact(-seconds, 1000000L), part)
             : Math.addExact(Math.multiplyExact(seconds, 1000000L), part);

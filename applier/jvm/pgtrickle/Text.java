@@ -4,7 +4,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** Text functions. Positions count code points. */
 public final class Text {
-    /** Without the white space that PostgreSQL's input functions skip: isspace() in the C locale. */
+    /** Removes the white space that PostgreSQL's input functions skip: isspace() in the C locale. */
     static String trimSpace(String text) {
         int from = 0;
         int to = text.length();
@@ -132,7 +132,7 @@ public final class Text {
         return text(t.indexOf('\\') >= 0 ? "E'" + t.replace("\\", "\\\\") + "'" : "'" + t + "'");
     }
 
-    // LIKE. The escape is a backslash, whatever was written in the query.
+    // LIKE. The escape is always a backslash, even if the query uses another one.
 
     public static boolean like(UTF8String s, UTF8String pattern) {
         return match(points(s), 0, points(pattern), 0) == TRUE;
@@ -189,7 +189,7 @@ public final class Text {
         return pi >= p.length ? TRUE : ABORT;
     }
 
-    /** The same pattern with a backslash for its escape character; none at all when that is empty. */
+    /** Returns the same pattern with a backslash as escape character; without any escape if that is empty. */
     public static UTF8String like_escape(UTF8String pattern, UTF8String escape) {
         int[] e = points(escape);
         if (e.length > 1) throw new PgError("invalid escape string");
@@ -240,7 +240,7 @@ public final class Text {
         throw new PgError("unrecognized encoding: \"" + f + "\"");
     }
 
-    /** At least so many characters wide, filled with spaces on the right if `left` aligned. */
+    /** Pads with spaces to at least this width; on the right if `left` aligned. */
     public static UTF8String wide(UTF8String s, int width, boolean left) {
         StringBuilder out = new StringBuilder();
         for (int i = s.numChars(); i < width; i++) out.append(' ');
