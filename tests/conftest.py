@@ -1,4 +1,4 @@
-"""Which fixtures there are, which tier a test belongs to because of those it uses, and which run side by side."""
+"""Registers fixtures, marks each test with its tier (by the fixtures it uses) and groups tests for parallel runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.long.results import read, table
 
-# A busy machine is no failure; how long a test may take is pytest-timeout's business.
+# A slow machine must not fail a test; pytest-timeout limits how long a test may take.
 settings.register_profile("test", deadline=None, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
@@ -24,16 +24,16 @@ TIER_OF_FIXTURE = {
     "stack": "e2e",
     "takeover": "e2e",
 }
-"""`fixturenames` holds the indirect ones too: `database` uses `postgres`."""
+"""`fixturenames` also contains indirect fixtures: `database` uses `postgres`."""
 
 
 LANE_OF_FOLDER = {"applier": "spark", "shared_schema": "spark", "corpus": "spark", "security": "spark"}
-"""Where `make test` runs two tests at once, those of a lane follow each other, so that each server and session is
-started once. Folders that are not named are a lane each."""
+"""`make test` runs two tests in parallel. Tests of one lane run one after the other, so that each server and session is
+started once. A folder that is not listed is a lane of its own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by need, so that `-m 'not spark'` leaves out exactly what needs Spark, and by lane."""
+    """Mark each test with its tier, so that `-m 'not spark'` excludes exactly what needs Spark, and with its lane."""
     for item in items:
         for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
             item.add_marker(tier)
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Whoever runs all tests sees what was not run, and when it was last."""
+    """After a run of all tests, show the last results of the long runs, which are not part of it."""
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         terminalreporter.section("make test-long: the last results")
         for line in table(read()):

@@ -1,8 +1,9 @@
 """How fast does a computed delta get into PostgreSQL: pipelined and staged, against one COPY + one MERGE of everything?
 
-Every contestant starts from a Spark query and ends with the commit. `pipelined` is what the applier does with a window
-of this size: executors COPY parts, PostgreSQL merges them. `batches of n` is what it does with smaller windows:
-collect, then COPY + MERGE batch by batch, one encoded ahead. `single shot` collects, then one COPY and one MERGE.
+Every contestant starts from a Spark query and ends with the commit. `pipelined` is what the applier does with a delta
+of this size: executors COPY parts, PostgreSQL merges them. `batches of n` is what it does with smaller deltas:
+collect, then COPY + MERGE batch by batch, with the next batch prefetched. `single shot` collects, then one COPY and
+one MERGE.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ TICKS, ROWS_PER_TICK, LAKE_ROWS = 20, 100, 100_000
 
 @dataclass
 class Bench:
-    """A stream table of so many rows whose every row is updated by each run."""
+    """A stream table of a given number of rows; each run updates every row."""
 
     url: str
     db: Connection
@@ -69,7 +70,7 @@ class Bench:
         return self.spark.sql(f"SELECT {columns} FROM range({self.rows})")
 
     def change(self) -> tuple[DataFrame, LsnRange]:
-        """The next delta as a query, and its window."""
+        """Return the next delta as a query, and its LSN range."""
         old, self.version = self.version, self.version + 1
         leaving, arriving = (
             self.frame(f"{self._row(old)}, -1L AS __w"),
@@ -78,33 +79,35 @@ class Bench:
         return leaving.union(arriving), LsnRange(Lsn(10 + old * 10), Lsn(20 + old * 10))
 
     def measured(self, run: Callable[[DataFrame, LsnRange], None]) -> harness.Measures:
-        """Rows a second, and by how much this process grew meanwhile."""
-        frame, window = self.change()
+        """Measure rows per second, and by how much this process grew meanwhile."""
+        frame, lsn_range = self.change()
         self.db.execute("VACUUM measured")
         self.db.execute("CHECKPOINT")
         with growth() as grown:
             began = time.perf_counter()
-            run(frame, window)
+            run(frame, lsn_range)
             took = time.perf_counter() - began
         return {"rows_per_s": self.rows / took, "driver_growth_mb": grown[0]}
 
     def pipelined(self) -> harness.Measures:
-        def run(frame: DataFrame, window: LsnRange) -> None:
+        def run(frame: DataFrame, lsn_range: LsnRange) -> None:
             parts = max(2, self.rows // PART_ROWS)
-            staged = Staging(self.url).stage(self.table, window, frame, parts, lambda error: error)
+            staged = Staging(self.url).stage(self.table, lsn_range, frame, parts, lambda error: error)
             sink(self.url).apply(self.table, staged, NOW, executed("changes"))
             staged.release()
 
         return self.measured(run)
 
     def in_batches(self, size: int) -> harness.Measures:
-        def run(frame: DataFrame, window: LsnRange) -> None:
-            sink(self.url, size).apply(self.table, MemoryDelta(window, net(frame.toArrow())), NOW, executed("changes"))
+        def run(frame: DataFrame, lsn_range: LsnRange) -> None:
+            sink(self.url, size).apply(
+                self.table, MemoryDelta(lsn_range, net(frame.toArrow())), NOW, executed("changes")
+            )
 
         return self.measured(run)
 
     def first_row_over_total(self) -> float:
-        """Of a progressive fill: when another session sees its first row, as a share of the whole."""
+        """Return when another session sees the first row of a progressive fill, as a fraction of the whole time."""
         table = make(self.db, "seen", {"a": "int", "b": "text", "v": "bigint"}, (0,), visibility="progressive")
         parts = max(8, self.rows // 10_000)
         seen, stop = [0.0], threading.Event()
@@ -129,7 +132,7 @@ class Bench:
         return (seen[0] - began) / took
 
     def lake_ms_per_tick(self, folder: Path, per_merge: int) -> float:
-        """Milliseconds of MERGE into a Delta table per tick, when so many ticks share one."""
+        """Return the milliseconds of MERGE into a Delta table per tick, when `per_merge` ticks share one MERGE."""
         lake = DeltaSink(str(folder))
         held: Bag = Counter({(i, "x", 0): 1 for i in range(LAKE_ROWS)})
         lake.add(self.table, delta(self.table, Counter(), held, (0, 10)))
@@ -192,7 +195,7 @@ def measure(bench: Bench, options: argparse.Namespace, meter: BusyMeter) -> dict
 
 
 def measured(options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
-    """Everything, on servers of its own."""
+    """Measure everything, on servers of its own."""
     with prepared(SHORT_ROWS if options.short else ROWS) as bench:
         return measure(bench, options, meter)
 

@@ -1,8 +1,8 @@
 """How near does pg-trickle-cdc, through a real broker with transactions, come to pg_recvlogical on the same changes?
 
-Both read the same part of the log, from slots at the same position, and are timed from the moment the server begins to
-stream to the moment everything is confirmed; what they need to start is not counted. pg_recvlogical writes to
-/dev/null: no consumer of one slot can be faster than the server is with it.
+Both read the same part of the log, from slots at the same LSN. The time is from the moment the server begins to stream
+to the moment everything is confirmed; the start of the programs is not counted. pg_recvlogical writes to /dev/null: no
+consumer of one slot can be faster than that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WIDE_ROW = ", ".join(WIDE_VALUES[i % len(WIDE_VALUES)] for i in range(19))
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`statement` changes as many rows as its parameter says; `before` makes the rows it needs, outside the clock."""
+    """`statement` changes as many rows as its parameter says; `before` creates the rows it needs and is not timed."""
 
     question: str
     events: int
@@ -78,7 +78,7 @@ WORKLOADS = {
 
 
 class Servers:
-    """PostgreSQL, Kafka, and a consumer that has captured the tables and stands still."""
+    """PostgreSQL, Kafka, and a stopped consumer that has captured the tables."""
 
     def __init__(self, postgres: Postgres, kafka: Kafka, folder: Path, db: Connection) -> None:
         self.postgres = postgres
@@ -104,7 +104,7 @@ class Servers:
         return self.db.execute(query, (slot,)).fetchone() == (1,)
 
     def drain(self, target: str, consumer: Consumer | None = None) -> float:
-        """Start the consumer -> seconds until everything before `target` is on the topics and confirmed."""
+        """Start the consumer; return the seconds until everything before `target` is on the topics and confirmed."""
         consumer = consumer or self.consumer
         consumer.start(wait=False)
         began = self._streams(consumer.prefix)
@@ -113,7 +113,7 @@ class Servers:
         return time.monotonic() - began
 
     def receive(self, target: str) -> float:
-        """The same by pg_recvlogical."""
+        """Do the same with pg_recvlogical."""
         options = ["-o", "proto_version=1", "-o", "publication_names=pg_trickle", "-o", "messages=true"]
         line = [str(self.postgres.bin("pg_recvlogical")), "-d", self.postgres.url, "-S", CEILING, "--start", *options]
         with subprocess.Popen([*line, "-f", "/dev/null", "--no-loop", "--endpos", target]) as child:
@@ -152,7 +152,7 @@ def servers() -> Iterator[Servers]:
 
 
 def contest(stack: Servers, name: str, workload: Workload, events: int) -> harness.Benchmark:
-    """Ours writes the changes of the round, pg_recvlogical reads them from a copy of the slot taken before."""
+    """Our run writes the changes of the round; pg_recvlogical reads them from a copy of the slot made before."""
     target = ""
 
     def ours() -> harness.Measures:
@@ -161,7 +161,7 @@ def contest(stack: Servers, name: str, workload: Workload, events: int) -> harne
         stack.db.execute(f"TRUNCATE {table}".encode())
         if workload.before:
             stack.db.execute(workload.before.format(events).encode())
-        # What only prepares the round is read by both before the clock runs.
+        # Both read the changes that only prepare the round before the time starts.
         stack.drain(stack.position())
         stack.halt()
         stack.db.execute("CHECKPOINT")
@@ -182,7 +182,7 @@ def contest(stack: Servers, name: str, workload: Workload, events: int) -> harne
 
 
 def latencies_ms(stack: Servers, commits: int) -> list[float]:
-    """Milliseconds from the commit's return to a read_committed reader's sight, sorted."""
+    """Return sorted milliseconds from the return of a commit until a read_committed reader sees it."""
     reader, seen, stop = open_reader(stack.consumer.bootstrap), list[float](), threading.Event()
     place = TopicPartition(f"{OURS}.public.narrow", 0)
     reader.list_topics(place.topic)
@@ -208,7 +208,7 @@ def latencies_ms(stack: Servers, commits: int) -> list[float]:
 
 
 def peak_rss_mb(stack: Servers, rows: int) -> float:
-    """The consumer's largest memory while one transaction of so many rows goes through it."""
+    """Return the consumer's largest memory while it processes one transaction of `rows` rows."""
     stack.db.execute("TRUNCATE narrow")
     stack.db.execute(f"INSERT INTO narrow SELECT g, g, 'v' || g FROM generate_series(1, {rows}) g".encode())
     stack.drain(stack.position())
@@ -219,7 +219,7 @@ def peak_rss_mb(stack: Servers, rows: int) -> float:
 
 
 def buffer_events_per_s(stack: Servers, mode: str, events: int) -> int:
-    """3-column inserts into change-buffer tables, by a consumer of its own; no bar, and nothing to compare with."""
+    """Measure 3-column inserts into change-buffer tables with a separate consumer; without limit or comparison."""
     stack.db.execute("CREATE DATABASE buffers" if mode == "remote" else "SELECT 1")
     settings = {"mode": mode} | ({"target_url": stack.postgres.url_of("buffers")} if mode == "remote" else {})
     bootstrap, folder = stack.consumer.bootstrap, stack.consumer.log.parent
@@ -266,7 +266,7 @@ def measure(stack: Servers, options: argparse.Namespace, meter: BusyMeter) -> di
 
 
 def measured(options: argparse.Namespace, meter: BusyMeter) -> dict[str, Any]:
-    """Everything, on servers of its own."""
+    """Measure everything, on servers of its own."""
     with servers() as stack:
         return measure(stack, options, meter)
 

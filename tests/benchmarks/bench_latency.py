@@ -1,4 +1,4 @@
-"""How soon is a commit visible in a join + aggregate, how many changes per second, and what does the source pay?
+"""How soon is a commit visible in a join + aggregate, at how many changes per second, and what does it cost the source?
 
 Part one: commit to visible, against refreshing a materialized view of the same query, and where the time goes. Part
 two: the highest rate of changes at which the stream table stays less than two seconds behind, and pgbench on the source
@@ -48,14 +48,14 @@ RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 """Changes per second, tried in this order until the lag is too long."""
 COMMITS_PER_S = 10
 CAUGHT_UP_BYTES = 64_000
-"""Of WAL that a consumer may have to confirm and still is up to date."""
+"""Bytes of WAL that a consumer may still have to confirm and count as up to date."""
 
 STAGES = ("capture", "read", "compute", "write", "return")
 """Commit to a record for Kafka; Kafka and Spark's trigger; Spark; PostgreSQL; until the waiting session notices."""
 
 
 def load(connection: Connection, orders: int) -> None:
-    """Customers, orders, the stream table and the materialized view."""
+    """Create customers, orders, the stream table and the materialized view."""
     connection.execute("CREATE TABLE customers (id int PRIMARY KEY, segment text NOT NULL)")
     connection.execute("CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL, amount numeric(10,2))")
     customers = max(1, orders // 10)
@@ -73,13 +73,13 @@ def load(connection: Connection, orders: int) -> None:
 
 @dataclass
 class Published:
-    """When the consumer produced each progress record, by the clock of its message."""
+    """When the consumer produced each progress record, by the timestamp of its message."""
 
     consumer: Consumer
     moments: list[tuple[Lsn, float]] = field(default_factory=list)
 
     def first_after(self, target: Lsn) -> float | None:
-        """Of the first record that covers a position."""
+        """Return the time of the first record whose frontier covers an LSN."""
         while (message := self.consumer.poll(0.05)) is not None:
             if message.error() is None and isinstance(
                 record := progress.decode_progress(message.value() or b""), Progress
@@ -90,7 +90,7 @@ class Published:
 
 @dataclass
 class Latency:
-    """Commits and how long each took to be seen; where the time went for those whose refresh is in the history."""
+    """Commits and how long each took to be visible; with the time per stage if the refresh is in the history."""
 
     connection: Connection
     orders: int
@@ -100,7 +100,7 @@ class Latency:
     stages_ms: list[dict[str, float]] = field(default_factory=list)
 
     def change(self, rows: int = ROWS_PER_COMMIT) -> None:
-        """One commit."""
+        """Commit one change."""
         with self.connection.transaction(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "UPDATE orders SET amount = %s WHERE id = %s",
@@ -108,7 +108,7 @@ class Latency:
             )
 
     def measured(self, make_visible: str, *, staged: bool) -> harness.Measures:
-        """Several commits, each followed by making it visible."""
+        """Measure several commits; after each one `make_visible` runs."""
         times = []
         for _ in range(COMMITS):
             self.change()
@@ -142,7 +142,7 @@ class Latency:
             self.stages_ms.append(dict(zip(STAGES, spent, strict=True)))
 
     def summary(self) -> dict[str, Any]:
-        """All commits but those of the warm-up; the share of each stage in the median."""
+        """Summarize all commits but those of the warm-up, with the fraction of each stage in the median."""
         times = [one for of_round in self.times_ms[WARMUPS:] for one in of_round]
         stages = {s: statistics.median(one[s] for one in self.stages_ms) for s in STAGES} if self.stages_ms else {}
         whole = sum(stages.values())
@@ -153,13 +153,13 @@ class Latency:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """By rank: a value that was measured."""
+    """Return the percentile by rank: a value that was measured."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def sustained(latency: Latency, seconds: float) -> int:
-    """The most changes per second at which the stream table stays less than LAG_S behind."""
+    """Return the highest rate of changes at which the stream table stays less than LAG_S behind."""
     best = 0
     for rate in RATES:
         began, changes, lag = time.monotonic(), 0, 0.0
@@ -186,11 +186,11 @@ def _staleness(connection: Connection) -> float:
 
 
 def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
-    """pgbench's transactions per second, in pairs with and without pg-trickle-cdc; its tables are captured.
+    """Measure pgbench's transactions per second, in pairs with and without pg-trickle-cdc; its tables are captured.
 
-    Many short pairs: the speed of a virtual machine moves by more from one minute to the next than a consumer costs.
-    First as on a server with a core to spare: PostgreSQL and pgbench have one half of the cores in both turns, the
-    server's sender, the consumer and the broker the other. Then all of them share all cores, which pgbench alone fills.
+    There are many short pairs: the speed of a virtual machine varies more from minute to minute than a consumer costs.
+    First as on a server with a spare core: PostgreSQL and pgbench have one half of the cores in both runs; the WAL
+    sender, the consumer and the broker have the other. Then all of them share all cores, which pgbench alone fills.
     """
     pgbench, url = str(stack.postgres.bin("pgbench")), stack.addresses.database_url
     subprocess.run([pgbench, "-i", "-q", "-s", "5", url], check=True, capture_output=True)
@@ -215,12 +215,12 @@ def source_tps(stack: Stack, seconds: int, rounds: int) -> dict[str, float]:
 
 
 def _ratio(pairs: list[tuple[float, float]]) -> float:
-    """Of the two turns of a pair, which follow each other: a machine that gets faster or slower is in both."""
+    """Return the median ratio within pairs: the two runs of a pair are consecutive, so machine speed affects both."""
     return round(statistics.median(captured / alone for captured, alone in pairs), 3)
 
 
 def _pair(stack: Stack, line: list[str], *, spare_core: bool, with_first: bool) -> tuple[float, float]:
-    """Transactions per second with a consumer and without one."""
+    """Return the transactions per second with a consumer and without one."""
     found = {}
     for attached in (True, False) if with_first else (False, True):
         if attached:
@@ -229,13 +229,13 @@ def _pair(stack: Stack, line: list[str], *, spare_core: bool, with_first: bool) 
         else:
             stack.stop("cdc")
         found[attached] = _pgbench(stack, line, spare_core=spare_core)
-    told = "on a core of its own" if spare_core else "on the source's cores"
-    harness.tell(f"latency: pgbench {found[True]:.0f} tps with a consumer {told}, {found[False]:.0f} without")
+    where = "on a core of its own" if spare_core else "on the source's cores"
+    harness.tell(f"latency: pgbench {found[True]:.0f} tps with a consumer {where}, {found[False]:.0f} without")
     return found[True], found[False]
 
 
 def _wait_until_caught_up(stack: Stack) -> None:
-    """What was written while it was away is not the load to measure."""
+    """Wait until the consumer has read what was written while it was stopped: that load must not be measured."""
     query = "SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)) < %s FROM pg_replication_slots"
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
         until(lambda: connection.execute(query, (CAUGHT_UP_BYTES,)).fetchone() == (True,), "the consumer caught up")
@@ -256,7 +256,7 @@ def _pgbench(stack: Stack, line: list[str], *, spare_core: bool) -> float:
 
 @contextmanager
 def benchmark(short: bool) -> Iterator[harness.Benchmark]:
-    """Commit to visible: a stream table kept by Spark, against REFRESH MATERIALIZED VIEW after each commit."""
+    """Commit to visible: a stream table maintained by Spark, against REFRESH MATERIALIZED VIEW after each commit."""
     orders = 50_000 if short else 1_000_000
     with tempfile.TemporaryDirectory(prefix="pg-trickle-bench-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)

@@ -1,8 +1,8 @@
 """What does a change cost, against computing everything again: by Spark, and by REFRESH MATERIALIZED VIEW?
 
 Five shapes over growing tables and growing changes (70 % updates, 15 % deletes, 15 % inserts), then the 22 queries of
-TPC-H. A tick is computing the difference and writing it back to PostgreSQL. After each part every stream table is
-compared with its query.
+TPC-H. A tick computes the delta and writes it to PostgreSQL. After each part every stream table is compared with its
+query.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ DIMS = 10_000
 FRACTIONS = (0.0001, 0.001, 0.01, 0.1)
 ROUNDS = 3
 WARM_ROUNDS = 8
-"""Not counted: whoever keeps stream tables runs for weeks, and Java's compiler is done with such plans by then."""
+"""Warm-up ticks, not counted: a real applier runs for weeks, and by then the JIT compiler has compiled such plans."""
 
 
 def load_shapes(lab: Laboratory, rows: int) -> None:
-    """The two tables, and for each shape a stream table, filled, and a materialized view."""
+    """Create the two tables, and for each shape a filled stream table and a materialized view."""
     lab.connection.execute("CREATE TABLE dim (id int PRIMARY KEY, name text NOT NULL, region int NOT NULL)")
     lab.connection.execute(
         "CREATE TABLE fact (id bigint PRIMARY KEY, dim int NOT NULL, grp int NOT NULL, amount numeric(12,2) NOT NULL,"
@@ -70,7 +70,7 @@ def _filled(lab: Laboratory, name: str, query: str) -> Measured:
 
 
 def change_facts(lab: Laboratory, rows: int, changes: int, turn: int) -> None:
-    """One window of so many changes, spread over the table."""
+    """Make `changes` changes, spread over the table, in one LSN range."""
     step = max(1, rows // changes)
     chosen = f"id <= {rows} AND id % {step} = {turn % step}"
     slots = f"(id / {step})"
@@ -88,7 +88,7 @@ def change_facts(lab: Laboratory, rows: int, changes: int, turn: int) -> None:
 
 
 def measure_shapes(lab: Laboratory, rows: int, fractions: Sequence[float]) -> dict[str, Any]:
-    """By shape and fraction."""
+    """Measure all shapes; return the results by shape and fraction."""
     load_shapes(lab, rows)
     found: dict[str, dict[str, Any]] = {shape: {} for shape in SHAPES}
     full = {shape: min(lab.full(shape) for _ in range(WARM_ROUNDS)) for shape in SHAPES}
@@ -121,10 +121,10 @@ def measure_shapes(lab: Laboratory, rows: int, fractions: Sequence[float]) -> di
 
 
 def load_tpch(lab: Laboratory, scale: float) -> None:
-    """The eight tables, generated."""
+    """Generate and load the eight tables."""
     lab.connection.execute((FOLDER / "schema.sql").read_bytes().split(b"CREATE TYPE mood")[0])
     fill(lab.connection, scale)
-    # What people have who ask PostgreSQL such questions: without them q17 takes hours there.
+    # Indexes that users of such queries have in PostgreSQL: without them q17 takes hours there.
     lab.connection.execute("CREATE INDEX ON lineitem (l_partkey, l_suppkey); CREATE INDEX ON orders (o_custkey)")
     lab.connection.execute("ANALYZE")
     for table in TABLES:
@@ -132,7 +132,7 @@ def load_tpch(lab: Laboratory, scale: float) -> None:
 
 
 def refresh_orders(lab: Laboratory, fraction: float, turn: int) -> None:
-    """New orders with their items, and as many old ones gone: TPC-H's two refresh functions in one window."""
+    """Insert orders with their items and delete as many old ones: TPC-H's two refresh functions in one LSN range."""
     step = int(1 / fraction)
     (top,) = lab.connection.execute("SELECT max(o_orderkey) FROM orders").fetchall()[0]
     kept = f"o_orderkey % {step} = {turn}"
@@ -155,7 +155,7 @@ def refresh_orders(lab: Laboratory, fraction: float, turn: int) -> None:
 
 
 def measure_tpch(lab: Laboratory, scale: float, only: Sequence[str]) -> dict[str, Any]:
-    """By query."""
+    """Measure the TPC-H queries; return the results by query."""
     load_tpch(lab, scale)
     queries = {name: query for name, query in TPCH.items() if not only or name in only}
     found: dict[str, Any] = {}
@@ -198,7 +198,7 @@ def _say(line: str) -> None:
 
 
 def verdict(report: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any]:
-    """The figures the bars are about."""
+    """Return the figures that have limits."""
     out: dict[str, Any] = {}
     shapes = report.get("shapes", {})
     if shapes and len(sizes) > 1:
@@ -215,7 +215,7 @@ def verdict(report: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Progress on standard error, one JSON object in the last line."""
+    """Run the benchmark: print progress to standard error and one JSON object in the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="small tables only")
     parser.add_argument("--only", choices=("shapes", "tpch"), help="one of the two parts")

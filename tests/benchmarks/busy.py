@@ -1,7 +1,8 @@
-"""How busy the machine was with work that is not ours, from /proc: CPU time of all minus that of our process tree.
+"""Measures from /proc how busy the machine was with other work: all CPU time minus that of our process tree.
 
-Time the hypervisor took away counts as others'. Children that ended are in the accounts of whoever waited for them,
-or in nobody's: what a child had used before the first reading is taken off its parent's account, never below nothing.
+Time stolen by the hypervisor counts as others'. The time of children that ended is in the account of the process that
+waited for them, or lost. What a child had used before the first reading is subtracted from its parent's account, which
+is never below zero.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _IDLE = (3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """CPU seconds since some fixed moment, at one moment."""
+    """CPU seconds since a fixed moment, read at one moment."""
 
     at: float
     all_s: float
@@ -39,17 +40,17 @@ class BusyMeter:
     proc: Path = Path("/proc")
 
     def read(self) -> Reading:
-        """Now."""
+        """Read the current values."""
         columns = [int(n) for n in (self.proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
         busy = sum(n for i, n in enumerate(columns) if i not in _IDLE)
         return Reading(time.monotonic(), busy / TICKS_PER_S, self._ours())
 
     def others_s(self, before: Reading, after: Reading) -> float:
-        """CPU seconds that others used in between."""
+        """Return the CPU seconds that others used in between."""
         return max(0.0, (after.all_s - before.all_s) - self.ours_s(before, after))
 
     def ours_s(self, before: Reading, after: Reading) -> float:
-        """CPU seconds that our processes used in between."""
+        """Return the CPU seconds that our processes used in between."""
         known: dict[int, float] = defaultdict(float)
         for pid, gone in before.ours.items():
             if pid not in after.ours:
@@ -62,12 +63,12 @@ class BusyMeter:
         return used
 
     def others_share(self, before: Reading, after: Reading) -> float:
-        """The same as a share of the whole machine."""
+        """Return the CPU time of others as a fraction of the whole machine."""
         wall = after.at - before.at
         return self.others_s(before, after) / (wall * CPUS) if wall > 0 else 0.0
 
     def load(self) -> float:
-        """The load average of the last minute, ours included: for the reader, not for decisions."""
+        """Return the load average of the last minute, ours included: for the reader, not for decisions."""
         return float((self.proc / "loadavg").read_text().split()[0])
 
     def _ours(self) -> dict[int, Process]:
@@ -83,7 +84,7 @@ class BusyMeter:
 
 
 def _survivor(gone: Process, before: Mapping[int, Process], after: Mapping[int, Process]) -> int:
-    """The nearest of those it descends from that is still there: where its time is, if anybody waited for it."""
+    """Return the nearest ancestor that still runs: its account has the time, if a process waited for the child."""
     pid = gone.parent
     while pid in before and pid not in after:
         pid = before[pid].parent

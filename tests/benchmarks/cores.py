@@ -1,4 +1,4 @@
-"""Which cores a process and its threads may use: the source's on one side, whoever reads from it on the other."""
+"""Pins processes and their threads to cores: the source to one half, its readers to the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fixtures.processes import children
 
 
 def threads(pid: int) -> list[int]:
-    """Of a process that may be gone by now."""
+    """Return the threads of a process; none if it has ended."""
     try:
         return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
@@ -19,7 +19,7 @@ def threads(pid: int) -> list[int]:
 
 
 def keep_on(cores: set[int], pids: Iterable[int]) -> None:
-    """All threads there are now; what they start inherits it."""
+    """Pin all current threads of the processes; threads that they start inherit it."""
     for pid in pids:
         for thread in threads(pid):
             os.sched_setaffinity(thread, cores)
@@ -27,7 +27,7 @@ def keep_on(cores: set[int], pids: Iterable[int]) -> None:
 
 @contextmanager
 def own_core(source: int, readers: Iterable[int]) -> Iterator[set[int]]:
-    """Half of the cores for a server and its clients, whose half is yielded, the other for the readers."""
+    """Give one half of the cores to a server and its clients, the other to the readers; yield the first half."""
     everything = sorted(os.sched_getaffinity(0))
     here, there = set(everything[: len(everything) // 2]), set(everything[len(everything) // 2 :])
     groups = [(here, [source, *children(source)]), (there, list(readers))]

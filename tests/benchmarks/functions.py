@@ -1,8 +1,8 @@
-"""What a call of a function costs per row -> deploy/pages/costs.json, from which the page on SQL is made.
+"""Measures the cost of a function call per row and writes deploy/pages/costs.json, the input of the page on SQL.
 
-`python -m tests.benchmarks.functions [regular expression of signatures]`: each entry's first call over the rows of the
-fuzz test, repeated, in one task with generated code, in CPU time of the task; what reading the same columns costs is
-taken off. Rows that are errors are left out. What was measured before stays in the file.
+`python -m tests.benchmarks.functions [regular expression of signatures]` runs each entry's first call over the rows of
+the fuzz test, repeated, in one task with generated code. The cost is the CPU time of the task minus that of reading the
+same columns. Rows with errors are excluded. Earlier measurements of other functions stay in the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COSTS = Path(page.__file__).with_name("costs.json")
 
 
 def _nanoseconds(spark: SparkSession, rows: DataFrame) -> int:
-    """CPU time of the task, the best of some runs."""
+    """Return the CPU time of the task, the best of several runs."""
     found = []
     for _ in range(RUNS):
         group = f"cost {next(_groups)}"
@@ -72,7 +72,7 @@ def _two_digits(value: float) -> int:
 
 
 def main() -> None:
-    """Measure, and write the file."""
+    """Measure and write the file."""
     key_filter = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
     first = {t.entry.signature: t for t in reversed(_trials()) if key_filter.search(t.entry.signature)}
     found: dict[str, int] = json.loads(COSTS.read_text())

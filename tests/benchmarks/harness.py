@@ -1,8 +1,8 @@
-"""Contestants in, a table for people and one JSON object out.
+"""Runs the contestants of a benchmark; prints a table for people and one JSON object.
 
 A benchmark is a module `bench_<name>` that ends with `sys.exit(harness.main(benchmark))`, where `benchmark(short)` is a
 context manager that sets up what it needs and yields a `Benchmark`. The contestants run in turns (ours, yardstick,
-ours, …), so that whatever the machine does meets both. A round in which others used the machine does not count and is
+ours, …), so that other load on the machine affects both. A round in which others used the machine does not count and is
 run again; with too few quiet rounds there is no comparison: exit code 3 and `"refused"` in the JSON.
 
 `python -m tests.benchmarks.harness [--short]` runs them all.
@@ -26,23 +26,23 @@ from shared_schema.errors import TrickleError
 from tests.benchmarks.busy import CPUS, BusyMeter
 
 OTHERS_SHARE_MAX = 0.10
-"""Of the whole machine during one round; more than this and differences of a few percent mean nothing."""
+"""Fraction of the whole machine that others may use in a round; above it, differences of a few percent mean nothing."""
 
 OTHERS_S_MIN = 0.05
-"""Less CPU time than this is not counted against a short round: the kernel counts in steps of 10 ms per process."""
+"""Less CPU time than this does not disturb a short round: the kernel counts in steps of 10 ms per process."""
 
 ATTEMPTS = 2
-"""Rounds tried per round wanted."""
+"""How many rounds may be tried per required round."""
 
 REFUSED = 3
 
 Measures = Mapping[str, float]
-"""What one run measured, by name with unit: {"p50_ms": 12.3}."""
+"""The results of one run, by name with unit: {"p50_ms": 12.3}."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One way to do the work. `run` does it once and returns what it measured; None is `seconds` by the clock."""
+    """One way to do the work. `run` does it once and returns its measures; None means the elapsed `seconds`."""
 
     name: str
     run: Callable[[], Measures | None]
@@ -50,7 +50,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`contestants` starts with ours; the last is the yardstick, to which all are compared."""
+    """`contestants` begins with ours; the last is the yardstick, with which all are compared."""
 
     name: str
     question: str
@@ -59,28 +59,28 @@ class Benchmark:
     short_repeats: int = 3
     warmups: int = 1
     then: Callable[[], Mapping[str, Any]] | None = None
-    """A second part, after the rounds: what it returns stands in the report beside their results."""
+    """A second part after the rounds: its return value is added to the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that was measured of one thing, by one contestant."""
+    """All values of one measure of one contestant."""
 
     values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The middle."""
+        """Return the median."""
         return statistics.median(self.values)
 
     def as_json(self) -> dict[str, Any]:
-        """Median, extremes and the values in the order they were taken."""
+        """Return the median, the extremes and the values in the order of measurement."""
         rounded = [_significant(value) for value in self.values]
         return {"median": _significant(self.median), "min": min(rounded), "max": max(rounded), "values": rounded}
 
 
 class TooBusy(TrickleError):
-    """Others used the machine too much to tell."""
+    """Others used the machine too much for a comparison."""
 
 
 def main(
@@ -89,7 +89,7 @@ def main(
     *,
     meter: BusyMeter | None = None,
 ) -> int:
-    """The whole of a benchmark module's command line; returns its exit code."""
+    """Run the command line of a benchmark module; return its exit code."""
     parser = argparse.ArgumentParser(description=benchmark.__doc__)
     parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
     parser.add_argument("--repeats", type=int, help="rounds that must count")
@@ -120,7 +120,7 @@ def figures(
     measure: Callable[[argparse.Namespace, BusyMeter], Mapping[str, Any]],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """The command line of a benchmark with figures of its own; they come in the last line, as one JSON object."""
+    """Run the command line of a benchmark with its own figures; print them in the last line as one JSON object."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--short", action="store_true", help="fewer repeats, less data")
     parser.add_argument("--repeats", type=int, help="rounds that must count")
@@ -138,7 +138,10 @@ def figures(
 
 
 def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, Any]:
-    """Run the rounds; `results` by contestant and measure, `ratio` to the yardstick; TooBusy when it cannot be told."""
+    """Run the rounds; return `results` by contestant and measure, and the `ratio` to the yardstick.
+
+    Raise TooBusy when others used the machine too much for a comparison.
+    """
     for contestant in list(benchmark.contestants) * benchmark.warmups:
         tell(f"{benchmark.name}: warming up {contestant.name}")
         contestant.run()
@@ -146,7 +149,7 @@ def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, A
     shares: list[float] = []
     while len(rounds) < repeats:
         if len(rounds) + repeats * ATTEMPTS - len(shares) < repeats:
-            # Even if all the rounds that are left were quiet, there would be too few.
+            # Even if all remaining rounds were quiet, there would be too few.
             raise TooBusy(
                 f"{benchmark.name}: others used {statistics.median(shares):.0%} of this machine, "
                 f"{len(rounds)} of {len(shares)} rounds were quiet and {repeats} are needed",
@@ -166,7 +169,7 @@ def compare(benchmark: Benchmark, repeats: int, meter: BusyMeter) -> dict[str, A
 
 
 def table(benchmark: Benchmark, report: Mapping[str, Any]) -> str:
-    """For people."""
+    """Return the report as a table for people."""
     lines = ["", f"{benchmark.name}: {benchmark.question}"]
     yardstick = benchmark.contestants[-1].name
     lines.append(f"  {'':24} {'measure':16} {'median':>10} {'least':>10} {'most':>10} {'to ' + yardstick:>16}")
@@ -212,17 +215,17 @@ def _significant(value: float) -> float:
 
 
 def tell(line: str) -> None:
-    """Progress, beside the results."""
+    """Print progress, separate from the results."""
     print(line, file=sys.stderr, flush=True)
 
 
 def modules() -> list[str]:
-    """Every benchmark there is."""
+    """Return the names of all benchmarks."""
     return [f"tests.benchmarks.{path.stem}" for path in sorted(Path(__file__).parent.glob("bench_*.py"))]
 
 
 def run_all(names: Sequence[str], arguments: Sequence[str]) -> int:
-    """One after the other, each in its own process; the last line holds all their JSON objects."""
+    """Run benchmarks one after the other, each in its own process; the last line holds all their JSON objects."""
     reports: list[dict[str, Any]] = []
     codes: list[int] = []
     for name in names:

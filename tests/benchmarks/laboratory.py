@@ -1,6 +1,6 @@
-"""The applier without Kafka: relations of a PostgreSQL become traces, statements become change rows, ticks are timed.
+"""Runs the applier without Kafka: PostgreSQL relations become traces, statements become change rows, ticks are timed.
 
-A statement's change rows come from its own RETURNING clause, so PostgreSQL and the traces always hold the same.
+A statement's change rows come from its own RETURNING clause, so PostgreSQL and the traces always hold the same rows.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY
 
 @dataclass
 class Measured:
-    """One tick."""
+    """The measurements of one tick."""
 
     seconds: float
     compute_s: float
     jobs: int
     rows: int
-    """Of the difference."""
+    """Rows of the delta."""
     read: int
     """By Spark."""
 
@@ -92,7 +92,7 @@ class Laboratory:
         self._reads = RowsRead(self.spark)
 
     def capture(self, name: str) -> None:
-        """A relation as it is now becomes a trace."""
+        """Create a trace from the current rows of a relation."""
         columns, relid = self._columns(name)
         rows = self._read(f"SELECT * FROM {name}", columns)
         rows = rows.append_column(WEIGHT, pa.array([1], pa.int64()).take(pa.array([0] * rows.num_rows)))
@@ -134,7 +134,7 @@ class Laboratory:
         return rows
 
     def change(self, name: str, statement: str) -> int:
-        """Run an INSERT, UPDATE or DELETE of one relation; its change rows are in its trace from now on."""
+        """Run an INSERT, UPDATE or DELETE of one relation and append its change rows to the trace."""
         columns, _ = self._columns(name)
         kind = statement.split(maxsplit=1)[0].upper()
         names = ", ".join(f"{{0}}.{c.name}" for c in columns)
@@ -155,11 +155,11 @@ class Laboratory:
         return int(both.num_rows)
 
     def step(self) -> None:
-        """What was changed since the last step is one window."""
+        """End the LSN range of the changes since the last step."""
         self.now = Lsn(self.now.value + 1)
 
     def create(self, name: str, query: str) -> None:
-        """A stream table, not yet filled."""
+        """Create a stream table, not yet filled."""
         self.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
         row = next(r for r in self._catalog.stream_tables.all() if r.pgt_name == name)
         definition = plan_query(self._definitions.connection, row.defining_query, "pg_catalog")
@@ -168,11 +168,11 @@ class Laboratory:
         self._frontiers[name] = ORIGIN
 
     def tick(self, name: str) -> Measured:
-        """Bring a stream table to now: compute and write back. The first one fills it."""
-        window = LsnRange(self._frontiers[name], self.now)
+        """Advance a stream table to `now`: compute the delta and write it. The first tick fills the table."""
+        lsn_range = LsnRange(self._frontiers[name], self.now)
         self._reads.since_last()
         began = time.perf_counter()
-        delta, jobs = self._computed(name, window, self.states)
+        delta, jobs = self._computed(name, lsn_range, self.states)
         computed = time.perf_counter()
         now = datetime.now(UTC)
         if delta is not None:
@@ -180,34 +180,34 @@ class Laboratory:
             self._sink.apply(self.tables[name], delta, now, executed)
         else:
             with self.connection.cursor() as cursor:
-                move_frontier(cursor, self.tables[name].id, window.lower, window.upper, now)
+                move_frontier(cursor, self.tables[name].id, lsn_range.lower, lsn_range.upper, now)
         self._frontiers[name] = self.now
         ended = time.perf_counter()
         rows = 0 if delta is None else delta.count
         return Measured(ended - began, computed - began, jobs, rows, self._reads.since_last())
 
     def full(self, name: str) -> float:
-        """Seconds Spark needs for the whole result, from the same traces."""
+        """Return the seconds that Spark needs for the full result, from the same traces."""
         began = time.perf_counter()
         self._computed(name, LsnRange(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, window: LsnRange, states: StateStore | None) -> tuple[Delta | None, int]:
+    def _computed(self, name: str, lsn_range: LsnRange, states: StateStore | None) -> tuple[Delta | None, int]:
         before = count_jobs(self.spark)
-        with self.traces.through(window) as inputs:
+        with self.traces.through(lsn_range) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)
             if isinstance(delta, StagedDelta):
                 delta.wait_for_all()
         return delta, count_jobs(self.spark) - before
 
     def refreshed(self, view: str) -> float:
-        """Seconds of REFRESH MATERIALIZED VIEW."""
+        """Return the seconds of REFRESH MATERIALIZED VIEW."""
         began = time.perf_counter()
         self.connection.execute(f"REFRESH MATERIALIZED VIEW {view}".encode())
         return time.perf_counter() - began
 
     def differences(self, name: str, query: str) -> int:
-        """How many rows of the stream table and its query are not in the other."""
+        """Return the number of rows that are only in the stream table or only in the result of its query."""
         missing = f'({query}) EXCEPT ALL TABLE public."{name}"'
         surplus = f'TABLE public."{name}" EXCEPT ALL ({query})'
         found = self.connection.execute(
@@ -218,7 +218,7 @@ class Laboratory:
 
 @contextmanager
 def laboratory(driver_memory: str = "6g") -> Iterator[Laboratory]:
-    """PostgreSQL and Spark, both empty."""
+    """Yield a laboratory with an empty PostgreSQL and a new Spark session."""
     with server_folder("bench") as folder, ExitStack() as cleanup:
         server = Postgres(folder / "postgres")
         server.start()

@@ -1,4 +1,4 @@
-"""How many rows Spark read for what it was asked: counted by the leaves of its executed plans."""
+"""Counts the rows that Spark reads, from the leaves of its executed plans."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LEAVES = ("InMemoryTableScan", "LocalTableScan", "Scan ", "BatchScan")
 
 
 class RowsRead:
-    """What the leaves of all queries returned since the last question, rows held in memory included."""
+    """Counts the rows that the leaves of all queries returned since the last call, including rows held in memory."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._seen = -1
 
     def since_last(self) -> int:
-        """Rows; asks Spark's own listener, so not inside what is timed."""
+        """Return the number of rows; do not call it while timing, because it queries Spark's own listener."""
         context: Any = self._spark.sparkContext._jsc.sc()
         context.listenerBus().waitUntilEmpty()
         store: Any = self._spark._jsparkSession.sharedState().statusStore()

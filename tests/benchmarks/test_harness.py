@@ -1,4 +1,4 @@
-"""The harness: turns, medians, and no verdict on a busy machine."""
+"""The harness alternates contestants, compares medians, and refuses a comparison on a busy machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fixtures.processes import TICKS_PER_S
 
 
 class FakeMeter(BusyMeter):
-    """Every round lasts a second; `others` says how many CPU seconds of it others took."""
+    """Reports rounds of one second; `others` are the CPU seconds that others used in each."""
 
     def __init__(self, others: list[float]) -> None:
         super().__init__()
@@ -89,11 +89,11 @@ def test_a_disturbed_round_is_run_again(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_busy_machine_gets_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     code = outcome(bench([], [1] * 20, [1] * 20), FakeMeter([CPUS * 0.5]), "--short")
     assert code == harness.REFUSED == 3
-    told = capsys.readouterr().out.splitlines()
-    report = json.loads(told[-1])
+    output = capsys.readouterr().out.splitlines()
+    report = json.loads(output[-1])
     assert report["refused"] == "demo: others used 50% of this machine, 0 of 2 rounds were quiet and 1 are needed"
     assert "ratio" not in report
-    assert told[0] == report["refused"]
+    assert output[0] == report["refused"]
 
 
 def test_an_expected_error_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,12 +128,12 @@ def test_own_work_and_that_of_children_is_not_others() -> None:
         stranger.communicate(b"\n")
     seen_by_stranger = theirs.others_s(as_stranger, after_as_stranger)
     assert seen_by_stranger >= 0.5
-    # The rest of the machine is in both; the difference is what we did ourselves.
+    # Both contain the rest of the machine; the difference is our own work.
     assert 0.5 <= seen_by_stranger - ours.others_s(before, after) <= 1.2
 
 
 def write_accounts(proc: Path, busy: int, processes: dict[int, tuple[int, int, int]]) -> None:
-    """As the kernel would: ticks of the machine; of each process its parent, its own ticks, those it waited for."""
+    """Write /proc as the kernel does: ticks of the machine; per process its parent, own ticks, those it waited for."""
     shutil.rmtree(proc, ignore_errors=True)
     proc.mkdir()
     (proc / "stat").write_text(f"cpu  {busy} 0 0 500 70 0 0 10 3 3\ncpu0 …\n")
@@ -147,11 +147,11 @@ def write_accounts(proc: Path, busy: int, processes: dict[int, tuple[int, int, i
     ("then", "used"),
     [
         ({10: (1, 120, 0), 11: (10, 35, 0), 12: (11, 300, 0)}, 100),
-        # Both ended, and who was left waited for them: what they had used before is in its account as well.
+        # Both ended and the remaining process waited for them: their earlier time is in its account as well.
         ({10: (1, 120, 345 + 2 * 2)}, 70 + 40),
-        # Both ended and nobody waited: what they used is lost, what they had used is not taken off.
+        # Both ended and no process waited: their time is lost, and their earlier time is not subtracted.
         ({10: (1, 120, 0)}, 70),
-        # The child lives on, but no longer with us.
+        # The child still runs, but it is no longer in our process tree.
         ({10: (1, 120, 0), 11: (1, 35, 0)}, 70),
         ({10: (1, 120, 0), 11: (10, 5, 0), 12: (11, 300, 0), 14: (12, 7, 0)}, 70 + 7 + 2),
     ],

@@ -1,8 +1,8 @@
-"""`make chaos ROUNDS=n SEED=s`: a workload runs, things break, and afterwards everything must equal the oracle.
+"""`make chaos ROUNDS=n SEED=s` runs a workload, injects faults, and compares every stream table with the oracle.
 
-Each round: writers run, a fault is laid on at a random moment, the documented repair is done where the fault does not
-heal by itself, then every stream table is judged in its three places. What happened is appended to `runs.jsonl`, from
-which `docs/reliability.md` is written. Exit code 1 when anything differed.
+Each round: writers run, a fault is injected at a random moment, the documented repair is done if the fault does not
+heal by itself, then every stream table is compared in its three places. The outcome is appended to `runs.jsonl`, from
+which `docs/reliability.md` is generated. The exit code is 1 when anything differed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.workloads.workload import Writer, load
 def main(
     rounds: int, seed: int, workload: str, only: tuple[str, ...], writers: int, record: bool, keep: Path | None
 ) -> None:
-    """Break things."""
+    """Inject faults and compare."""
     click.echo(f"SEED={seed} ROUNDS={rounds} workload {workload}")
     chance = random.Random(seed)
     outcomes: list[report.Outcome] = []
@@ -68,7 +68,7 @@ def main(
 
 
 def _order(chance: random.Random, rounds: int, only: tuple[str, ...]) -> list[str]:
-    """Every fault once before any comes again, in random order."""
+    """Return the faults in random order; every fault comes once before any comes again."""
     names = suited([n for n in FAULTS if not only or n in only or ("kills" in only and n in KILLS)])
     order: list[str] = []
     while len(order) < rounds:
@@ -89,7 +89,7 @@ def _round(scene: Scene, name: str, seeds: list[int]) -> report.Outcome:
     finally:
         for writer in running:
             writer.__exit__()
-    # From the moment the fault was over until everything, in all three places, is right again.
+    # The recovery time: from the end of the fault until all three places are equal again.
     healed = time.monotonic()
     verdict = judge(stack.addresses)
     return report.Outcome(

@@ -1,7 +1,7 @@
-"""What can go wrong, by name: lay it on while writers run, do the documented repair where one is needed, and return
-what the programs said, if they had to say something.
+"""The faults by name. Each one is injected while writers run, does the documented repair if one is needed, and returns
+the error message of the program, or an empty text.
 
-A fault ends with every part running again.
+At the end of a fault every part runs again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LOCKED_LIMIT_S = 120.0
 
 
 def _kill(*parts: str) -> Fault:
-    """kill -9 of one part, or of several at the same time, and a start after a while."""
+    """Return a fault: kill -9 of one part, or of several at the same time, and a start after a pause."""
 
     def fault(scene: Scene) -> str:
         for part in parts:
             if part == "postgres":
-                # As pg_ctl -m immediate.
+                # Like pg_ctl -m immediate.
                 scene.stack.postgres.crash()
             else:
                 scene.stack.kill(part)
@@ -44,7 +44,7 @@ def _kill(*parts: str) -> Fault:
 
 
 def _kill_twice(part: str) -> Fault:
-    """Killed again while it is still coming up."""
+    """Return a fault: a part is killed again while it is still starting."""
 
     def fault(scene: Scene) -> str:
         for _ in range(2):
@@ -57,7 +57,7 @@ def _kill_twice(part: str) -> Fault:
 
 
 def _freeze(part: str) -> Fault:
-    """It hangs for longer than every timeout of its partners, then goes on."""
+    """Return a fault: a part hangs for longer than every timeout of its peers, then continues."""
 
     def fault(scene: Scene) -> str:
         with scene.frozen(part):
@@ -68,7 +68,7 @@ def _freeze(part: str) -> Fault:
 
 
 def _cut_network(scene: Scene) -> str:
-    """Both programs lose PostgreSQL without being told, and cannot come back for a while."""
+    """Both programs lose PostgreSQL without a TCP reset, and cannot reconnect for a while."""
     assert scene.stack.proxy is not None
     scene.stack.proxy.cut()
     scene.pause(5, 15)
@@ -77,7 +77,7 @@ def _cut_network(scene: Scene) -> str:
 
 
 def _drop_slot(scene: Scene) -> str:
-    """The slot goes while the consumer is away: changes are lost for the stream, which it must say."""
+    """The slot is dropped while the consumer is down: the stream loses changes, and the consumer must report that."""
     stack = scene.stack
     stack.kill("cdc")
     with scene.database() as connection:
@@ -96,7 +96,7 @@ def _drop_slot(scene: Scene) -> str:
 
 
 def _clock_jumps(*, ahead: bool) -> Fault:
-    """The wall clock of every part is set, by an hour to a day, and stays so."""
+    """Return a fault: the wall clock of every part moves by an hour to a day, and stays there."""
 
     def fault(scene: Scene) -> str:
         seconds = int(scene.chance.uniform(3_600, 100_000))
@@ -108,7 +108,7 @@ def _clock_jumps(*, ahead: bool) -> Fault:
 
 
 def _retention_passed(scene: Scene) -> str:
-    """The broker deletes change rows that the applier, which is away, has not read: they are lost, it must say so."""
+    """The broker deletes change rows that the stopped applier has not read: the applier must report the loss."""
     stack = scene.stack
     stack.kill("applier")
     scene.pause(2, 5)
@@ -127,7 +127,7 @@ def _retention_passed(scene: Scene) -> str:
 
 
 def _lock_target(scene: Scene) -> str:
-    """Somebody locks a stream table for some seconds."""
+    """A session locks a stream table for some seconds."""
     with scene.database() as connection, connection.transaction():
         name = scene.chance.choice(scene.workload.stream_tables).name
         connection.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE".encode())
@@ -142,10 +142,10 @@ _OFTEN_CHANGED = """
 
 
 def _lock_target_long(scene: Scene) -> str:
-    """Somebody locks a stream table for so long that it is suspended; the others go on."""
+    """A session locks a stream table for so long that it is suspended; the others continue."""
     status = "SELECT last_error_message FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s AND status = 'SUSPENDED'"
     with scene.database() as watcher, scene.database() as holder:
-        # One that the workload never changes is never written to, and nobody notices the lock.
+        # A table that the workload never changes is never written to, so the lock would have no effect.
         name = scene.chance.choice([name for (name,) in watcher.execute(_OFTEN_CHANGED).fetchall()])
         with holder.transaction():
             holder.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE".encode())
@@ -156,7 +156,7 @@ def _lock_target_long(scene: Scene) -> str:
 
 
 def _delta_read_only(scene: Scene) -> str:
-    """The Delta folder cannot be written to for a while."""
+    """The Delta folder is read-only for a while."""
     folder = scene.stack.addresses.delta_root
     subprocess.run(["mount", "--bind", folder, folder], check=True)
     try:
@@ -168,7 +168,7 @@ def _delta_read_only(scene: Scene) -> str:
 
 
 def _broker_disk_full(scene: Scene) -> str:
-    """The broker's disk is full; whether it dies of that or not, it gets room and is started again."""
+    """The broker's disk is full; whether the broker exits or not, it gets free space and is started again."""
     stack = scene.stack
     data, small, aside = stack.folder / "kafka", stack.folder / "small_disk", stack.folder / "kafka.aside"
     small.mkdir(exist_ok=True)
@@ -224,7 +224,7 @@ FAULTS: dict[str, Fault] = {
     "Delta folder read-only": _delta_read_only,
     "broker's disk full": _broker_disk_full,
 }
-"""In the order of docs/reliability.md."""
+"""In the same order as in docs/reliability.md."""
 
 KILLS = [name for name in FAULTS if name.startswith(("kill", "crash"))]
 
@@ -235,6 +235,6 @@ NEEDS_COMPILER = ("clock jumps ahead", "clock jumps back")
 
 
 def suited(names: list[str]) -> list[str]:
-    """Those that can be done on this machine."""
+    """Return the faults that can be injected on this machine."""
     missing = (NEEDS_ROOT if os.geteuid() else ()) + (() if COMPILER else NEEDS_COMPILER)
     return [name for name in names if name not in missing]

@@ -1,4 +1,4 @@
-"""A TCP proxy that can forget its connections, as a machine does that loses its power: nobody is told."""
+"""A TCP proxy that can drop its connections without a reset, like a machine that loses power."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 import threading
 
 TCP_REPAIR = 19
-"""Of Linux: a socket closed in this mode sends nothing, so the other side believes that it is still connected."""
+"""A Linux socket option: a socket closed in this mode sends nothing, so its peer believes it is still connected."""
 
 
 class Proxy:
-    """Between `port` and a target on the loopback address; one thread."""
+    """Forwards connections from `port` to a target on the loopback address, on one thread."""
 
     def __init__(self, target_port: int) -> None:
         self._target = target_port
@@ -26,7 +26,7 @@ class Proxy:
         threading.Thread(target=self._run, name="proxy", daemon=True).start()
 
     def cut(self) -> None:
-        """Every connection is gone and neither side knows; new ones are taken and not answered."""
+        """Drop every connection without notice to either side; accept new ones without a reply."""
         with self._lock:
             self._cut = True
             for one in list(self._peer):
@@ -36,7 +36,7 @@ class Proxy:
             self._peer.clear()
 
     def heal(self) -> None:
-        """Connections are passed on again."""
+        """Forward connections again."""
         with self._lock:
             self._cut = False
             for one in self._silent:

@@ -1,4 +1,4 @@
-"""Where it happens: a stack whose programs reach PostgreSQL through a proxy, and the chance of this run."""
+"""The environment of faults: a stack whose programs reach PostgreSQL through a proxy, and the run's random numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
 
 
 class ProxiedStack(Stack):
-    """The programs come to PostgreSQL through `proxy`, oracle and writers do not; all parts go by `clock`."""
+    """The programs reach PostgreSQL through `proxy`, oracle and writers directly; all parts use `clock`."""
 
     proxy: Proxy | None = None
 
@@ -53,24 +53,24 @@ class ProxiedStack(Stack):
 
 @dataclass
 class Scene:
-    """What a fault may use."""
+    """What a fault can use."""
 
     stack: ProxiedStack
     chance: random.Random
     workload: Workload
 
     def pause(self, low: float = 0.1, high: float = 4.0) -> None:
-        """Some time."""
+        """Sleep for a random time."""
         time.sleep(self.chance.uniform(low, high))
 
     @contextmanager
     def database(self) -> Iterator[Connection]:
-        """A connection past the proxy."""
+        """Yield a connection that does not use the proxy."""
         with psycopg.connect(self.stack.addresses.database_url, autocommit=True) as connection:
             yield connection
 
     def ends_with(self, part: str, limit_s: float = 120.0) -> str:
-        """Wait until a program ends by itself; return the one sentence it says. A traceback is no sentence."""
+        """Wait until a program exits by itself; return its one-line error message. A traceback is a failure."""
         binary = self.stack.binaries[part]
         until(lambda: not binary.running, f"{part} should have ended", limit_s)
         words = binary.last_words()
@@ -81,7 +81,7 @@ class Scene:
 
     @contextmanager
     def frozen(self, part: str) -> Iterator[None]:
-        """SIGSTOP for the time of the block: it neither answers nor goes away."""
+        """Stop a part with SIGSTOP during the block: it does not respond, and its connections stay open."""
         group = os.getpgid(self.stack.parts[part].pid)
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -91,7 +91,7 @@ class Scene:
 
 
 def until(condition: Callable[[], bool], what: str, limit_s: float) -> None:
-    """Poll."""
+    """Poll until the condition is true; fail after the limit."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:

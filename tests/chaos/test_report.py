@@ -1,4 +1,4 @@
-"""docs/reliability.md is what the recorded runs say."""
+"""docs/reliability.md shows exactly the recorded runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_recorded_fault_has_its_line() -> None:
     assert all(f"| {fault} | " in report.page() for fault in recorded)
 
 
-def test_what_the_soak_grew_by_is_told_with_its_limit_and_within_it() -> None:
+def test_soak_growth_is_shown_and_within_its_limits() -> None:
     run = json.loads(report.SOAKED.read_text())
     assert {figure["name"] for figure in run["figures"]} == set(LIMITS)
     for figure in run["figures"]:
@@ -32,7 +32,7 @@ def test_what_the_soak_grew_by_is_told_with_its_limit_and_within_it() -> None:
 
 def test_a_limit_of_the_soak_does_not_depend_on_the_size() -> None:
     def judged(grown: float) -> dict[str, bool]:
-        """All figures are large and grow by so many of their limits in the last two thirds of half an hour."""
+        """Judge large figures that grow by `grown` times their limit in the last two thirds of half an hour."""
         samples = [
             (minute, {name: 10_000 + limit.growth * grown * minute / 20 for name, limit in LIMITS.items()})
             for minute in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)

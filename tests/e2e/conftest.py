@@ -1,4 +1,4 @@
-"""`db`: the running stack's database for one test, without the stream tables of the tests before."""
+"""`db`: a connection to the running stack's database, without the stream tables of earlier tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 @pytest.fixture
 def db(stack: Stack) -> Iterator[Connection]:
-    """A connection; the stream tables a test leaves behind are dropped, so that later tests do not pay for them."""
+    """Yield a connection; afterwards drop the test's stream tables, so that they do not slow down later tests."""
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
         before = _stream_tables(connection)
         yield connection

@@ -43,7 +43,7 @@ STREAM_TABLES = {
 
 
 def create_stream_tables(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """All of them."""
+    """Create all stream tables of the shop."""
     for name, query in STREAM_TABLES.items():
         connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
 

@@ -1,4 +1,4 @@
-"""Another query for a stream table that is there: what stays, what changes, and that everybody changes together."""
+"""Altering the query of an existing stream table: what stays, what changes, and that its readers change with it."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def test_the_same_columns_change_in_place_and_the_readers_with_them(db: Connecti
     assert one(db, "SELECT min(amount) FROM sales") == 13
     assert one(db, "SELECT 'sales'::regclass::oid") == relid
     oracle.eventually(lambda: oracle.assert_same(oracle.query_result(db, "sales"), replay.catch_up(), "topic"))
-    # Two rows left and one came: nothing else was sent.
+    # Two rows were deleted and one was inserted: nothing else was sent.
     assert len(replay.stamps) - before == 3
 
-    # Rows may repeat now: there is no key any more, and then there is one again.
+    # Duplicate rows are possible now: there is no key any more, and then there is one again.
     assert alter(db, "sales", "SELECT 7 AS id, kind, 1 AS amount FROM sold") == "compatible"
     assert_equal(db, "sales", "sales_by_kind")
     assert alter(db, "sales", "SELECT id, kind, -amount AS amount FROM sold") == "compatible"
@@ -80,7 +80,7 @@ def test_the_same_columns_change_in_place_and_the_readers_with_them(db: Connecti
         alter(db, "sales", "SELECT 1 AS id, kind, total::int AS amount FROM sales_by_kind")
     with pytest.raises(errors.FeatureNotSupported, match="random"):
         alter(db, "sales", "SELECT id, kind, (random() * 10)::int AS amount FROM sold")
-    # Where nobody can be asked the answer comes later, to whoever listens; the old query stays.
+    # When the query cannot be checked at once, the error is sent later as a notification; the old query stays.
     db.execute("LISTEN pg_trickle_alert")
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -96,7 +96,7 @@ def test_the_same_columns_change_in_place_and_the_readers_with_them(db: Connecti
     assert_equal(db, "sales", "sales_by_kind")
 
 
-def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Stack) -> None:
+def test_other_columns_are_built_separately_and_swapped(db: Connection, stack: Stack) -> None:
     db.execute(
         "CREATE TABLE components (id int PRIMARY KEY, name text, weight int); CREATE TABLE tariffs (id int, price int)"
     )
@@ -107,7 +107,7 @@ def test_other_columns_are_built_beside_and_exchanged(db: Connection, stack: Sta
     db.execute("CREATE INDEX listed_by_name ON listed_parts (name); GRANT SELECT ON listed_parts TO PUBLIC")
     db.execute("SELECT pgtrickle.stream_table_to_publication('listed_parts')")
     db.execute("SELECT pgtrickle.alter_stream_table('listed_parts', schedule => '2s')")
-    # A table that nobody reads yet: the old rows stay, and stay fresh, until it is captured.
+    # The new query reads a table that is not captured yet: the old rows stay, and stay fresh, until it is captured.
     new = "SELECT p.name, p.id, q.price, p.weight FROM components p JOIN tariffs q ON q.id = p.id"
     assert alter(db, "listed_parts", new) == "rebuild"
     db.execute("INSERT INTO components VALUES (21, 'p21', 21)")
@@ -186,7 +186,7 @@ UNION ALL SELECT pgt_name FROM pgtrickle.pgt_stream_tables WHERE replaces IS NOT
 
 @pytest.mark.timeout(1200 if LONG else 400)
 def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(db: Connection, stack: Stack) -> None:
-    """One that changes in place and one that is built beside; 10 more kills at random with PG_TRICKLE_LONG_TESTS."""
+    """One changes in place and one is built separately; 10 more kills at random with PG_TRICKLE_LONG_TESTS."""
     db.execute("CREATE TABLE shapes (id int PRIMARY KEY, kind text, size int)")
     db.execute("INSERT INTO shapes SELECT i, 'k' || i % 3, i FROM generate_series(1, 40) i")
     create(db, "resized", "SELECT id, kind, size FROM shapes")
@@ -194,7 +194,7 @@ def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(d
     assert_equal(db, "resized", "reshaped")
     before = [oracle.in_postgres(db, name) for name in ("resized", "reshaped")]
     log = Path(stack.addresses.applier_log)
-    # Both alterations come as far as their transactions, which then wait for these locks.
+    # Both alterations reach their transactions, which then wait for these locks.
     with psycopg.connect(stack.addresses.database_url) as other:
         other.execute("LOCK TABLE resized IN SHARE MODE; LOCK TABLE reshaped IN ACCESS SHARE MODE")
         seen = log.stat().st_size
@@ -238,7 +238,7 @@ def test_a_kill_in_the_middle_of_an_alteration_leaves_the_old_query_or_the_new(d
 
 
 def _rows_are_those_of_the_query(db: Connection) -> None:
-    """Of the one that is in force; their source does not change meanwhile."""
+    """Check that the rows are those of the current query; their source does not change meanwhile."""
     for name in ("resized", "reshaped"):
         oracle.assert_same(oracle.query_result(db, name), oracle.in_postgres(db, name), name)
 

@@ -1,4 +1,4 @@
-"""What nobody should do to a database and everybody does: each is kept right, or refused with a clear sentence."""
+"""Unusual input that real databases have: each is maintained correctly, or refused with a clear message."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SUBTRANSACTIONS = 10_000 if LONG else 1_000
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Tables, a query over them, and changes after which it must still be right."""
+class Case:
+    """Tables, a query over them, and changes after which the result must still be equal."""
 
     tables: str
     query: str
@@ -29,8 +29,8 @@ class Kept:
 
 WIDE = ", ".join(f"c{i} int" for i in range(1_600))
 
-KEPT = {
-    "bi_plain_kept": Kept(
+MAINTAINED = {
+    "bi_plain_kept": Case(
         "CREATE TABLE bi_plain (id int PRIMARY KEY, v text); INSERT INTO bi_plain VALUES (1, 'x')",
         "SELECT id, v FROM bi_plain",
         # Values that are code somewhere: SQL, Spark, Java's formats, COPY's escapes, CSV, JSON, nothing.
@@ -41,7 +41,7 @@ KEPT = {
             " U&'\\+01F4A9', repeat('x', 100000)]) v",
         ),
     ),
-    HOSTILE: Kept(
+    HOSTILE: Case(
         'CREATE TABLE "bi ""; DROP TABLE x; --" ("sel""ect" int PRIMARY KEY, "%s {0} \\" text, "c0" text);'
         "INSERT INTO \"bi \"\"; DROP TABLE x; --\" VALUES (1, 'a', 'b')",
         'SELECT "sel""ect", "%s {0} \\" AS "out; --", "c0" FROM "bi ""; DROP TABLE x; --"',
@@ -50,12 +50,12 @@ KEPT = {
             'UPDATE "bi ""; DROP TABLE x; --" SET c0 = c0 || c0',
         ),
     ),
-    "bi_wide_kept": Kept(
+    "bi_wide_kept": Case(
         f"CREATE TABLE bi_wide ({WIDE}); INSERT INTO bi_wide (c0, c799, c1599) VALUES (1, 2, 3)",
         "SELECT c0, c799, c1599 FROM bi_wide WHERE c1 IS NULL",
         ("INSERT INTO bi_wide (c0, c1599) VALUES (4, 5)", "UPDATE bi_wide SET c799 = c0 WHERE c0 = 1"),
     ),
-    "bi_subtransactions": Kept(
+    "bi_subtransactions": Case(
         "CREATE TABLE bi_sub (id int PRIMARY KEY, v int)",
         "SELECT v, count(*) AS n FROM bi_sub GROUP BY v",
         (
@@ -67,7 +67,7 @@ KEPT = {
             END LOOP; END $$""",
         ),
     ),
-    "bi_prepared_kept": Kept(
+    "bi_prepared_kept": Case(
         "CREATE TABLE bi_prepared (id int PRIMARY KEY, v int)",
         "SELECT id, v FROM bi_prepared",
         (
@@ -78,7 +78,7 @@ KEPT = {
             "ROLLBACK PREPARED 'bi_gone'",
         ),
     ),
-    "bi_messages": Kept(
+    "bi_messages": Case(
         "CREATE TABLE bi_said (id int PRIMARY KEY)",
         "SELECT id FROM bi_said",
         (
@@ -90,7 +90,7 @@ KEPT = {
             "INSERT INTO bi_said VALUES (2)",
         ),
     ),
-    "bi_storm_kept": Kept(
+    "bi_storm_kept": Case(
         "CREATE TABLE bi_storm (id int PRIMARY KEY, v int)",
         "SELECT id, v FROM bi_storm WHERE v > 0",
         tuple(
@@ -100,7 +100,7 @@ KEPT = {
             for i in range(8)
         ),
     ),
-    "bi_as_replica": Kept(
+    "bi_as_replica": Case(
         "CREATE TABLE bi_replica (id int PRIMARY KEY, v int)",
         "SELECT id, v FROM bi_replica",
         (
@@ -108,21 +108,21 @@ KEPT = {
             " INSERT INTO bi_replica VALUES (1, 1); COMMIT",
         ),
     ),
-    "bi_generated_kept": Kept(
+    "bi_generated_kept": Case(
         "CREATE TABLE bi_generated (id int GENERATED ALWAYS AS IDENTITY, v int,"
         " twice int GENERATED ALWAYS AS (v * 2) STORED);"
         "INSERT INTO bi_generated (v) VALUES (1), (2)",
         "SELECT id, v FROM bi_generated",
-        # Which PostgreSQL 18 refuses where the publication does not have the generated column.
+        # PostgreSQL 18 refuses this if the publication does not have the generated column.
         ("INSERT INTO bi_generated (v) VALUES (3), (NULL)", "UPDATE bi_generated SET v = 9 WHERE id = 1"),
     ),
-    "bi_identity_kept": Kept(
+    "bi_identity_kept": Case(
         "CREATE TABLE bi_identity (id int PRIMARY KEY, code int CONSTRAINT bi_code UNIQUE NOT NULL, v int, big text);"
         "INSERT INTO bi_identity SELECT i, 100 + i, i, (SELECT string_agg(md5((i * 999 + g)::text), '')"
         " FROM generate_series(1, 200) g) FROM generate_series(1, 20) i",
         "SELECT id, code, v, big FROM bi_identity",
-        # What the log has of old rows changes between statements, also inside a transaction; long values stay where
-        # they are and are not in it.
+        # The old images in the log change between statements, also inside a transaction; unchanged long values
+        # (TOAST) are not in the log.
         (
             "ALTER TABLE bi_identity REPLICA IDENTITY DEFAULT; UPDATE bi_identity SET v = v + 1;"
             " DELETE FROM bi_identity WHERE id = 3",
@@ -142,15 +142,15 @@ KEPT = {
 }
 
 
-def test_it_is_kept(db: Connection, stack: Stack) -> None:
-    for name, case in KEPT.items():
+def test_it_is_maintained(db: Connection, stack: Stack) -> None:
+    for name, case in MAINTAINED.items():
         db.execute(case.tables.encode())
         quoted = '"' + name.replace('"', '""') + '"'
         db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (quoted, case.query))
-    verdict = oracle.judge(stack.addresses, list(KEPT))
+    verdict = oracle.judge(stack.addresses, list(MAINTAINED))
     assert verdict.equal, verdict
-    for case in KEPT.values():
+    for case in MAINTAINED.values():
         for change in case.changes:
             db.execute(change.encode())
-    verdict = oracle.judge(stack.addresses, list(KEPT))
+    verdict = oracle.judge(stack.addresses, list(MAINTAINED))
     assert verdict.equal, verdict

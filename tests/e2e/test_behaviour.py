@@ -1,4 +1,4 @@
-"""What users meet besides the happy path: every type, refusals, failing data, tampering, the same name again."""
+"""Behaviour beyond the normal case: every type, refusals, failing data, tampering, reuse of a name."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_every_type_passes_through_exactly(db: Connection) -> None:
     db.execute("UPDATE things SET letters = letters || 'x', small = NULL WHERE id >= 100")
     db.execute("DELETE FROM things WHERE id = 1")
     assert_equal(db, "all_things")
-    # Without the key the same rows are kept by counting copies, json and all.
+    # Without the key the same rows, including json, are maintained by counting duplicates.
     assert_equal(db, "bare_things")
 
 
-def test_empty_sources_have_an_answer_at_once(db: Connection) -> None:
+def test_empty_sources_have_a_result_at_once(db: Connection) -> None:
     db.execute("CREATE TABLE nothing_yet (id int PRIMARY KEY, v int)")
     create(db, "listed_yet", "SELECT id, v FROM nothing_yet")
     create(db, "counted_yet", "SELECT count(*) AS n, sum(v) AS total FROM nothing_yet")
@@ -92,7 +92,7 @@ def test_empty_sources_have_an_answer_at_once(db: Connection) -> None:
     assert_equal(db, "counted_yet")
 
 
-def test_a_refused_query_says_why_and_the_others_go_on(db: Connection) -> None:
+def test_a_refused_query_says_why_and_the_others_continue(db: Connection) -> None:
     db.execute("CREATE TABLE plain (id int PRIMARY KEY, at date)")
     create(db, "good", "SELECT id FROM plain")
     create(db, "drawn", "SELECT id, random() AS r FROM plain")
@@ -131,7 +131,7 @@ def test_a_stream_table_somebody_wrote_to_is_noticed(db: Connection) -> None:
         wait(db, "kept")
 
 
-def test_the_same_name_again_begins_anew_everywhere(db: Connection, stack: Stack) -> None:
+def test_a_reused_name_starts_empty_everywhere(db: Connection, stack: Stack) -> None:
     db.execute("CREATE TABLE reused (id int PRIMARY KEY, v int); INSERT INTO reused VALUES (1, 1), (2, 2)")
     create(db, "again", "SELECT id, v FROM reused")
     wait(db, "again")
@@ -147,7 +147,7 @@ def test_the_same_name_again_begins_anew_everywhere(db: Connection, stack: Stack
     oracle.eventually(
         lambda: oracle.assert_same(expected, oracle.in_delta(stack.addresses.delta_root, "again"), "Delta")
     )
-    # Now and then its folder is tidied: to begin with, the log of its commits.
+    # Its folder is cleaned up from time to time: first the log of its commits.
     db.execute("SELECT pgtrickle.set_setting('delta_tidy_interval_s', '1')")
     checkpoint = Path(stack.addresses.delta_root) / "public" / "again" / "_delta_log" / "_last_checkpoint"
 

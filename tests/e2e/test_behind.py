@@ -1,4 +1,4 @@
-"""Far behind: in steps while others stay fresh, and as a whole when the changes are no longer kept."""
+"""A stream table far behind catches up in steps while others stay fresh, or in full if the changes are deleted."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 @pytest.fixture
 def small_limits(db: Connection) -> Iterator[None]:
-    """The least the settings allow; back to what they were afterwards."""
+    """Use the smallest values that the settings allow; reset them afterwards."""
     limits = {"catch_up_rows": "1000", "max_buffer_rows": "10000", "checkpoint_rows": "100"}
     for name, least in limits.items():
         db.execute("SELECT pgtrickle.set_setting(%s, %s)", (name, least))
 
-    def taken() -> None:
+    def assert_in_use() -> None:
         used = db.execute(
             "SELECT name, value FROM pgtrickle.pgt_settings_in_use WHERE name = ANY (%s)", (list(limits),)
         )
         assert {str(name): str(setting) for name, setting in used.fetchall()} == limits
 
-    oracle.eventually(taken)
+    oracle.eventually(assert_in_use)
     yield
     for name in limits:
         db.execute("SELECT pgtrickle.reset_setting(%s)", (name,))
 
 
 def fill(db: Connection, first: int, rows: int, commits: int) -> None:
-    """New rows in several commits."""
+    """Insert rows in several commits."""
     for i in range(commits):
         db.execute(
             "INSERT INTO backlog SELECT i, i %% 7 FROM generate_series(%s::int, %s::int) i",
@@ -43,7 +43,7 @@ def fill(db: Connection, first: int, rows: int, commits: int) -> None:
 
 
 @pytest.mark.usefixtures("small_limits")
-def test_who_is_behind_comes_up_in_steps_or_as_a_whole(db: Connection) -> None:
+def test_a_lagging_table_catches_up_in_steps_or_in_full(db: Connection) -> None:
     db.execute("CREATE TABLE backlog (id int PRIMARY KEY, kind int)")
     create(db, "fresh", "SELECT id, kind FROM backlog WHERE kind = 3")
     query = "SELECT kind, count(*) AS n FROM backlog GROUP BY kind"
@@ -57,22 +57,22 @@ def test_who_is_behind_comes_up_in_steps_or_as_a_whole(db: Connection) -> None:
     db.execute("SELECT pgtrickle.resume_stream_table('slow')")
     assert_equal(db, "slow")
     steps = db.execute("SELECT action, rows_in FROM pgtrickle.get_refresh_history('slow', 100) WHERE rows_in > 0")
-    taken = steps.fetchall()
-    assert len(taken) >= 3 and {action for action, _ in taken} == {"DIFFERENTIAL"}
+    done = steps.fetchall()
+    assert len(done) >= 3 and {action for action, _ in done} == {"DIFFERENTIAL"}
     # Whole commits: a step ends with the commit that reaches the limit.
-    assert all(isinstance(rows, int) and rows <= 1400 for _, rows in taken) and sum(r for _, r in taken) == 3200  # type: ignore[misc]
+    assert all(isinstance(rows, int) and rows <= 1400 for _, rows in done) and sum(r for _, r in done) == 3200  # type: ignore[misc]
 
     db.execute("SELECT pgtrickle.pause_stream_table('slow')")
     fill(db, 10_000, 4_000, 4)
     assert_equal(db, "fresh")
 
-    def let_go() -> None:
+    def assert_changes_deleted() -> None:
         gone = "SELECT c.frontier > v.frontier FROM pgtrickle.pgt_checkpoints c, pgtrickle.pg_stat_stream_tables v"
         assert value(db, f"{gone} WHERE v.pgt_name = 'slow'") is True
 
     fill(db, 100_000, 10, 1)
     wait(db, "fresh")
-    oracle.eventually(let_go)
+    oracle.eventually(assert_changes_deleted)
     db.execute("SELECT pgtrickle.resume_stream_table('slow')")
     assert_equal(db, "slow")
     last = db.execute("SELECT action, refresh_reason FROM pgtrickle.get_refresh_history('slow', 1)").fetchone()

@@ -17,7 +17,7 @@ CHAIN = {
     "per_account": "SELECT account, count(*) AS n, sum(amount) AS total FROM payments GROUP BY account",
     "rich": "SELECT account, total FROM per_account WHERE total > 100",
     "busy": "SELECT account, n FROM per_account WHERE n > 2",
-    # The top of a diamond: both sides come from per_account.
+    # The end of a diamond: both sides read per_account.
     "rich_and_busy": "SELECT r.account, r.total, b.n FROM rich r JOIN busy b ON b.account = r.account",
     "summary": "SELECT count(*) AS accounts, sum(total) AS total FROM rich_and_busy",
 }
@@ -48,7 +48,7 @@ def test_a_diamond_of_stream_tables(db: Connection) -> None:
     assert db.execute("SELECT count(*) > 0 FROM pgtrickle.refresh_timeline()").fetchone() == (True,)
 
 
-def test_what_others_read_is_dropped_only_with_them(db: Connection) -> None:
+def test_a_table_with_readers_is_dropped_only_with_them(db: Connection) -> None:
     db.execute("CREATE TABLE roots (id int PRIMARY KEY)")
     for name, query in {"below": "TABLE roots", "middle": "TABLE below", "above": "SELECT id FROM middle"}.items():
         db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))

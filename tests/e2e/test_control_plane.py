@@ -1,4 +1,4 @@
-"""The SQL functions against the running stack, as a psql user meets them."""
+"""The SQL functions against the running stack, as a psql user calls them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def one(db: Connection, query: str, *arguments: object) -> object:
     return row[0] if row else None
 
 
-def test_a_setting_is_taken_over_by_the_running_applier(db: Connection) -> None:
+def test_the_running_applier_uses_a_changed_setting(db: Connection) -> None:
     shown = "SELECT value || ' ' || source FROM pgtrickle.settings() WHERE name = 'pipeline_batch_size'"
     assert one(db, shown) == "4096 default"
     in_use = "SELECT value || ' ' || source FROM pgtrickle.pgt_settings_in_use WHERE name = 'pipeline_batch_size'"
     for call, expected in (("set_setting(%s, '2')", "2 setting"), ("reset_setting(%s)", "4096 default")):
         db.execute(f"SELECT pgtrickle.{call}".encode(), ("pipeline_batch_size",))
 
-        def taken(expected: str = expected) -> None:
+        def assert_in_use(expected: str = expected) -> None:
             assert one(db, in_use) == expected
 
-        oracle.eventually(taken)
+        oracle.eventually(assert_in_use)
         assert one(db, shown) == expected
     assert one(db, "SELECT source FROM pgtrickle.settings() WHERE name = 'delta_root'") == "environment"
     assert one(db, "SELECT count(*) FROM pgtrickle.settings() WHERE source = 'not reported'") == 0
@@ -88,7 +88,7 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
 
 
 def test_the_mode_of_the_last_refresh_and_why_it_was_in_full(db: Connection) -> None:
-    """AUTO: few changes are always applied as differences, more of them than the table has rows are not."""
+    """AUTO: few changes are always applied as a delta; more changes than the table has rows are not."""
     db.execute("CREATE TABLE moded (id int PRIMARY KEY, kind int)")
     db.execute("SELECT pgtrickle.create_stream_table('modes', 'SELECT kind, count(*) AS n FROM moded GROUP BY kind')")
     db.execute("SELECT pgtrickle.wait_for('modes')")
@@ -99,13 +99,13 @@ def test_the_mode_of_the_last_refresh_and_why_it_was_in_full(db: Connection) -> 
         db.execute(f"INSERT INTO moded SELECT i, i % 5 FROM generate_series({rows}) i".encode())
         db.execute("SELECT pgtrickle.wait_for('modes')")
 
-        def told(expected: tuple[str, str, str | None] = expected) -> None:
+        def assert_reported(expected: tuple[str, str, str | None] = expected) -> None:
             assert db.execute("SELECT * FROM pgtrickle.explain_refresh_mode('modes')").fetchone() == expected
 
-        oracle.eventually(told)
+        oracle.eventually(assert_reported)
 
 
-def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
+def test_a_refusal_is_sent_as_a_notification(db: Connection) -> None:
     db.execute("CREATE TABLE rumours (id int PRIMARY KEY, note text); LISTEN pg_trickle_alert")
     create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM rumours', refresh_mode => %s)"
     db.execute(create, ("lucky", "DIFFERENTIAL"))
@@ -114,14 +114,14 @@ def test_a_refusal_is_told_to_whoever_listens(db: Connection) -> None:
     db.execute("UNLISTEN *")
     status = "SELECT status || ': ' || last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.lucky'"
     assert str(one(db, status)).startswith("SUSPENDED: the function random()")
-    # Another query is the way out.
+    # Another query repairs it.
     assert (
         one(db, "SELECT pgtrickle.alter_stream_table('lucky', 'SELECT id, 0.5::float8 AS r FROM rumours')")
         == "compatible"
     )
     db.execute("SELECT pgtrickle.wait_for('lucky')")
     assert one(db, status) is None
-    # What only PostgreSQL can run says so.
+    # A query that only PostgreSQL can run is reported as such.
     words = "SELECT id, to_tsvector('simple', note)::text AS w FROM rumours"
     db.execute("SELECT pgtrickle.create_stream_table('words', %s)", (words,))
     db.execute("SELECT pgtrickle.wait_for('words')")

@@ -1,4 +1,4 @@
-"""The demo's exit code tells whether every stream table equals its query."""
+"""The demo's exit code shows whether every stream table equals its query."""
 
 from __future__ import annotations
 

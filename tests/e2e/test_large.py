@@ -1,4 +1,4 @@
-"""A million rows change at once: in all three places, and the applier itself hardly grows."""
+"""A million rows change at once: all three places are equal, and the applier's own memory hardly grows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_MB = 300
 
 @contextmanager
 def growth_of(pid: int) -> Iterator[list[float]]:
-    """By how many megabytes the process grows at most."""
+    """Yield a list that receives the largest growth of the process in megabytes."""
 
     def resident() -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -44,7 +44,7 @@ def growth_of(pid: int) -> Iterator[list[float]]:
 
 
 def assert_everywhere(db: Connection, stack: Stack, query: str, rows: int) -> None:
-    """PostgreSQL compares; of the other two the frontier and what one number tells of all rows."""
+    """Compare the rows in PostgreSQL; in the other two places, the frontier and one checksum over all rows."""
     db.execute("SELECT pgtrickle.wait_for('product', timeout => '15 min')")
     different = (
         f"SELECT count(*) FROM ((TABLE product EXCEPT ALL {query}) UNION ALL ({query} EXCEPT ALL TABLE product)) d"

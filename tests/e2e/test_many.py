@@ -1,6 +1,6 @@
-"""Many stream tables over each other, under load, at rest, and while others come and go.
+"""Many stream tables that read each other: under load, idle, and while others are created and dropped.
 
-The default run has a small graph; `STREAM_TABLES=50` makes it the one that is promised.
+The default run has a small graph; `STREAM_TABLES=50` is the documented size.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ COUNT = int(os.environ.get("STREAM_TABLES", "10"))
 UNDER_LOAD_S = 0.5 * COUNT
 IDLE_S = 8.0
 SETTLE_S, IDLE_SHARE = (240.0, 0.05) if COUNT >= 50 else (64.0, 0.15)
-"""The share of a core that both binaries and all that they started may use, and how long after the load it may be more.
-What is promised is 0.05 once Java has compiled what it runs. On a machine with other work it was 0.22 in the first
-seconds of an applier of two minutes and 0.12 forty seconds later; one that looks around 50 times a second stays at
-0.20.
+"""The fraction of a core that both binaries and their child processes may use when idle, and for how long after the
+load it may be more. The documented limit is 0.05 once Java has compiled its code. On a machine with other work it was
+0.22 in the first seconds of an applier that had run for two minutes, and 0.12 forty seconds later; an applier that
+polls 50 times a second stays at 0.20.
 """
 
 
 def graph(count: int) -> dict[str, str]:
-    """Three levels; every stream table of the third reads two of the second, which share one of the first."""
+    """Return queries on three levels; each of the third reads two of the second, which read one of the first."""
     first, second = count * 2 // 5, count * 2 // 5
     queries = {
         f"dag_a{i}": "SELECT account, count(*) AS n, sum(amount) AS total FROM dag_moves"
@@ -55,7 +55,7 @@ def graph(count: int) -> dict[str, str]:
 
 @contextmanager
 def writing(url: str) -> Iterator[list[int]]:
-    """Transactions until the block ends; yields how many there were so far."""
+    """Commit transactions until the block ends; yield how many there were so far."""
     done, stop = [0], threading.Event()
 
     def write() -> None:
@@ -90,9 +90,9 @@ def dag(db: Connection) -> list[str]:
 
 
 def used(stack: Stack, wall_s: float) -> dict[str, float]:
-    """Measure for a while -> each binary's CPU seconds per second, with everything it started.
+    """Measure for `wall_s` seconds; return each binary's CPU seconds per second, including its child processes.
 
-    By the kernel's account of these processes, so whatever else the machine does meanwhile is not in it.
+    The kernel's account of these processes is used, so other work on the machine is not included.
     """
     meters = {name: BusyMeter([stack.binaries[name].pid]) for name in ("cdc", "applier")}
     before = {name: meter.read() for name, meter in meters.items()}
@@ -102,7 +102,7 @@ def used(stack: Stack, wall_s: float) -> dict[str, float]:
 
 
 def refreshes(stack: Stack) -> str:
-    """How often Spark was asked for a refresh."""
+    """Return how often Spark computed a refresh."""
     with urllib.request.urlopen(stack.addresses.applier_metrics) as page:
         text = str(page.read().decode())
     return next(line for line in text.splitlines() if line.startswith("pg_trickle_compute_seconds_count"))
@@ -126,12 +126,12 @@ def test_siblings_show_one_frontier_at_every_tick_and_rest_when_nothing_happens(
     assert_equal(db, *dag)
     settled = time.monotonic() + SETTLE_S
     while True:
-        asked, shares = refreshes(stack), used(stack, IDLE_S)
+        before, shares = refreshes(stack), used(stack, IDLE_S)
         if sum(shares.values()) < IDLE_SHARE or time.monotonic() > settled:
             break
     print(f"idle with {COUNT} stream tables:", *(f"{name} {share:.1%}" for name, share in shares.items()))
     assert sum(shares.values()) < IDLE_SHARE, shares
-    assert refreshes(stack) == asked
+    assert refreshes(stack) == before
 
 
 def test_others_come_and_go_while_it_ticks(db: Connection, stack: Stack) -> None:

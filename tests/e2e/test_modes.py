@@ -1,4 +1,4 @@
-"""Refresh modes: whatever is executed, PostgreSQL agrees, and the history says what it was and why."""
+"""Refresh modes: in every mode the result equals PostgreSQL's, and the history shows the method and the reason."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def executed(db: Connection, name: str) -> tuple[object, ...]:
-    """What the newest refresh was, and why."""
+    """Return the method of the newest refresh and its reason."""
     row = db.execute("SELECT action, refresh_reason FROM pgtrickle.get_refresh_history(%s, 1)", (name,)).fetchone()
     return row or ()
 
 
 def assert_everywhere(db: Connection, stack: Stack, name: str) -> None:
-    """In PostgreSQL at one position, then in Delta and in the topic."""
+    """Compare with the query in PostgreSQL at one LSN, then in Delta and in the topic."""
     assert_equal(db, name)
     expected = oracle.query_result(db, name)
     replay = oracle.TopicReplay(stack.addresses.kafka_bootstrap, f"trickle_out.public.{name}", "trickle_out.schemas")
@@ -44,7 +44,7 @@ def test_full_by_spark_writes_the_difference(db: Connection, stack: Stack) -> No
         "SELECT action, refresh_reason, initiated_by, rows_in > 0, rows_inserted, rows_deleted, compute_ms > 0,"
         " write_ms > 0, from_lsn < tick_watermark_lsn, status FROM pgtrickle.get_refresh_history('prices', 1)"
     ).fetchone()
-    # One group changed, one left; the seven others were not touched.
+    # One group changed, one was deleted; the seven others were not affected.
     assert line is not None and line[:2] == ("FULL", "MODE") and line[3:] == (True, 1, 2, True, True, True, "COMPLETED")
     db.execute("SELECT pgtrickle.alter_stream_table('prices', refresh_mode => 'IMMEDIATE')")
     db.execute("INSERT INTO wares VALUES (1000, 1, 1)")
@@ -86,13 +86,13 @@ def test_auto_chooses_by_how_much_changed(db: Connection) -> None:
 REFUSED = "SELECT id, v, row_number() OVER (ORDER BY v % 3) > 0 AS numbered, xmin IS NOT NULL AS stored FROM odd"
 
 
-def test_what_cannot_be_followed_is_run_by_postgres(db: Connection, stack: Stack) -> None:
+def test_a_query_that_cannot_be_maintained_is_run_by_postgres(db: Connection, stack: Stack) -> None:
     db.execute("CREATE TABLE odd (id int PRIMARY KEY, v int, j json, c char(5), f float4, at timestamptz, b bytea)")
     db.execute(
         "INSERT INTO odd SELECT i, i, '{\"a\": 1}', 'x', i / 7.0, '2024-02-29 12:00+02', '\\x00ff'"
         " FROM generate_series(1, 40) i"
     )
-    # DIFFERENTIAL means following; AUTO takes what it can get; with full_policy 'error' it does not.
+    # DIFFERENTIAL requires incremental maintenance; AUTO accepts any method, except with full_policy 'error'.
     create(db, "strict", REFUSED, refresh_mode="DIFFERENTIAL")
     create(db, "forbidden", REFUSED, full_policy="error")
     create(db, "taken", REFUSED)
@@ -108,7 +108,7 @@ def test_what_cannot_be_followed_is_run_by_postgres(db: Connection, stack: Stack
         assert_equal(db, "taken", "typed")
     assert executed(db, "taken") == ("FULL_IN_POSTGRES", "QUERY_REFUSED")
     assert_everywhere(db, stack, "taken")
-    # Nothing it reads changed: PostgreSQL is not asked again, and yet the frontier moves.
+    # Its sources did not change: PostgreSQL does not run the query again, but the frontier advances.
     runs = value(db, "SELECT count(*) FROM pgtrickle.get_refresh_history('taken', 100)")
     db.execute("CREATE TABLE elsewhere (id int)")
     wait(db, "taken")
@@ -119,7 +119,7 @@ def test_what_cannot_be_followed_is_run_by_postgres(db: Connection, stack: Stack
 
 
 def test_the_snapshot_has_exactly_its_position_while_others_write(db: Connection, stack: Stack) -> None:
-    """Each commit moves an amount from one row to the other: the sum is the same at every position."""
+    """Each commit moves an amount from one row to the other: the sum is the same at every LSN."""
     db.execute("CREATE TABLE accounts (id int PRIMARY KEY, amount int)")
     db.execute("INSERT INTO accounts VALUES (1, 500), (2, 500)")
     create(
@@ -137,7 +137,7 @@ def test_the_snapshot_has_exactly_its_position_while_others_write(db: Connection
     assert_equal(db, "balances")
 
 
-def test_full_takes_any_query(db: Connection) -> None:
+def test_full_accepts_any_query(db: Connection) -> None:
     db.execute("CREATE TABLE plain_rows (id int PRIMARY KEY); INSERT INTO plain_rows VALUES (1)")
     db.execute("CREATE MATERIALIZED VIEW frozen AS SELECT id FROM plain_rows")
     with pytest.raises(errors.WrongObjectType, match="frozen"):

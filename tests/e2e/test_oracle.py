@@ -1,4 +1,4 @@
-"""The oracle and the users' own check: they agree with what is right, and find what is wrong in each place."""
+"""The oracle and the `check` command: both accept equal stream tables and find a difference in each place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(stack: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def small(db: Connection) -> Connection:
-    """The small workload, a few transactions on."""
+    """Create the small workload and run a few transactions."""
     db.execute("SELECT pgtrickle.set_setting('self_check_interval_s', '1')")
     workload = load("small")
     workload.create_tables(db)
@@ -55,7 +55,7 @@ def test_all_judges_agree_and_find_what_is_wrong(small: Connection, stack: Stack
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "public.s_sums: equal at" in checked.stdout
 
-    # One value in PostgreSQL, behind the applier's back.
+    # Change one value in PostgreSQL without the applier.
     small.execute("SELECT pgtrickle.allow_direct_dml('s_sums')")
     small.execute("UPDATE s_sums SET total = total + 0.01 WHERE id = (SELECT min(id) FROM s_sums)")
     changed = oracle.judge(stack.addresses, ["s_sums"], follow_s=1)
@@ -70,10 +70,10 @@ def test_all_judges_agree_and_find_what_is_wrong(small: Connection, stack: Stack
         check = SelfCheck(Database(stack.addresses.database_url), lambda: 1.0).check
         assert check(TableId("public", "s_sums"), threading.Event()) == "different"
         assert check(TableId("public", "s_outer"), threading.Event()) == "equal"
-        told = [json.loads(n.payload) for n in listener.notifies(timeout=5, stop_after=1)]
-    assert {"event": "different", "stream_table": "public.s_sums"} in told
+        alerts = [json.loads(n.payload) for n in listener.notifies(timeout=5, stop_after=1)]
+    assert {"event": "different", "stream_table": "public.s_sums"} in alerts
 
-    # A row too many in Delta.
+    # Add an extra row in Delta.
     path = f"{stack.addresses.delta_root}/public/s_bag"
     DeltaTable(path).delete("grp = 3")
     lacking = oracle.judge(stack.addresses, ["s_bag"], follow_s=1)

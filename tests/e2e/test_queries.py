@@ -1,4 +1,4 @@
-"""Queries that look at the order of rows, at sets and at themselves, kept by the whole stack."""
+"""Queries with row order, set operations and recursion, maintained by the whole stack."""
 
 from __future__ import annotations
 

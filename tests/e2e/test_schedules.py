@@ -1,4 +1,4 @@
-"""Schedules as users write them: who is due advances, who is not keeps its frontier, and who is waited for hurries."""
+"""Schedules as users write them: a due stream table advances, others keep their frontier, wait_for makes one due."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def frontier(db: Connection, name: str) -> object:
     return value(db, "SELECT frontier FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = %s", name)
 
 
-def test_who_is_not_due_keeps_its_frontier_until_somebody_waits(db: Connection) -> None:
+def test_a_table_that_is_not_due_keeps_its_frontier_until_a_session_waits(db: Connection) -> None:
     db.execute(
         "CREATE TABLE readings (id int PRIMARY KEY, v int);"
         " INSERT INTO readings SELECT i, i FROM generate_series(1, 50) i"
@@ -51,7 +51,7 @@ def test_who_is_not_due_keeps_its_frontier_until_somebody_waits(db: Connection) 
     create(db, "rarely", "SELECT v % 7 AS rest, count(*) AS n FROM readings GROUP BY v % 7", "1d")
     create(db, "new_years_eve", "SELECT count(*) AS n FROM readings", "59 23 31 12 *")
     create(db, "soon", "SELECT sum(v) AS total FROM readings", "2s")
-    # As rare as its only reader.
+    # It is refreshed as rarely as its only reader.
     create(db, "shared", "SELECT id, v FROM readings WHERE id > 3", "calculated")
     create(db, "reader", "SELECT max(v) AS top FROM shared", "1d")
     names = ["always", "rarely", "new_years_eve", "soon", "shared", "reader"]
@@ -71,7 +71,7 @@ def test_who_is_not_due_keeps_its_frontier_until_somebody_waits(db: Connection) 
         ["new_years_eve", "rarely"],
     )
     assert isinstance(due, list) and due[0] == "12-31 23:59" and due[1].endswith("00:00")
-    # Traces go back to the slowest: a window over everything since is followed, not recomputed.
+    # Traces reach back to the slowest stream table: its long LSN range is computed incrementally, not in full.
     assert_equal(db, *resting)
     actions = db.execute(
         "SELECT DISTINCT h.action, h.initiated_by FROM pgtrickle.pgt_refresh_history h"
@@ -80,7 +80,7 @@ def test_who_is_not_due_keeps_its_frontier_until_somebody_waits(db: Connection) 
         (resting,),
     ).fetchall()
     assert actions == [("DIFFERENTIAL", "MANUAL")]
-    # A reader that is always due makes what it reads always due.
+    # A reader that is always due makes its sources always due.
     create(db, "hasty", "SELECT min(v) AS least FROM shared", "continuous")
     wait(db, "hasty")
     db.execute("UPDATE readings SET v = v + 1")
@@ -151,7 +151,7 @@ def test_drained_is_everything_up_to_the_call_and_then_nothing(db: Connection) -
         db.execute("INSERT INTO last_words VALUES (2)")
         with pytest.raises(errors.QueryCanceled):
             db.execute("SELECT pgtrickle.wait_for('heard', timeout => '1500 ms')")
-        # Again, without waking up in between.
+        # Again, without a refresh in between.
         assert value(db, "SELECT pgtrickle.drain(60)") is True
         oracle.assert_same(oracle.query_result(db, "heard"), oracle.in_postgres(db, "heard"), "drained again")
     finally:

@@ -1,4 +1,4 @@
-"""Passwords stay where they were given, and nothing listens to the world unless it is told to."""
+"""Passwords do not leave the settings, and programs listen on the loopback address only unless configured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTEN = "0A"
 
 
 def _family(pid: int) -> set[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -46,7 +46,7 @@ def _sockets(pid: int) -> set[str]:
 
 
 def _listening(pid: int) -> list[str]:
-    """Addresses on which a process accepts connections."""
+    """Return the addresses on which a process accepts connections."""
     own, found = _sockets(pid), []
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -58,7 +58,7 @@ def _listening(pid: int) -> list[str]:
     return found
 
 
-def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
+def test_secrets_are_not_shown_and_only_loopback_listens(stack: Stack) -> None:
     if not Path("/proc/self/net/tcp").exists():
         pytest.skip("needs Linux's /proc")
     password = parse_conninfo(stack.binaries["applier"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
@@ -66,7 +66,7 @@ def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
     for name, binary in stack.binaries.items():
         heard: list[str] = []
         for pid in _family(binary.pid):
-            # One of the family may end meanwhile.
+            # A descendant may end meanwhile.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 assert password not in Path(f"/proc/{pid}/cmdline").read_text(), f"{name}: in ps"
                 heard += _listening(pid)
@@ -76,8 +76,8 @@ def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
         with urllib.request.urlopen(binary.metrics, timeout=10) as answer:
             assert password not in answer.read().decode()
     with psycopg.connect(stack.addresses.database_url) as connection:
-        told = connection.execute("SELECT string_agg(t::text, ' ') FROM pgtrickle.settings() t").fetchone()
-    assert told is not None and password not in str(told[0])
+        shown = connection.execute("SELECT string_agg(t::text, ' ') FROM pgtrickle.settings() t").fetchone()
+    assert shown is not None and password not in str(shown[0])
 
 
 @pytest.mark.parametrize("program", [APPLIER, CDC], ids=lambda program: program.name)
@@ -90,7 +90,7 @@ def test_secrets_are_not_told_and_only_loopback_listens(stack: Stack) -> None:
         "postgresql://u:hush%zz@127.0.0.1/db",
     ],
 )
-def test_a_wrong_address_is_told_without_its_password(program: object, url: str, tmp_path: Path) -> None:
+def test_a_wrong_address_is_reported_without_its_password(program: object, url: str, tmp_path: Path) -> None:
     assert program in (APPLIER, CDC)
     command = APPLIER.command("check") if program is APPLIER else CDC.command("status")
     environment = os.environ | {"PG_TRICKLE_DATABASE_URL": url, "PG_TRICKLE_KAFKA_BOOTSTRAP": "127.0.0.1:1"}

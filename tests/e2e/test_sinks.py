@@ -1,4 +1,5 @@
-"""The three sinks under fire: killed after each durable effect and at random; a second applier behind the topic."""
+"""The three sinks when the applier is killed, after each durable effect and at random; a second applier that reads
+the topic."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Connection = psycopg.Connection[tuple[object, ...]]
 LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
 
 BATCHES = "between two batches"
-"""Of a progressive window: seen in the catalog. The others are seen in the applier's log, right after they happened."""
+"""The effect of a progressive write, seen in the catalog. The others are seen in the applier's log, right after they
+happened."""
 
 AT_RANDOM = "at random"
 
@@ -48,7 +50,7 @@ STREAM_TABLES = {
 
 @contextmanager
 def load(url: str) -> Iterator[None]:
-    """Transactions, small ones and a few large ones, until the block ends."""
+    """Commit small and a few large transactions until the block ends."""
     rng = random.Random(7)
     stop = threading.Event()
 
@@ -75,7 +77,7 @@ def load(url: str) -> Iterator[None]:
 
 
 def wait_for_effect(db: Connection, log: Path, effect: str, limit_s: float) -> None:
-    """Return as soon as it happened; a moment at random is when the time is up."""
+    """Return as soon as the effect happened, or when the time is up: then the moment is random."""
     seen = log.stat().st_size
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -90,7 +92,7 @@ def wait_for_effect(db: Connection, log: Path, effect: str, limit_s: float) -> N
 
 
 def assert_all_sinks_equal(db: Connection, stack: Stack) -> None:
-    """Each with the query, once nobody writes; the topic without gap or repetition."""
+    """Compare each sink with the query, when nothing is written; the topic must have no gap and no repetition."""
     for name in STREAM_TABLES:
         db.execute("SELECT pgtrickle.wait_for(%s, timeout => '4 min')", (name,))
         expected = oracle.query_result(db, name)
@@ -121,7 +123,7 @@ def test_a_kill_after_any_effect_loses_and_repeats_nothing(db: Connection, stack
         stack.restart("applier")
         to_start = time.monotonic() - began
     for name, query in STREAM_TABLES.items():
-        # Not AUTO, which would replace the contents when this much changes: that has no batches to be killed between.
+        # Not AUTO: with this many changes it would write the full result, which has no batches to kill between.
         db.execute("SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => 'DIFFERENTIAL')", (name, query))
     for name in STREAM_TABLES:
         db.execute("SELECT pgtrickle.wait_for(%s, timeout => '3 min')", (name,))
@@ -130,7 +132,7 @@ def test_a_kill_after_any_effect_loses_and_repeats_nothing(db: Connection, stack
     log, rng = Path(stack.addresses.applier_log), random.Random(11)
     for number, effect in enumerate(KILLS, start=1):
         with load(stack.addresses.database_url):
-            # At random: while it starts, catches up or has been at work for a while.
+            # At random: while it starts, catches up or has been running for a while.
             wait_for_effect(db, log, effect, rng.uniform(0.1, to_start + 6) if effect == AT_RANDOM else 600)
             stack.kill("applier")
         if number == len(KILLS):
@@ -151,7 +153,7 @@ def test_a_long_progressive_fill_is_seen_while_it_is_computed(db: Connection) ->
     rows = 400_000
     db.execute("CREATE TABLE lengthy (id int PRIMARY KEY, t text)")
     db.execute(f"INSERT INTO lengthy SELECT i, repeat('x', 40) FROM generate_series(1, {rows}) i".encode())
-    # The source is captured already when the fill begins, so that the time is that of the fill.
+    # The source is captured already when the fill begins, so that only the fill is timed.
     db.execute("SELECT pgtrickle.create_stream_table('first_reader', 'SELECT count(*) FROM lengthy')")
     db.execute("SELECT pgtrickle.wait_for('first_reader', timeout => '5 min')")
     with db.transaction():
@@ -170,7 +172,7 @@ def test_a_long_progressive_fill_is_seen_while_it_is_computed(db: Connection) ->
     oracle.assert_same(oracle.query_result(db, "seen_early"), oracle.in_postgres(db, "seen_early"), "seen_early")
 
 
-def test_a_refused_row_suspends_one_stream_table_and_tells_whoever_listens(db: Connection, stack: Stack) -> None:
+def test_a_refused_row_suspends_one_stream_table_and_sends_an_alert(db: Connection, stack: Stack) -> None:
     db.execute("CREATE TABLE strict_base (id int PRIMARY KEY, v int); INSERT INTO strict_base VALUES (1, 1)")
     for name in ("strict_one", "strict_two"):
         db.execute("SELECT pgtrickle.create_stream_table(%s, 'SELECT id, v FROM strict_base')", (name,))
@@ -179,8 +181,8 @@ def test_a_refused_row_suspends_one_stream_table_and_tells_whoever_listens(db: C
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as listener:
         listener.execute("LISTEN pg_trickle_alert")
         db.execute("INSERT INTO strict_base VALUES (2, 11)")
-        told = next(listener.notifies(timeout=60))
-    alert = json.loads(told.payload)
+        notification = next(listener.notifies(timeout=60))
+    alert = json.loads(notification.payload)
     assert alert["event"] == "suspended"
     assert "the row with id = 2 of public.strict_one: check violation, constraint few" in alert["error"]
     db.execute("SELECT pgtrickle.wait_for('strict_two')")
@@ -194,7 +196,7 @@ def test_a_refused_row_suspends_one_stream_table_and_tells_whoever_listens(db: C
 
 @contextmanager
 def small_disk(stack: Stack) -> Iterator[Path]:
-    """A folder of the server's on a file system of one megabyte; it is gone afterwards, whatever happened."""
+    """Yield a folder of the server on a file system of one megabyte; remove it afterwards in any case."""
     owner = stack.postgres.user
     if owner is None:
         pytest.skip("file systems are mounted by root")
@@ -208,8 +210,8 @@ def small_disk(stack: Stack) -> Iterator[Path]:
             subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: Stack) -> None:
-    """A tablespace of a megabyte; room is made while it is tried again."""
+def test_a_full_disk_is_waited_for_and_stops_no_other_table(db: Connection, stack: Stack) -> None:
+    """The tablespace has one megabyte; space is freed while the applier retries."""
     with small_disk(stack) as folder:
         try:
             db.execute("SET ROLE postgres")
@@ -225,7 +227,7 @@ def test_a_full_disk_is_waited_for_and_stops_nobody_else(db: Connection, stack: 
             db.execute("UNLISTEN *")
             db.execute("SELECT pgtrickle.wait_for('roomy')")
             failures = "SELECT count(*) FROM pgtrickle.get_refresh_history('cramped') WHERE error_message LIKE '%full%'"
-            # As many as suspend a stream table otherwise.
+            # As many errors as would otherwise suspend a stream table.
             oracle.eventually(lambda: _at_least(db, failures, 3))
             assert db.execute("SELECT status FROM pgtrickle.pgt_status() WHERE name LIKE '%cramped'").fetchone() == (
                 "ACTIVE",
@@ -257,7 +259,7 @@ class Resumed(oracle.TopicReplay):
 
 
 def resumed(db: Connection, stack: Stack, name: str) -> Resumed:
-    """As documented for consumers behind the topic's retention: rows and frontier by one statement."""
+    """Begin as documented for consumers behind the topic's retention: rows and frontier from one statement."""
     found = db.execute(
         f"SELECT f.frontier::text, t.* FROM {name} t, pgtrickle.pgt_frontiers f"
         " JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) WHERE s.pgt_name = %s AND s.partial_until IS NULL".encode(),
@@ -270,7 +272,7 @@ def resumed(db: Connection, stack: Stack, name: str) -> Resumed:
 
 
 def applier_of(stack: Stack, url: str, folder: Path, **more: str) -> Binary:
-    """Another applier beside the stack's own, not started, without Delta."""
+    """Return a second applier next to the stack's own, not started, without Delta."""
     second = Binary(APPLIER, folder / "applier.log", metrics_port=free_port())
     second.settings = {
         "PG_TRICKLE_DATABASE_URL": url,
@@ -298,7 +300,7 @@ def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection,
     second = applier_of(stack, url, tmp_path, PG_TRICKLE_TOPIC_PREFIX="trickle_out", PG_TRICKLE_SLOT="downstream")
     second.run_once("install")
     with psycopg.connect(url, autocommit=True) as below:
-        # The same columns under the same name: what the topic's rows are read as.
+        # The same columns under the same name: the topic's rows are read with them.
         below.execute("CREATE TABLE handed_on (grp int, note text, v numeric(8,2))")
         below.execute("SELECT pgtrickle.create_stream_table('copied', 'SELECT grp, note, v FROM handed_on')")
         below.execute(
@@ -327,7 +329,7 @@ def test_a_second_applier_behind_the_topic_builds_the_same_table(db: Connection,
 def test_stream_tables_may_be_in_another_database_than_their_sources(
     db: Connection, stack: Stack, database: str, tmp_path: Path
 ) -> None:
-    """On another server, whose log positions mean nothing here."""
+    """The other database is on another server, whose LSNs mean nothing here."""
     tables = (
         "CREATE TABLE ships (id int PRIMARY KEY, name text, tons numeric(9,2)); CREATE TABLE ports (ship int, at text)"
     )
@@ -350,11 +352,11 @@ def test_stream_tables_may_be_in_another_database_than_their_sources(
             there.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
         unfollowed = "SELECT id, xmin IS NOT NULL AS stored FROM ships"
         there.execute("SELECT pgtrickle.create_stream_table('unfollowed', %s)", (unfollowed,))
-        # Nothing is asked of the tables here, which stay empty.
+        # The tables here are not queried and stay empty.
         assert there.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
 
         def reach() -> None:
-            """All of them, up to what the source holds now."""
+            """Wait until all of them have reached the current LSN of the source."""
             at = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0]
             for name, query in queries.items():
                 there.execute("SELECT pgtrickle.wait_for(%s, lsn => %s::pg_lsn, timeout => '2 min')", (name, at))

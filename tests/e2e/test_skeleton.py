@@ -1,6 +1,6 @@
-"""The whole pipeline: random changes in PostgreSQL, equality in all three sinks, also after parts were killed.
+"""The whole pipeline: random changes in PostgreSQL, equal results in all three sinks, also after parts were killed.
 
-The sources belong to a role that has nothing to do with us: the programs may only read them.
+The sources belong to another role: the programs may only read them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def run(stack: Stack) -> Iterator[Run]:
     run.close()
 
 
-def test_stream_tables_are_filled_with_what_was_there(run: Run) -> None:
+def test_stream_tables_are_filled_with_existing_rows(run: Run) -> None:
     run.check_all()
 
 
@@ -119,7 +119,7 @@ def test_a_killed_part_resumes_without_loss_or_repetition(run: Run, part: str) -
     run.check_all()
 
 
-def test_history_and_status_tell_what_happened(run: Run) -> None:
+def test_history_and_status_show_what_happened(run: Run) -> None:
     status = run.connection.execute(
         "SELECT name, status, is_populated FROM pgtrickle.pgt_status() WHERE name = ANY(%s)",
         ([f"public.{name}" for name in STREAM_TABLES],),
@@ -132,7 +132,7 @@ def test_history_and_status_tell_what_happened(run: Run) -> None:
 
 
 def test_the_programs_may_write_no_more_than_they_must(run: Run) -> None:
-    """The consumer nothing, the applier nothing that is not its own; all of the above was done with these rights."""
+    """The consumer may write nothing, the applier only its own tables; all tests above ran with these rights."""
     forbidden = {
         "cdc": ["CREATE TABLE mine (id int)", "DELETE FROM big_orders", "DELETE FROM pgtrickle.pgt_frontiers"],
         "applier": ["TRUNCATE customers", "ALTER TABLE visits ADD COLUMN x int"],

@@ -1,4 +1,4 @@
-"""Sources that are altered, dropped and made again under running stream tables: exact, or suspended with the reason."""
+"""Sources are altered, dropped and created again under running stream tables: equal, or suspended with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_columns_come_and_go(db: Connection) -> None:
     create(db, "by_v", "SELECT v, count(*) AS n FROM altered GROUP BY v")
     assert_equal(db, "by_v")
 
-    # The new column has a value in every old row, and the log says nothing about it.
+    # The new column has a value in every old row, which is not in the log.
     db.execute("ALTER TABLE altered ADD COLUMN w text DEFAULT 'x'")
     db.execute("INSERT INTO altered VALUES (100, 3, 'new'); UPDATE altered SET w = 'y' WHERE id < 5")
     assert_equal(db, "by_v")
@@ -84,7 +84,7 @@ def test_a_lost_column_is_found_again_by_resume(db: Connection) -> None:
 
 
 def test_a_source_keeps_its_replica_identity(db: Connection) -> None:
-    """The log has the key of an old row alone, and no large value that stays the same."""
+    """The log has only the key of an old row, and no unchanged large value."""
     db.execute("SELECT pgtrickle.set_setting('replica_identity', 'keep')")
     try:
         db.execute("CREATE TABLE by_key (part text, id int, v int, large text, PRIMARY KEY (part, id))")
@@ -111,7 +111,7 @@ def test_a_source_that_would_be_refused_by_now(db: Connection) -> None:
     db.execute("CREATE TABLE alone (id int PRIMARY KEY); INSERT INTO alone VALUES (1)")
     create(db, "of_alone", "SELECT id FROM alone")
     assert_equal(db, "of_alone")
-    # Its rows would be part of the query's result, and do not reach the stream.
+    # Its rows would be part of the query's result, but they are not in the stream.
     db.execute("CREATE TABLE offspring () INHERITS (alone); INSERT INTO offspring VALUES (2)")
     assert_suspended(db, "of_alone", "inheritance")
     db.execute("DROP TABLE offspring; INSERT INTO alone VALUES (3)")
@@ -149,7 +149,7 @@ def test_a_replaced_function_is_noticed(db: Connection) -> None:
 
     db.execute(body.format(3).encode())
     db.execute("INSERT INTO priced VALUES (3, 3)")
-    # What may be computed by PostgreSQL itself is; the other one never mixes rows of two functions.
+    # The one that PostgreSQL may compute is computed; the other one never mixes rows of two functions.
     assert_suspended(db, "strict", "was changed since the stream table was created")
     assert db.execute("SELECT * FROM strict ORDER BY id").fetchall() == [(1, 2), (2, 4)]
     assert_equal(db, "of_taxed")

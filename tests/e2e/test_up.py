@@ -1,4 +1,4 @@
-"""`make up` and `make down` of another checkout, beside the stack of the other tests."""
+"""`make up` and `make down` of another checkout, next to the stack of the other tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUIET_SHARE = 0.2
 
 
 class Checkout:
-    """A copy of the project: the commands that `make` runs find their stack beside the code."""
+    """A copy of the project: the commands that `make` runs find their stack in the same folder as the code."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Checkout:
             shutil.copytree(package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(self, command: str) -> str:
-        """`python -m deploy.local <command>`; its output."""
+        """Run `python -m deploy.local <command>`; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "deploy.local", command],
             cwd=self.folder,
@@ -46,14 +46,14 @@ class Checkout:
         return done.stdout
 
     def up(self) -> float:
-        """Start it; how long that took."""
+        """Start the stack; return how long that took."""
         began = time.monotonic()
         self.run("up")
         return time.monotonic() - began
 
     @property
     def env(self) -> dict[str, str]:
-        """What `.stack/env` says."""
+        """Return the content of `.stack/env`."""
         lines = (self.folder / ".stack" / "env").read_text().splitlines()
         return dict(line.replace("'", "").partition("=")[::2] for line in lines)
 
@@ -66,14 +66,14 @@ def checkout(tmp_path: Path) -> Iterator[Checkout]:
 
 
 def machine_is_quiet() -> bool:
-    """Whether a time limit means something: nobody else uses much of the machine right now."""
+    """Whether time limits are meaningful: no other process uses much of the machine now."""
     meter = BusyMeter()
     before = meter.read()
     time.sleep(1.5)
     return meter.others_share(before, meter.read()) < QUIET_SHARE
 
 
-def test_up_down_up_keeps_everything_beside_another_stack(stack: Stack, checkout: Checkout) -> None:
+def test_up_down_up_keeps_everything_next_to_another_stack(stack: Stack, checkout: Checkout) -> None:
     checkout.up()
     names = {
         "DATABASE_URL",
@@ -91,7 +91,7 @@ def test_up_down_up_keeps_everything_beside_another_stack(stack: Stack, checkout
         db.execute("INSERT INTO kept SELECT i, i % 3 FROM generate_series(1, 9) i")
         db.execute("SELECT pgtrickle.create_stream_table('counted', 'SELECT v, count(*) AS n FROM kept GROUP BY v')")
         assert check_stream_table(db, TableId("public", "counted")).equal
-        # Written just before the end: `down` may not lose what was not refreshed yet.
+        # Written just before the end: `down` must not lose changes that are not refreshed yet.
         db.execute("UPDATE kept SET v = 7 WHERE id < 4")
     assert "stopped" in checkout.run("down")
     assert not (checkout.folder / ".stack" / "env").exists()

@@ -1,6 +1,7 @@
-"""`make test-long`: what does not fit into `make test`, one after the other, or those that ONLY names.
+"""`make test-long` executes the long runs one after the other, or those that ONLY names.
 
-Each result is in `results.json` when its run ends; `make test` shows them with their age. Exit code 1 when one failed.
+Each result is written to `results.json` when its run ends; `make test` shows the results with their age.
+The exit code is 1 when a run failed.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from tests.long.runs import RUNS, Run
 ROOT = Path(__file__).resolve().parents[2]
 
 END_S = 60.0
-"""After an interrupt a run may take its servers down."""
+"""How long a run may take after an interrupt to stop its servers."""
 
 _SEED = re.compile(r"\w*SEED=\d+")
 
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([run.name for run in RUNS]))
-@click.option("--show", is_flag=True, help="Only what is known.")
+@click.option("--show", is_flag=True, help="Only show the last results.")
 def main(names: tuple[str, ...], show: bool) -> None:
-    """Run them."""
+    """Execute the long runs."""
     chosen = [] if show else [run for run in RUNS if not names or run.name in names]
     failed = [run.name for run in chosen if not execute(run).passed]
     click.echo("\n".join(["", *table(read())]))
@@ -41,7 +42,7 @@ def main(names: tuple[str, ...], show: bool) -> None:
 
 
 def execute(run: Run, results: Path = RESULTS) -> Result:
-    """To its end or its limit; what it says is passed on."""
+    """Execute a run until it ends or reaches its time limit; print its output and return its result."""
     click.echo(f"--- {run.name}: {run.proves} (at most {run.limit_minutes} minutes)")
     commit, began, date = _commit(results), time.monotonic(), datetime.now(UTC)
     last, seeds = deque[str](maxlen=1), list[str]()
@@ -55,7 +56,7 @@ def execute(run: Run, results: Path = RESULTS) -> Result:
         errors="replace",
         start_new_session=True,
     )
-    late = _Limit(process, run.limit_minutes * 60)
+    limit = _Limit(process, run.limit_minutes * 60)
     assert process.stdout is not None
     try:
         for line in process.stdout:
@@ -68,12 +69,12 @@ def execute(run: Run, results: Path = RESULTS) -> Result:
         _end(process)
         raise
     finally:
-        late.cancel()
-    said = [f"no end after {run.limit_minutes} minutes"] if late.over else [*last]
+        limit.cancel()
+    said = [f"no end after {run.limit_minutes} minutes"] if limit.over else [*last]
     said += [seed for seed in dict.fromkeys(seeds) if seed not in " ".join(said)]
     result = Result(
         run.name,
-        passed=code == 0 and not late.over,
+        passed=code == 0 and not limit.over,
         date=date.isoformat(timespec="seconds"),
         commit=commit,
         seconds=round(time.monotonic() - began),
@@ -89,19 +90,19 @@ class _Limit:
     def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
         self.over = False
         self._process = process
-        self._timer = threading.Timer(seconds, self._ring)
+        self._timer = threading.Timer(seconds, self._end_process)
         self._timer.start()
 
     def cancel(self) -> None:
         self._timer.cancel()
 
-    def _ring(self) -> None:
+    def _end_process(self) -> None:
         self.over = True
         _end(self._process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """The command and what it started."""
+    """End the command and the processes that it started."""
     for number, patience_s in ((signal.SIGINT, END_S), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(process.pid, number)
@@ -111,16 +112,16 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without what `make` tells its children: a run of ours is no part of it."""
+    """Return the environment without the variables that `make` sets for its children: a run is not one of them."""
     return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
 
 def _commit(results: Path) -> str:
-    """Of the tree that is tested; `+` when it has changes of its own, the results apart."""
+    """Return the commit that is tested, with a `+` when files other than the results are not committed."""
 
     def git(*arguments: str) -> str:
-        asked = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        return asked.stdout.strip()
+        completed = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return completed.stdout.strip()
 
     changed = [line for line in git("status", "--porcelain").splitlines() if not line.endswith(f"long/{results.name}")]
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")

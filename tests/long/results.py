@@ -1,4 +1,4 @@
-"""The last result of each long run, in `results.json`, and how old it is."""
+"""Reads and writes the last result of each long run in `results.json`, and formats them with their age."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: when it began, on which commit, and the line it closed with."""
+    """The result of a run: whether it passed, when it began, on which commit, and its last line of output."""
 
     name: str
     passed: bool
     date: str
     commit: str
-    """With a `+` when files were not committed."""
+    """Ends with a `+` when files were not committed."""
     seconds: int | None
-    """None where it was not measured."""
+    """None when it was not measured."""
     said: str
 
 
 def read(path: Path = RESULTS) -> dict[str, Result]:
-    """By name."""
+    """Return the stored results by the name of their run."""
     if not path.exists():
         return {}
     return {entry["name"]: Result(**entry) for entry in json.loads(path.read_text())}
 
 
 def write(result: Result, path: Path = RESULTS) -> None:
-    """In the place of the run's result before."""
+    """Store a result; it replaces the previous result of the same run."""
     known = read(path) | {result.name: result}
     path.write_text(json.dumps([asdict(known[name]) for name in sorted(known)], indent=1, ensure_ascii=False) + "\n")
 
 
 def table(known: dict[str, Result], now: datetime | None = None, runs: Sequence[Run] = RUNS) -> Iterator[str]:
-    """A line for each long run: its last result, when that was and how old it is."""
+    """Yield a line for each long run: its last result, the date and the age."""
     width = max(len(run.name) for run in runs)
     for run in runs:
         result = known.get(run.name)

@@ -1,4 +1,4 @@
-"""What does not fit into `make test`: each run, what it proves, and how long it may take."""
+"""Lists the long runs that do not fit into `make test`: the command, what it proves, and its time limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "--timeout=1800")
 
 @dataclass(frozen=True)
 class Run:
-    """One command; it passed when its exit code is 0."""
+    """One command; it passes when its exit code is 0."""
 
     name: str
     command: tuple[str, ...]

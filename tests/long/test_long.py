@@ -1,4 +1,4 @@
-"""The records of long runs: one for each, made by its end, shown with its age."""
+"""Long runs: each one stores one result when it ends, and the result is shown with its age."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def test_a_run_is_recorded_with_its_closing_line_and_seed(tmp_path: Path) -> Non
     assert (passed.passed, passed.said) == (True, "3 passed in 2s, FUZZ_SEED=7")
     failed = long.execute(run("print('1 failed, SEED=9'); raise SystemExit(1)"), results)
     assert (failed.passed, failed.said) == (False, "1 failed, SEED=9")
-    # The last result counts.
+    # Only the last result is stored.
     assert read(results) == {"it": failed}
 
 
-def test_a_run_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_over_its_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long, "END_S", 0.2)
     script = (
         "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('on', flush=True); time.sleep(99)"
@@ -47,5 +47,5 @@ def test_the_age_is_shown(tmp_path: Path) -> None:
     assert "FAILED  2026-11-15    1 day ago  abc1234+  grows" in lines["soak"]
 
 
-def test_only_runs_that_there_are_have_results() -> None:
+def test_only_existing_runs_have_results() -> None:
     assert set(read()) <= {run.name for run in RUNS}

@@ -1,4 +1,4 @@
-"""PostgreSQL is the judge: a stream table in PostgreSQL, in Delta and replayed from its topic, against its query."""
+"""Compares a stream table in PostgreSQL, in Delta and replayed from its topic with its query, as PostgreSQL runs it."""
 
 from tests.oracle.judge import Difference, Judgement, judge
 from tests.oracle.readers import (

@@ -1,8 +1,8 @@
-"""Every stream table in its three places against its query, at one position in the log, decided by PostgreSQL itself.
+"""Compares every stream table in its three places with its query at one LSN; PostgreSQL itself does the comparison.
 
-The sources are locked against writes, so the position that is waited for is the one the query sees. What Delta and the
-topic hold is loaded into temporary tables with the stream table's own columns; rows are compared as PostgreSQL prints
-them, with their number, and columns by name, type, typmod and collation.
+The sources are locked against writes, so the LSN that is waited for is the one that the query sees. The rows of Delta
+and of the topic are loaded into temporary tables with the stream table's own columns. Rows are compared as PostgreSQL
+prints them, with duplicates, and columns by name, type, typmod and collation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared_schema.topics import escape_name, schemas_topic, table_topic
 from tests.oracle.readers import Row, TopicReplay
 
 SHOWN = 3
-"""Differing rows that are told, of each kind."""
+"""How many differing rows of each kind are shown."""
 
 PLACES = ("PostgreSQL", "Delta", "topic")
 
@@ -44,7 +44,7 @@ WHERE attrelid = {}::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnu
 
 @dataclass(frozen=True)
 class Difference:
-    """What one place has otherwise: rows it lacks and rows too many, the first of each, and how many."""
+    """How one place differs: the first missing and the first unexpected rows, and the number of each."""
 
     table: TableId
     place: str
@@ -61,7 +61,7 @@ class Difference:
 
 @dataclass
 class Judgement:
-    """The outcome: how much was compared, what differs, and which stream tables were out of service."""
+    """The outcome: how much was compared, what differs, and which stream tables are suspended or not fresh."""
 
     tables: int = 0
     rows: int = 0
@@ -70,7 +70,7 @@ class Judgement:
 
     @property
     def equal(self) -> bool:
-        """Whether every stream table was judged and is right everywhere."""
+        """Whether every stream table was compared and is equal everywhere."""
         return not self.differences and not self.suspended
 
     def __str__(self) -> str:
@@ -87,12 +87,12 @@ def judge(
     follow_s: float = 180.0,
     publication_prefix: str = "trickle_out",
 ) -> Judgement:
-    """Wait until every stream table (or those named) is fresh, and compare. Never raises for a difference.
+    """Wait until every stream table (or those in `names`) is fresh, and compare. Never raise for a difference.
 
-    Delta and the topic get `follow_s` to become equal.
+    Delta and the topic have `follow_s` seconds to become equal.
     """
     outcome = Judgement()
-    with psycopg.connect(addresses.database_url, autocommit=True) as connection, _frozen(connection):
+    with psycopg.connect(addresses.database_url, autocommit=True) as connection, _lock_sources(connection):
         tables = [t for t in _tables(connection) if names is None or t.name in names]
         for table in tables:
             why = _wait(connection, table, limit_s)
@@ -102,26 +102,26 @@ def judge(
             expected = _expect(connection, table)
             outcome.tables += 1
             outcome.rows += expected.rows
-            wanted = Counted(connection, table, expected.name)
+            comparison = Comparison(connection, table, expected.name)
             if "PostgreSQL" in places:
-                _note(outcome, wanted.columns_of(sql.Identifier(table.schema, table.name)))
-                _note(outcome, wanted.against(sql.Identifier(table.schema, table.name), "PostgreSQL"))
+                _note(outcome, comparison.compare_columns(sql.Identifier(table.schema, table.name)))
+                _note(outcome, comparison.compare(sql.Identifier(table.schema, table.name), "PostgreSQL"))
             if "topic" in places:
                 replay = TopicReplay(
                     addresses.kafka_bootstrap,
                     table_topic(publication_prefix, table),
                     schemas_topic(publication_prefix),
                 )
-                _note(outcome, _eventually(lambda r=replay, w=wanted: _topic(w, r), follow_s))  # type: ignore[misc]
+                _note(outcome, _eventually(lambda r=replay, c=comparison: _topic(c, r), follow_s))  # type: ignore[misc]
             if "Delta" in places:
                 path = f"{addresses.delta_root}/{escape_name(table.schema)}/{escape_name(table.name)}"
-                _note(outcome, _eventually(lambda p=path, w=wanted: _delta(w, p), follow_s))  # type: ignore[misc]
+                _note(outcome, _eventually(lambda p=path, c=comparison: _delta(c, p), follow_s))  # type: ignore[misc]
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(expected.name)))
     return outcome
 
 
 @contextmanager
-def _frozen(connection: psycopg.Connection[Row]) -> Iterator[None]:
+def _lock_sources(connection: psycopg.Connection[Row]) -> Iterator[None]:
     with connection.transaction():
         for (source,) in connection.execute(_SOURCES.encode()).fetchall():
             connection.execute(f"LOCK TABLE {source} IN SHARE MODE".encode())
@@ -136,7 +136,7 @@ def _tables(connection: psycopg.Connection[Row]) -> list[TableId]:
 
 
 def _wait(connection: psycopg.Connection[Row], table: TableId, limit_s: float) -> str | None:
-    """None when it is fresh, otherwise why it is not."""
+    """Wait until a stream table is fresh; return None, or the reason why it is not."""
     try:
         with connection.transaction():
             connection.execute(
@@ -166,20 +166,20 @@ def _expect(connection: psycopg.Connection[Row], table: TableId) -> _Expected:
 
 
 @dataclass
-class Counted:
-    """The expected rows, in a temporary table of this connection."""
+class Comparison:
+    """Compares rows with the expected rows, which are in a temporary table of this connection."""
 
     connection: psycopg.Connection[Row]
     table: TableId
     expected: str
 
-    def columns_of(self, found: sql.Composable) -> Difference | None:
-        """Names, types, typmods and collations."""
+    def compare_columns(self, found: sql.Composable) -> Difference | None:
+        """Compare names, types, typmods and collations of the columns."""
         want, have = (self._columns(c) for c in (sql.Identifier(self.expected), found))
         return None if want == have else self.different("PostgreSQL", f"columns {have} instead of {want}")
 
-    def against(self, found: sql.Composable, place: str) -> Difference | None:
-        """Rows as PostgreSQL prints them, with their number."""
+    def compare(self, found: sql.Composable, place: str) -> Difference | None:
+        """Compare rows as PostgreSQL prints them, with duplicates."""
         sides = {"e": sql.Identifier(self.expected), "f": found}
         missing, lost = self._only("{e}", "{f}", sides)
         unexpected, doubled = self._only("{f}", "{e}", sides)
@@ -187,8 +187,8 @@ class Counted:
             return None
         return Difference(self.table, place, missing, unexpected, lost, doubled)
 
-    def loaded(self, columns: Sequence[str], rows: Iterator[Row], place: str) -> Difference | None:
-        """The same for rows that came from elsewhere."""
+    def compare_loaded(self, columns: Sequence[str], rows: Iterator[Row], place: str) -> Difference | None:
+        """Load rows that are not in PostgreSQL into a temporary table and compare them."""
         names = [str(name) for name, _, _ in self._columns(sql.Identifier(self.expected))]
         if list(columns) != names:
             return self.different(place, f"columns {list(columns)} instead of {names}")
@@ -198,7 +198,7 @@ class Counted:
             with self.connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(there)) as copy:
                 for row in rows:
                     copy.write_row(row)
-            return self.against(there, place)
+            return self.compare(there, place)
         finally:
             self.connection.execute(sql.SQL("DROP TABLE {}").format(there))
 
@@ -218,30 +218,30 @@ class Counted:
         return [str(row) for _, row in found], int(found[0][0]) if found else 0
 
 
-def _topic(wanted: Counted, replay: TopicReplay) -> Difference | None:
+def _topic(comparison: Comparison, replay: TopicReplay) -> Difference | None:
     try:
         rows = replay.catch_up()
     except (AssertionError, KafkaException) as error:
-        return wanted.different("topic", str(error))
+        return comparison.different("topic", str(error))
     if replay.stamps != sorted(set(replay.stamps)):
         doubled = len(replay.stamps) - len(set(replay.stamps))
-        return wanted.different("topic", f"{doubled} stamps are repeated, or some are out of order")
+        return comparison.different("topic", f"{doubled} stamps are repeated, or some are out of order")
     if not replay.columns:
-        replay.columns = [str(n) for n, _, _ in wanted._columns(sql.Identifier(wanted.expected))]
-    return wanted.loaded(replay.columns, rows.elements(), "topic")
+        replay.columns = [str(n) for n, _, _ in comparison._columns(sql.Identifier(comparison.expected))]
+    return comparison.compare_loaded(replay.columns, rows.elements(), "topic")
 
 
-def _delta(wanted: Counted, path: str) -> Difference | None:
+def _delta(comparison: Comparison, path: str) -> Difference | None:
     try:
         table = pa.table(DeltaTable(path).to_pyarrow_table())
     except (DeltaError, OSError) as error:
-        return wanted.different("Delta", str(error))
+        return comparison.different("Delta", str(error))
     columns: list[list[Any]] = [table[name].to_pylist() for name in table.column_names]
-    return wanted.loaded(table.column_names, zip(*columns, strict=True), "Delta")
+    return comparison.compare_loaded(table.column_names, zip(*columns, strict=True), "Delta")
 
 
 def _eventually(look: Callable[[], Difference | None], limit_s: float) -> Difference | None:
-    """Topic and Delta follow PostgreSQL: they have a while, and then must be equal."""
+    """Repeat the comparison until it finds no difference or the time is up; Delta and the topic lag PostgreSQL."""
     deadline = time.monotonic() + limit_s
     while (found := look()) is not None and time.monotonic() < deadline:
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""The three places of a stream table, each read by an independent reader: psycopg, delta-rs, fastavro."""
+"""Reads a stream table from its three places, each with an independent reader: psycopg, delta-rs, fastavro."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Row = tuple[Any, ...]
 Bag = Counter[Row]
 
 HEADER = 10
-"""Two bytes of magic, eight of schema fingerprint."""
+"""Length of the header: two bytes of magic and eight of schema fingerprint."""
 
 
 def query_result(connection: psycopg.Connection[Row], name: str) -> Bag:
-    """The stream table's own query, evaluated by PostgreSQL now."""
+    """Return the current result of the stream table's own query, evaluated by PostgreSQL."""
     found = connection.execute(
         "SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s", (name,)
     ).fetchone()
@@ -47,7 +47,7 @@ def in_delta(root: str, name: str, schema: str = "public") -> Bag:
 
 @dataclass
 class TopicReplay:
-    """Reads a publication topic from its beginning and plays it back; can go on where it stopped."""
+    """Reads a publication topic from its beginning and applies its change rows; can continue where it stopped."""
 
     bootstrap: str
     topic: str
@@ -55,13 +55,13 @@ class TopicReplay:
     rows: Bag = field(default_factory=Counter)
     stamps: list[tuple[int, int]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    window: tuple[int, int] | None = None
-    """Number and position of the last one."""
+    last_range: tuple[int, int] | None = None
+    """Number and LSN of the last LSN range."""
     _position: int = 0
 
     def catch_up(self) -> Bag:
         messages = self._read(self.topic, self._position)
-        # After the rows: a schema is committed with the first row that needs it, never later.
+        # Read after the rows: a schema is committed with the first row that needs it, never later.
         schemas = {key.decode(): json.loads(value) for key, value, _ in self._read(self.schemas_topic, 0)}
         parsed = {key: fastavro.parse_schema(schema) for key, schema in schemas.items()}
         for _, value, offset in messages:
@@ -73,7 +73,7 @@ class TopicReplay:
 
     def _apply(self, record: dict[str, Any], schema: dict[str, Any]) -> None:
         self.stamps.append((record["lsn"], record["seq"]))
-        self._no_gap((record["xid"], record["lsn"]), anew=record["op"] == "T")
+        self._assert_no_gap((record["xid"], record["lsn"]), restarts=record["op"] == "T")
         if record["op"] == "T":
             self.rows.clear()
             return
@@ -83,13 +83,13 @@ class TopicReplay:
         self.rows[row] += 1 if record["op"] == "I" else -1
         assert self.rows[row] >= 0, f"{row} was withdrawn before it was there"
 
-    def _no_gap(self, window: tuple[int, int], *, anew: bool) -> None:
-        """Windows are numbered one after the other, each at a position of its own behind the last."""
-        last, self.window = self.window, window
-        if anew:
-            assert window[0] == 1, f"a topic that begins anew begins with window {window[0]}"
-        elif last is not None and window != last:
-            assert window[0] == last[0] + 1 and window[1] > last[1], f"window {window} after {last}"
+    def _assert_no_gap(self, current: tuple[int, int], *, restarts: bool) -> None:
+        """Check that LSN ranges are numbered without a gap, each at an LSN after the last."""
+        last, self.last_range = self.last_range, current
+        if restarts:
+            assert current[0] == 1, f"a topic that begins again begins with LSN range {current[0]}"
+        elif last is not None and current != last:
+            assert current[0] == last[0] + 1 and current[1] > last[1], f"LSN range {current} after {last}"
 
     def _read(self, topic: str, start: int) -> list[tuple[bytes, bytes, int]]:
         consumer = Consumer(
@@ -126,7 +126,7 @@ def assert_same(expected: Bag, got: Bag, where: str) -> None:
 
 
 def eventually(check: Callable[[], None], within_s: float = 90) -> None:
-    """Repeat until it holds; for what follows in the background."""
+    """Repeat a check until it passes; for sinks that are written in the background."""
     deadline = time.monotonic() + within_s
     while True:
         try:

@@ -1,6 +1,6 @@
-"""`make soak MINUTES=n`: a mixed load for a while; prints how memory, files, lag and history grow, then judges.
+"""`make soak MINUTES=n` runs a mixed load, prints how memory, files, lag and history grow, and compares the results.
 
-Exit code 1 when a figure grows by more than its limit or a stream table differs from the oracle.
+The exit code is 1 when a figure grows by more than its limit or a stream table differs from the oracle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.workloads.workload import Writer, load
 @click.option("--seed", default=1, show_default=True)
 @click.option("--record/--no-record", default=False, help="Put the outcome on docs/reliability.md.")
 def main(minutes: float, names: tuple[str, ...], every_s: float, pause_s: float, seed: int, record: bool) -> None:
-    """Run it."""
+    """Run the soak test."""
     settings = {"PG_TRICKLE_CHECKPOINT_ROWS": "2000"}
     with server_folder("soak") as folder, Stack(folder, durable=False, settings=settings, say=lambda _: None) as stack:
         url = stack.addresses.database_url

@@ -1,4 +1,4 @@
-"""What may grow while nothing should: memory, open files, folders, lag, history. One sample, and slopes of many."""
+"""Samples figures that must not grow (memory, open files, folders, lag, history) and computes their slopes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECT (SELECT count(*) FROM pgtrickle.pgt_refresh_history),
 
 @dataclass(frozen=True)
 class Limit:
-    """What a figure may grow by in the last two thirds of a run, in its unit."""
+    """How much a figure may grow in the last two thirds of a run, in its unit."""
 
     unit: str
     growth: float
@@ -49,20 +49,21 @@ LIMITS = {
     "Delta log, files per commit": Limit("", 0.01),
     "history, rows per commit": Limit("", 0.02),
 }
-"""For 30 minutes: what the recorded run (run.json) grew by, and a margin of at most 50 MB of memory, 4 MB of log or
+"""For 30 minutes: the growth of the recorded run (run.json), plus a margin of at most 50 MB of memory, 4 MB of log or
 table, 10 files or rows.
 
-Versions of Delta tables and refreshes in the history are kept for their retention: they are counted per commit."""
+Versions of Delta tables and refreshes in the history exist until their retention ends, so they are counted per commit.
+"""
 
 
 def sample(stack: Stack, commits: int) -> dict[str, float]:
-    """Every figure of LIMITS now."""
+    """Return the current value of every figure of LIMITS."""
     applier, consumer = stack.parts["applier"].pid, stack.parts["cdc"].pid
     jvm = next((pid for pid in children(applier) if "java" in os.readlink(f"/proc/{pid}/exe")), 0)
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as connection:
         row = connection.execute(_IN_POSTGRES).fetchone()
     assert row is not None
-    history, owed, slot, behind, tables, connections = (float(value or 0) for value in row)
+    history, outbox, slot, behind, tables, connections = (float(value or 0) for value in row)
     logs = sum(1 for _ in Path(stack.addresses.delta_root).glob("*/*/_delta_log/*"))
     return {
         "applier memory": _memory(applier),
@@ -74,7 +75,7 @@ def sample(stack: Stack, commits: int) -> dict[str, float]:
         "log kept for the slot": slot / MB,
         "log not yet in stream tables": behind / MB,
         "consumer lag": _metric(stack.addresses.cdc_metrics, "pg_trickle_cdc_lag_bytes ") / MB,
-        "outbox and reply rows": owed,
+        "outbox and reply rows": outbox,
         "connections": connections,
         "stream tables": tables / MB,
         "Delta log, files per commit": logs / max(commits, 1),
@@ -92,7 +93,7 @@ class Slope:
     per_minute: float
     growth: float
     within: bool
-    """Its limit."""
+    """Whether the growth is within its limit."""
 
     def __str__(self) -> str:
         limit = LIMITS[self.name]
@@ -103,7 +104,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class Soaked:
-    """A whole run."""
+    """The result of a whole run."""
 
     minutes: float
     workloads: list[str]
@@ -114,7 +115,7 @@ class Soaked:
 
 
 def slopes(samples: Sequence[tuple[float, dict[str, float]]]) -> list[Slope]:
-    """(minutes, figures) -> a straight line through the last two thirds: before that everything warms up."""
+    """Fit a straight line through the last two thirds of the samples (minutes, figures); the first third is warm-up."""
     warm = samples[len(samples) // 3 :]
     found = []
     for name, limit in LIMITS.items():
@@ -139,6 +140,6 @@ def _files(pid: int) -> float:
 
 
 def _metric(url: str, name: str) -> float:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        lines = response.read().decode().splitlines()
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)

@@ -1,4 +1,4 @@
-"""An installation at rest, packed and unpacked: the folder of a stopped stack, without ports and without logs."""
+"""Packs the folder of a stopped stack into archives, without ports and logs, and unpacks them into a new folder."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import Any
 from deploy.local import process
 
 INSTALLATIONS = Path(__file__).with_name("installation")
-"""One folder per version that made one."""
+"""Contains one folder per version that has a stored installation."""
 
 PARTS = ("postgres", "kafka", "state", "delta")
-"""What an operator would move to another machine; settings say where each of them is."""
+"""The parts that an operator would move to another machine; a setting names the folder of each."""
 
-_LEFT_OUT = re.compile(
-    # How the server was started, its statistics and lock: written anew by every start.
+_EXCLUDED = re.compile(
+    # How the server was started, its statistics and its lock: every start writes them again.
     r"postgres/data/(postmaster\.(pid|opts)|pg_stat/.*|pg_stat_tmp/.*|pg_notify/.*|pg_subtrans/.*)"
-    # Kafka writes these anew too.
+    # Kafka also writes this file again at every start.
     r"|kafka/\.lock"
 )
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What one version left behind."""
+    """The stored installation of one version."""
 
     folder: Path
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What `installation.json` says."""
+        """Return the content of `installation.json`."""
         found: dict[str, Any] = json.loads((self.folder / "installation.json").read_text())
         return found
 
@@ -43,20 +43,20 @@ class Installation:
 
 
 def installations() -> list[Installation]:
-    """All that are kept, oldest first."""
+    """Return all stored installations, oldest first."""
     return [Installation(folder) for folder in sorted(INSTALLATIONS.iterdir()) if folder.is_dir()]
 
 
 def pack(stopped: Path, to: Path) -> None:
-    """One archive per part of a stopped stack; whose files they were is not kept."""
+    """Write one archive per part of a stopped stack; the owners of the files are not stored."""
     for part in PARTS:
-        # The databases are copies of each other for the most part: a window over all of them finds that.
+        # The databases are mostly copies of each other: the dictionary of preset 9 is large enough to find that.
         with tarfile.open(to / f"{part}.tar.xz", "w:xz", preset=9) as archive:
-            archive.add(stopped / part, arcname=part, filter=_packed)
+            archive.add(stopped / part, arcname=part, filter=_anonymize_entry)
 
 
-def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if not entry.isdir() and _LEFT_OUT.fullmatch(entry.name):
+def _anonymize_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if not entry.isdir() and _EXCLUDED.fullmatch(entry.name):
         return None
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
@@ -64,7 +64,7 @@ def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def unpack(installation: Installation, to: Path) -> None:
-    """The same stack in a folder of its own; it takes whatever ports are free."""
+    """Unpack an installation into a folder of its own; its stack will use free ports."""
     for part in PARTS:
         with tarfile.open(installation.folder / f"{part}.tar.xz") as archive:
             archive.extractall(to, filter="tar")

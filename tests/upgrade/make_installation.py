@@ -1,8 +1,8 @@
-"""`python -m tests.upgrade.make_installation`: an installation of this version, as its operator would leave it.
+"""`python -m tests.upgrade.make_installation` creates an installation of this version and packs it into archives.
 
-A small workload with stream tables in every status, stopped in the middle of its work: the applier was killed with
-differences that Delta does not have yet, the consumer was stopped later, and the sources were written to until the end.
-Made once per version and never again; see README.md.
+It runs a small workload with stream tables in every status and stops it in the middle of its work: the applier is
+killed while Delta lacks some deltas, the consumer is stopped later, and the sources are written to until the end.
+An installation is created once per version and never again; see README.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.upgrade.archive import INSTALLATIONS, PARTS, pack
 Connection = psycopg.Connection[tuple[object, ...]]
 
 PASSWORD = "kept"
-"""Of the superuser in the archive: the server listens on the loopback address of whoever unpacks it."""
+"""The superuser's password in the archive: once unpacked, the server listens on the loopback address only."""
 
 PRODUCT = ("applier", "cdc_consumer", "shared_schema", "deploy", "pyproject.toml")
 
@@ -62,7 +62,7 @@ INSERT INTO measures SELECT i, 1 + i % 12, i / 3.0 FROM generate_series(1, 60) i
 INSERT INTO "side-ways"."Größe & Co" SELECT i, i / 7.0 FROM generate_series(1, 15) i;
 """
 
-NOT_FOLLOWED = "SELECT id, customer, amount, xmin IS NOT NULL AS stored FROM orders WHERE amount > 200"
+NOT_MAINTAINED = "SELECT id, customer, amount, xmin IS NOT NULL AS stored FROM orders WHERE amount > 200"
 
 STREAM_TABLES: dict[str, tuple[str, dict[str, object]]] = {
     "by_segment": (
@@ -74,7 +74,7 @@ STREAM_TABLES: dict[str, tuple[str, dict[str, object]]] = {
         "SELECT customer, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer",
         {"refresh_mode": "DIFFERENTIAL", "schedule": "continuous"},
     ),
-    # Over a stream table.
+    # Reads another stream table.
     "top_customers": (
         "SELECT customer, total FROM by_customer ORDER BY total DESC NULLS LAST, customer LIMIT 5",
         {"refresh_mode": "DIFFERENTIAL"},
@@ -88,7 +88,7 @@ STREAM_TABLES: dict[str, tuple[str, dict[str, object]]] = {
         "SELECT customer % 5 AS part, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer % 5",
         {"refresh_mode": "FULL"},
     ),
-    "run_by_postgres": (NOT_FOLLOWED, {}),
+    "run_by_postgres": (NOT_MAINTAINED, {}),
     "outer_joined": (
         "SELECT c.id, c.name, c.profile, o.id AS number, o.amount FROM customers c"
         " LEFT JOIN orders o ON o.customer = c.id AND o.amount > 330",
@@ -103,7 +103,7 @@ STREAM_TABLES: dict[str, tuple[str, dict[str, object]]] = {
         "SELECT id, customer, row_number() OVER (PARTITION BY customer ORDER BY amount, id) AS place FROM orders",
         {"refresh_mode": "DIFFERENTIAL"},
     ),
-    # Rows that repeat, from a table without a key.
+    # Duplicate rows, from a table without a key.
     "bag": ("SELECT kind, payload FROM events", {"refresh_mode": "DIFFERENTIAL"}),
     "appended": ("SELECT kind, at FROM events WHERE kind <> 'kind 0'", {"append_only": True}),
     "documents_kept": ("SELECT id, title, body FROM documents", {"refresh_mode": "DIFFERENTIAL"}),
@@ -121,7 +121,7 @@ STREAM_TABLES: dict[str, tuple[str, dict[str, object]]] = {
     "rebuilt": ("SELECT id, name FROM customers", {"refresh_mode": "DIFFERENTIAL"}),
     "paused": ("SELECT segment, count(*) AS n FROM customers GROUP BY segment", {"refresh_mode": "DIFFERENTIAL"}),
     "divided": ("SELECT id, above / below AS quotient FROM ratios", {"refresh_mode": "DIFFERENTIAL"}),
-    "refused": (NOT_FOLLOWED, {"refresh_mode": "DIFFERENTIAL"}),
+    "refused": (NOT_MAINTAINED, {"refresh_mode": "DIFFERENTIAL"}),
 }
 
 SCHEMA_OF = {"Größen": "side-ways"}
@@ -143,7 +143,7 @@ REPAIR = "DELETE FROM ratios WHERE below = 0"
 
 
 def changes(number: int) -> list[str]:
-    """Transactions over all sources, other ones for every number: rows come, change, change their key and leave."""
+    """Return transactions that insert, update, move and delete rows of all sources; they differ for every number."""
     base = 1000 * number
     return [
         f"INSERT INTO orders SELECT {base} + i, 1 + i % 40, 50 + i * {number}.35, date '2024-03-01' + i % 9, 'new'"
@@ -157,7 +157,7 @@ def changes(number: int) -> list[str]:
         " FROM generate_series(1, 6) i",
         # One of several equal rows.
         "DELETE FROM events WHERE ctid IN (SELECT ctid FROM events WHERE kind = 'kind 0' LIMIT 2)",
-        # The long value is not in the log: it did not change.
+        # The long value did not change, so it is not in the log.
         f"UPDATE documents SET title = title || '!' WHERE id % 4 = {number % 4}",
         f"UPDATE documents SET body = repeat(md5('{number}'), 300) WHERE id = {1 + number}",
         f"UPDATE staff SET boss = NULL WHERE id = {3 + number}",
@@ -169,13 +169,13 @@ def changes(number: int) -> list[str]:
 
 
 def write(db: Connection, number: int) -> None:
-    """One transaction for each change."""
+    """Run each change in a transaction of its own."""
     for statement in changes(number):
         db.execute(statement.encode())
 
 
 def qualified(name: str) -> str:
-    """As SQL functions take it."""
+    """Return the qualified name in the form that the SQL functions accept."""
     return f'"{SCHEMA_OF.get(name, "public")}"."{name}"'
 
 
@@ -207,7 +207,7 @@ def wait_for(db: Connection, names: Iterable[str]) -> None:
 
 
 def create(db: Connection) -> list[str]:
-    """Everything, filled; returns the stream tables in service."""
+    """Create and fill everything; return the names of the stream tables in service."""
     db.execute(TABLES.encode())
     for name, value in SETTINGS.items():
         db.execute("SELECT pgtrickle.set_setting(%s, %s)", (name, value))
@@ -230,8 +230,8 @@ def status(db: Connection, name: str) -> object:
 
 
 def keep_publications(stack: Stack) -> None:
-    """The topics of stream tables have the broker's retention, a week: an operator who wants more sets it."""
-    # Its names are not exported in a way that the type checker believes.
+    """Set an unlimited retention on the topics of stream tables; the broker's default is a week."""
+    # The module does not export its names in a way that the type checker accepts.
     kafka: Any = kafka_admin
     client = kafka.AdminClient({"bootstrap.servers": stack.addresses.kafka_bootstrap})
     topics = [name for name in client.list_topics(timeout=30).topics if name.startswith("trickle_out.")]
@@ -241,10 +241,10 @@ def keep_publications(stack: Stack) -> None:
         done.result(30)
 
 
-def acknowledged(db: Connection) -> None:
-    """Until the consumer has brought everything written so far to Kafka."""
+def wait_until_acknowledged(db: Connection) -> None:
+    """Wait until the consumer has written everything so far to Kafka."""
     at = one(db, "SELECT pg_current_wal_insert_lsn()::text")
-    # An idle server's last record may not be one that the consumer is sent.
+    # The last record of an idle server may be one that is not sent to the consumer.
     db.execute("SELECT pg_logical_emit_message(true, 'upgrade', 'here')")
     until(
         lambda: one(db, "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE NOT temporary", at),
@@ -253,7 +253,7 @@ def acknowledged(db: Connection) -> None:
 
 
 def behind_in_delta(stack: Stack, db: Connection) -> list[str]:
-    """Whose newest rows in PostgreSQL are of a position that no commit of their Delta table has reached."""
+    """Return the stream tables whose Delta table has no commit at the LSN of their newest rows in PostgreSQL."""
     written = db.execute(
         "SELECT s.pgt_name, max(h.tick_watermark_lsn) - '0/0' FROM pgtrickle.pgt_refresh_history h"
         " JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) WHERE h.status = 'COMPLETED' AND s.pgt_schema = 'public'"
@@ -269,7 +269,7 @@ def behind_in_delta(stack: Stack, db: Connection) -> list[str]:
 
 
 def facts(db: Connection, stack: Stack, behind: Sequence[str]) -> dict[str, Any]:
-    """What a reader, and the test of whoever takes it over, wants to know."""
+    """Return the content of `installation.json`, for readers and for the upgrade test."""
     tables = db.execute(
         "SELECT s.pgt_name, s.pgt_schema, s.status, s.refresh_mode, s.schedule, s.visibility, s.full_policy,"
         " s.append_only, s.defining_query, s.last_error_message, f.frontier::text, s.downstream_publication_name,"
@@ -318,7 +318,7 @@ def facts(db: Connection, stack: Stack, behind: Sequence[str]) -> dict[str, Any]
 
 
 def dump(stack: Stack, to: Path) -> None:
-    """The catalog as text, for people and for diffs; functions are not in it, every install renews them."""
+    """Dump the catalog as text, for people and for diffs; without functions, which every install replaces."""
     environment = conninfo_to_dict(stack.addresses.database_url)
     subprocess.run(
         [str(stack.postgres.bin("pg_dump")), "--table=pgtrickle.*", "--no-owner", "-f", str(to)]
@@ -330,10 +330,10 @@ def dump(stack: Stack, to: Path) -> None:
 
 
 def live(stack: Stack, db: Connection) -> dict[str, Any]:
-    """The life of the installation until everything but PostgreSQL and Kafka is stopped."""
+    """Run the installation until only PostgreSQL and Kafka are left; return its facts."""
     in_service = create(db)
     say("filled")
-    until(lambda: status(db, "refused") == "SUSPENDED", "a query that cannot be followed is refused")
+    until(lambda: status(db, "refused") == "SUSPENDED", "a query that cannot be maintained is refused")
     write(db, 1)
     wait_for(db, in_service)
     db.execute("INSERT INTO ratios VALUES (0, 1, 0)")
@@ -354,11 +354,11 @@ def live(stack: Stack, db: Connection) -> dict[str, Any]:
     keep_publications(stack)
     say(f"settled: {judged}")
 
-    # Delta follows later from here on, so that the applier dies with differences that it is owed.
+    # From here on Delta is written later, so that deltas for it are still in the outbox when the applier is killed.
     db.execute("SELECT pgtrickle.set_setting('delta_interval_ms', %s)", (LONG_AFTER,))
     until(
         lambda: one(db, "SELECT value FROM pgtrickle.settings() WHERE name = 'delta_interval_ms'") == LONG_AFTER,
-        "the applier should have taken the setting over",
+        "the applier should use the new setting",
     )
     time.sleep(3)
     write(db, 4)
@@ -367,10 +367,10 @@ def live(stack: Stack, db: Connection) -> dict[str, Any]:
     db.execute("SELECT pgtrickle.set_setting('delta_interval_ms', %s)", (SETTINGS["delta_interval_ms"],))
     behind = behind_in_delta(stack, db)
     if not {"whole", "run_by_postgres"} <= set(behind) or not one(db, "SELECT count(*) FROM pgtrickle.pgt_owed"):
-        raise SystemExit(f"nothing is owed; behind are {behind}")
+        raise SystemExit(f"the outbox is empty; behind are {behind}")
     say(f"the applier is dead; Delta is behind for {', '.join(behind)}")
     write(db, 5)
-    acknowledged(db)
+    wait_until_acknowledged(db)
     stack.stop("cdc")
     say("the consumer is stopped")
     write(db, 6)
@@ -379,7 +379,7 @@ def live(stack: Stack, db: Connection) -> dict[str, Any]:
 
 
 def leave_work(db: Connection) -> None:
-    """What users asked for while nobody was there to do it."""
+    """Create and alter stream tables while no program runs that could do the work."""
     db.execute("CREATE TABLE late (id int PRIMARY KEY, customer int, v text)")
     db.execute("INSERT INTO late SELECT i, i % 9, 'late ' || i FROM generate_series(1, 25) i")
     db.execute(
@@ -391,14 +391,14 @@ def leave_work(db: Connection) -> None:
         "rebuilt": "SELECT name, id, segment, since FROM customers WHERE segment <> 'trade'",
     }.items():
         with db.transaction():
-            # So nobody is asked whether it can be kept: nobody would answer.
+            # This isolation level skips the check whether the query can be maintained: no applier could reply.
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             db.execute("SELECT pgtrickle.alter_stream_table(%s, query => %s)", (name, query))
     db.execute("UPDATE late SET v = v || '?' WHERE id < 5")
 
 
 def main() -> None:
-    """Refuses to replace what is there, and to be made by code that no commit has."""
+    """Create the installation; refuse to replace an existing one and to run code that is not committed."""
     to = INSTALLATIONS / version("pg-trickle-spark")
     if to.exists():
         raise SystemExit(f"{to} is there: an installation is made once per version")

@@ -1,4 +1,4 @@
-"""What an earlier version left behind, taken over by this one: nothing is lost and nothing is computed anew."""
+"""Upgrades stored installations of earlier versions: nothing is lost and nothing is computed again."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from tests.upgrade.archive import Installation, installations, unpack
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
-# One start of the stack for all of them, and whoever is first waits for it.
+# All tests share one start of the stack, and the first test waits for it.
 pytestmark = pytest.mark.timeout(900)
 
 RESTING = ("PAUSED", "SUSPENDED")
 
-FOLLOW_S = 60.0
-"""For Delta and the topic to become equal to PostgreSQL."""
+SINKS_LIMIT_S = 60.0
+"""How long Delta and the topic may take to become equal to PostgreSQL."""
 
-_OWED = ("pgtrickle.pgt_outbox", "pgtrickle.pgt_owed")
-"""What the table of differences that a sink still waits for is called, by its newest name first."""
+_OUTBOX_NAMES = ("pgtrickle.pgt_outbox", "pgtrickle.pgt_owed")
+"""The names of the outbox table, newest first: it was named pgt_owed until migration 7."""
 
 
 @dataclass
 class Takeover:
-    """The stack of this version on the folder of another, and what that one says of itself."""
+    """The stack of this version on the folder of an earlier one, and the facts stored with that folder."""
 
     stack: Stack
     db: Connection
     facts: dict[str, Any]
     rest: list[list[str]] = field(default_factory=list)
-    """How the workload goes on."""
+    """The parts of the workload that are still to be run."""
 
     def named(self, *statuses: str) -> dict[str, dict[str, Any]]:
-        """The stream tables that had one of the statuses."""
+        """Return the stream tables that had one of the statuses."""
         return {t["pgt_name"]: t for t in self.facts["stream_tables"] if t["status"] in statuses}
 
     def write(self) -> None:
-        """The next part of the workload."""
+        """Run the next part of the workload."""
         for statement in self.rest.pop(0):
             self.db.execute(statement.encode())
 
@@ -60,7 +60,7 @@ class Takeover:
         return row[0] if row else None
 
     def catalog(self) -> dict[str, dict[str, Any]]:
-        """What the catalog says of each stream table now."""
+        """Return the current catalog entry of each stream table, by name."""
         cursor = self.db.execute(
             "SELECT s.pgt_name, s.pgt_schema, s.status, s.refresh_mode, s.schedule, s.visibility, s.full_policy,"
             " s.append_only, s.defining_query, s.last_error_message, f.frontier::text, s.downstream_publication_name"
@@ -70,7 +70,7 @@ class Takeover:
         return {str(row[0]): dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
 
     def actions(self, name: str) -> set[str]:
-        """What the refreshes since the takeover were."""
+        """Return the actions of all refreshes since the upgrade."""
         found = self.db.execute(
             "SELECT h.action FROM pgtrickle.pgt_refresh_history h JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)"
             " WHERE s.pgt_name = %s AND h.refresh_id > %s",
@@ -78,32 +78,34 @@ class Takeover:
         ).fetchall()
         return {str(row[0]) for row in found}
 
-    def judge_begun_again(self, name: str) -> None:
-        """Of one with new columns the topic begins again, and its first window may stand where the last one stood:
-        everything is compared but the order of the stamps."""
-        judged = oracle.judge(self.stack.addresses, [name], places=("PostgreSQL", "Delta"), follow_s=FOLLOW_S)
+    def compare_restarted_topic(self, name: str) -> None:
+        """Compare a stream table with new columns: everything but the order of the stamps.
+
+        Its topic begins again, and its first LSN range may be at the position of the last one before.
+        """
+        judged = oracle.judge(self.stack.addresses, [name], places=("PostgreSQL", "Delta"), follow_s=SINKS_LIMIT_S)
         assert judged.equal, str(judged)
         topic = oracle.TopicReplay(
             self.stack.addresses.kafka_bootstrap, f"trickle_out.public.{name}", "trickle_out.schemas"
         )
         expected = oracle.query_result(self.db, name)
-        oracle.eventually(lambda: oracle.assert_same(expected, topic.catch_up(), "topic"), FOLLOW_S)
+        oracle.eventually(lambda: oracle.assert_same(expected, topic.catch_up(), "topic"), SINKS_LIMIT_S)
 
-    def waiting_rows(self) -> int:
-        """Of the differences that a sink waited for when it was left, how many are still kept."""
-        table = next(name for name in _OWED if self.one("SELECT to_regclass(%s) IS NOT NULL", name))
-        newest = max((owed["new"] for owed in self.facts["owed"]), key=_position)
+    def outbox_rows(self) -> int:
+        """Return how many of the deltas that were in the outbox before the upgrade are still there."""
+        table = next(name for name in _OUTBOX_NAMES if self.one("SELECT to_regclass(%s) IS NOT NULL", name))
+        newest = max((owed["new"] for owed in self.facts["owed"]), key=_lsn_as_int)
         return int(self.one(f"SELECT count(*) FROM {table} WHERE new_frontier <= %s::pg_lsn", newest))
 
 
-def _position(lsn: str) -> int:
+def _lsn_as_int(lsn: str) -> int:
     high, low = lsn.split("/")
     return (int(high, 16) << 32) + int(low, 16)
 
 
 @pytest.fixture(scope="module", params=installations(), ids=str)
 def takeover(request: pytest.FixtureRequest) -> Iterator[Takeover]:
-    """Unpacked into a folder it never was in, on ports it never had; started as after an upgrade: install, then run."""
+    """Unpack into a new folder, on new ports, and start as after an upgrade: install, then run."""
     installation: Installation = request.param
     facts = installation.facts
     major = facts["postgres"]["major"]
@@ -121,24 +123,24 @@ def takeover(request: pytest.FixtureRequest) -> Iterator[Takeover]:
                     print(f"--- the end of {part}", *Path(part).read_text().splitlines()[-40:], sep="\n")
 
 
-def test_everything_goes_on_where_it_was_left(takeover: Takeover) -> None:
+def test_everything_resumes_where_it_stopped(takeover: Takeover) -> None:
     before = {t["pgt_name"]: t for t in takeover.facts["stream_tables"]}
     assert {t["status"] for t in before.values()} == {"INITIALIZING", "ACTIVE", "PAUSED", "SUSPENDED"}
     assert takeover.one("SELECT max(version) FROM pgtrickle.pgt_schema_version") >= takeover.facts["catalog_version"]
-    assert takeover.facts["owed"] and takeover.waiting_rows(), "nothing is owed, so nothing is proven about it"
+    assert takeover.facts["owed"] and takeover.outbox_rows(), "the outbox is empty, so the test proves nothing about it"
 
-    # Written now, behind what was written while nobody listened.
+    # These changes come after those that were written while no program ran.
     takeover.write()
     in_service = takeover.named("ACTIVE", "INITIALIZING")
     takeover.wait(in_service.values())
-    begun_again = [name for name, was in in_service.items() if was["being_rebuilt"]]
+    restarted = [name for name, was in in_service.items() if was["being_rebuilt"]]
     judged = oracle.judge(
-        takeover.stack.addresses, [name for name in in_service if name not in begun_again], follow_s=FOLLOW_S
+        takeover.stack.addresses, [name for name in in_service if name not in restarted], follow_s=SINKS_LIMIT_S
     )
     assert judged.equal, str(judged)
     assert judged.rows > 1000
-    for name in begun_again:
-        takeover.judge_begun_again(name)
+    for name in restarted:
+        takeover.compare_restarted_topic(name)
 
     now = takeover.catalog()
     assert now.keys() == before.keys()
@@ -157,20 +159,20 @@ def test_everything_goes_on_where_it_was_left(takeover: Takeover) -> None:
             assert now[name]["defining_query"] != was["defining_query"], name
 
 
-def test_what_can_be_followed_is_not_computed_anew(takeover: Takeover) -> None:
-    in_full, followed = set(), set()
+def test_maintained_queries_are_not_computed_again(takeover: Takeover) -> None:
+    in_full, maintained = set(), set()
     for name, was in takeover.named("ACTIVE").items():
         if was["new_query"] or was["being_rebuilt"]:
             continue
         done = takeover.actions(name)
         assert done, f"{name} was not refreshed"
         if done == {"DIFFERENTIAL"}:
-            followed.add(name)
+            maintained.add(name)
         else:
             in_full.add(name)
-    # Those that are asked to be, and the one that only PostgreSQL can run.
+    # Those whose mode is FULL, and the one that only PostgreSQL can run.
     assert in_full == {name for name, was in takeover.named("ACTIVE").items() if was["executed"] != "DIFFERENTIAL"}
-    assert len(followed) > 10
+    assert len(maintained) > 10
     for name, was in takeover.named(*RESTING).items():
         assert not takeover.actions(name), f"{name} is {was['status']} and was refreshed"
 
@@ -184,18 +186,18 @@ def test_stored_settings_are_in_use(takeover: Takeover) -> None:
     assert dict((str(name), value) for name, value in used) == stored
 
 
-def test_what_was_owed_is_delivered_and_forgotten(takeover: Takeover) -> None:
-    """That it arrived in Delta is judged above; what all have is forgotten by the next difference of its kind."""
+def test_outbox_deltas_are_delivered_and_deleted(takeover: Takeover) -> None:
+    """The first test checks that the deltas arrived in Delta; the next delta of a table deletes delivered ones."""
     takeover.write()
-    takeover.wait(table for name, table in takeover.named("ACTIVE").items() if name in _owed_names(takeover))
-    assert takeover.waiting_rows() == 0
+    takeover.wait(table for name, table in takeover.named("ACTIVE").items() if name in _outbox_table_names(takeover))
+    assert takeover.outbox_rows() == 0
 
 
-def _owed_names(takeover: Takeover) -> set[str]:
+def _outbox_table_names(takeover: Takeover) -> set[str]:
     return {owed["table"] for owed in takeover.facts["owed"]}
 
 
-def test_what_rested_goes_on_when_it_is_resumed(takeover: Takeover) -> None:
+def test_paused_and_suspended_tables_continue_when_resumed(takeover: Takeover) -> None:
     resting = {name: was for name, was in takeover.named(*RESTING).items() if was["frontier"]}
     assert {was["status"] for was in resting.values()} == set(RESTING)
     for statement in takeover.facts["repair"]:
@@ -203,9 +205,9 @@ def test_what_rested_goes_on_when_it_is_resumed(takeover: Takeover) -> None:
     for name in resting:
         takeover.db.execute("SELECT pgtrickle.resume_stream_table(%s)", (name,))
     takeover.wait(resting.values())
-    judged = oracle.judge(takeover.stack.addresses, list(resting), follow_s=FOLLOW_S)
+    judged = oracle.judge(takeover.stack.addresses, list(resting), follow_s=SINKS_LIMIT_S)
     assert judged.equal, str(judged)
     for name in resting:
         assert takeover.actions(name) == {"DIFFERENTIAL"}, name
-    # All of them, by the program's own command; it ends with an error where one differs or is suspended.
+    # The applier's own command checks all of them; it exits with an error if one differs or is suspended.
     takeover.stack.binaries["applier"].run_once("check")

@@ -1,7 +1,7 @@
-"""`python -m tests.workloads.fuzz --seed s --cases n`: random workloads against the whole stack.
+"""`python -m tests.workloads.fuzz --seed s --cases n` runs random workloads against the whole stack.
 
-A failure (a difference, a stream table that is suspended or was not compared) is shrunk to fewer stream tables and
-fewer transactions and written to `scenarios/`, from where every later test run plays it again.
+A failure (a difference, or a stream table that is suspended or was not compared) is shrunk to fewer stream tables and
+fewer transactions and written to `scenarios/`. Every later test run replays it from there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _numbers = itertools.count(1)
 
 
 def play(addresses: Addresses, workload: Workload, *, judge_every: int = 4) -> Judgement:
-    """Run its transactions in order under names of their own, judge now and then; everything is dropped afterwards."""
+    """Run a workload's transactions in order under unique table names and compare every few; then drop everything."""
     prefix = f"z{next(_numbers)}_"
-    own = _renamed(workload, prefix)
+    own = _rename(workload, prefix)
     names = [table.name for table in own.stream_tables]
     verdict = Judgement()
     with psycopg.connect(addresses.database_url, autocommit=True) as connection:
@@ -52,16 +52,16 @@ def _attempt(connection: psycopg.Connection[tuple[object, ...]], text: str) -> N
     try:
         connection.execute(f"BEGIN; {text}; COMMIT".encode())
     except psycopg.errors.UniqueViolation:
-        # Two rows moved to one key: the transaction is no more.
+        # Two rows moved to one key: the transaction is aborted.
         connection.execute("ROLLBACK")
 
 
 def failed(workload: Workload, verdict: Judgement) -> bool:
-    """Whether not all of its stream tables are ACTIVE, compared and equal."""
+    """Whether any of the workload's stream tables is not ACTIVE, not compared or not equal."""
     return not verdict.equal or verdict.tables != len(workload.stream_tables)
 
 
-def _renamed(workload: Workload, prefix: str) -> Workload:
+def _rename(workload: Workload, prefix: str) -> Workload:
     def new(text: str) -> str:
         return text.replace(PREFIX, prefix)
 
@@ -84,7 +84,7 @@ def _drop(connection: psycopg.Connection[tuple[object, ...]], names: Sequence[st
 
 
 def shrink(workload: Workload, fails: Callable[[Workload], bool]) -> Workload:
-    """Leave out stream tables, then runs of transactions, as long as it still fails; at most SHRINK_LIMIT attempts."""
+    """Remove stream tables, then runs of transactions, while it still fails; at most SHRINK_LIMIT attempts."""
     budget = itertools.count()
 
     def still(smaller: Workload) -> bool:
@@ -108,7 +108,7 @@ def shrink(workload: Workload, fails: Callable[[Workload], bool]) -> Workload:
 
 
 def as_text(workload: Workload, remark: str) -> str:
-    """The workload as a scenario file."""
+    """Return the workload as the text of a scenario file."""
     parts = [f"-- {line}" for line in [workload.name, *remark.splitlines()]]
     parts += ["", "-- @tables", workload.tables.strip()]
     for table in workload.stream_tables:
@@ -119,7 +119,7 @@ def as_text(workload: Workload, remark: str) -> str:
 
 
 def write(folder: Path, workload: Workload, verdict: Judgement) -> Path:
-    """A scenario file of a failure -> its path."""
+    """Write a failure to a scenario file and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{workload.name.replace(' ', '_')}.sql"
     path.write_text(as_text(workload, str(verdict)))
@@ -127,12 +127,12 @@ def write(folder: Path, workload: Workload, verdict: Judgement) -> Path:
 
 
 def scenarios() -> list[Path]:
-    """Every failure there ever was."""
+    """Return the scenario files of all failures so far."""
     return sorted(SCENARIOS.glob("*.sql"))
 
 
 def read(path: Path) -> Workload:
-    """A scenario file."""
+    """Read a scenario file."""
     return parse(path.stem, path.read_text())
 
 
@@ -141,7 +141,7 @@ def read(path: Path) -> Workload:
 @click.option("--cases", default=10, show_default=True)
 @click.option("--minutes", type=float, default=60.0, show_default=True)
 def main(seed: int, cases: int, minutes: float) -> None:
-    """Look for a difference."""
+    """Search for a workload whose result differs."""
     click.echo(f"SEED={seed}")
     deadline = time.monotonic() + minutes * 60
     with server_folder("fuzz") as folder, Stack(folder, durable=False, say=lambda _: None) as stack:

@@ -1,9 +1,9 @@
-"""Random schemas, queries and transactions, as a workload in plain SQL. The same seed gives the same text.
+"""Generates random schemas, queries and transactions as a workload in plain SQL. The same seed gives the same text.
 
-Names begin with `zz_`, so that one database can hold many of them under other prefixes. Queries stay within what is
-decided: no order without a key, no sum of floats; and within what is accepted, with values that no call fails on. So
-every stream table must stay ACTIVE, and one that is suspended is a failure; the mode is DIFFERENTIAL, so that a query
-that is refused is not computed by PostgreSQL instead.
+Names begin with `zz_`, so that one database can hold many workloads under other prefixes. All queries have one defined
+result (no order without a key, no sum of floats), are accepted, and use values on which no call fails. So every stream
+table must stay ACTIVE, and a suspended one is a failure. The mode is DIFFERENTIAL, so that PostgreSQL does not compute
+a refused query instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUMBERS = ("int", "bigint", "numeric(8,2)", "smallint")
 
 @dataclass(frozen=True)
 class Table:
-    """Always with `k`, a small int to join on; `id` is its key when there is one."""
+    """A random table: always with `k`, a small int to join on; `id` is its primary key when it has one."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class Table:
 
 
 def generate(seed: int) -> Workload:
-    """One workload."""
+    """Return the workload of a seed."""
     return _Generator(random.Random(seed)).workload(seed)
 
 

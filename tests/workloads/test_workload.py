@@ -1,4 +1,4 @@
-"""Every workload is valid SQL, writes what it says, and has the size it is meant to have."""
+"""Every workload is valid SQL and has the required size; failures are written, read and shrunk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_realistic_workloads_have_chains_and_diamonds() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_seed_gives_one_text_that_postgres_takes(seed: int, database: str) -> None:
+def test_a_seed_gives_one_text_that_postgres_accepts(seed: int, database: str) -> None:
     workload = generate(seed)
     text = as_text(workload, "why")
     assert as_text(generate(seed), "why") == text
@@ -61,7 +61,7 @@ def test_a_seed_gives_one_text_that_postgres_takes(seed: int, database: str) -> 
 
 
 def test_every_random_query_is_accepted(database: str) -> None:
-    """So that none of them is suspended when they are played."""
+    """Otherwise a stream table would be suspended when the workload runs."""
     with psycopg.connect(database, autocommit=True) as db:
         for seed in range(40):
             workload = generate(seed)
@@ -72,7 +72,7 @@ def test_every_random_query_is_accepted(database: str) -> None:
                 db.execute(f"CREATE TABLE {table.name} AS {table.query}".encode())
 
 
-def test_a_failure_is_written_where_it_is_found_again(tmp_path: Path) -> None:
+def test_a_failure_is_written_and_read_again(tmp_path: Path) -> None:
     verdict = Judgement(tables=2, suspended={"zz_q0": "it says why"})
     workload = generate(7)
     assert failed(workload, verdict) and failed(workload, Judgement(tables=2))

@@ -1,4 +1,4 @@
-"""TPC-H at any scale: the eight tables filled by its generator, the 22 queries, refresh functions from tpch.sql."""
+"""Builds the TPC-H workload at any scale: eight generated tables, 22 queries, and refresh functions from tpch.sql."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workloads.workload import HERE, StreamTableQuery, Workload, parse
 TABLES = ("region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem")
 
 SCALE = float(os.environ.get("TPCH_SCALE", "0.01"))
-"""1 has 6 million items. Far below 0.01 the generator repeats keys."""
+"""Scale 1 has 6 million items. Far below 0.01 the generator repeats keys."""
 
 _PICK = """
 CREATE OR REPLACE FUNCTION pick(low int, high int) RETURNS int LANGUAGE sql VOLATILE AS
@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION pick(low int, high int) RETURNS int LANGUAGE sql VOLA
 
 
 def tpch(scale: float = SCALE) -> Workload:
-    """The workload; stream tables are named as in the benchmark."""
+    """Return the workload; stream tables are named as in the benchmark."""
     schema = (FOLDER / "schema.sql").read_text().split("CREATE TYPE mood")[0]
     transactions = parse("tpch", (HERE / "tpch.sql").read_text()).transactions
     queries = tuple(StreamTableQuery(name, query, "AUTO") for name, query in TPCH.items())
@@ -34,7 +34,7 @@ def tpch(scale: float = SCALE) -> Workload:
 
 
 def fill(connection: psycopg.Connection[Any], scale: float) -> None:
-    """Generate and load."""
+    """Generate the rows and load them."""
     with tempfile.TemporaryDirectory() as folder:
         tool = Path(sys.executable).with_name("tpchgen-cli")
         subprocess.run([tool, "csv", "-s", str(scale), "--output-dir", folder], check=True, capture_output=True)

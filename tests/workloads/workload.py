@@ -1,10 +1,10 @@
-"""A workload is a plain SQL file with marks in comments: its tables, its stream tables, its transactions.
+"""Reads a workload from a plain SQL file and runs it. Comments mark its tables, stream tables and transactions.
 
     -- @tables                        run once
     -- @stream_table big DIFFERENTIAL    a query; the refresh mode is optional
-    -- @transaction 3                 run again and again, three times as often as one with 1
+    -- @transaction 3                 run repeatedly, three times as often as one with 1
 
-A transaction's randomness is PostgreSQL's own `random()`, seeded before each one, so a seed repeats a run.
+Transactions use PostgreSQL's own `random()`, which is seeded before each one, so a seed repeats a run.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class StreamTableQuery:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a file holds."""
+    """The content of a workload file."""
 
     name: str
     tables: str
     stream_tables: tuple[StreamTableQuery, ...]
     transactions: tuple[tuple[int, str], ...]
     fill: Callable[[psycopg.Connection[tuple[object, ...]]], None] | None = None
-    """For rows that are not made by SQL."""
+    """Loads rows that SQL does not generate."""
 
     def create_tables(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        """Tables and their first rows."""
+        """Create the tables with their first rows."""
         connection.execute("SELECT setseed(0.5)")
         connection.execute(self.tables.encode())
         if self.fill is not None:
             self.fill(connection)
 
     def create_stream_tables(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        """In the order of the file, so that chains find what they read."""
+        """Create the stream tables in the order of the file, so that those of a chain find their sources."""
         for table in self.stream_tables:
             connection.execute(
                 "SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => %s)",
@@ -59,7 +59,7 @@ class Workload:
             )
 
     def transaction(self, chance: random.Random) -> str:
-        """One transaction as a single simple query, some of them rolled back."""
+        """Return a random transaction as a single simple query; some are rolled back."""
         weights = [weight for weight, _ in self.transactions]
         text = chance.choices([text for _, text in self.transactions], weights)[0]
         end = "ROLLBACK" if chance.random() < 0.05 else "COMMIT"
@@ -67,7 +67,7 @@ class Workload:
 
 
 def load(name: str) -> Workload:
-    """The file of that name in this folder."""
+    """Read the file of that name in this folder."""
     if name == "tpch":
         from tests.workloads.tpch import tpch
 
@@ -76,7 +76,7 @@ def load(name: str) -> Workload:
 
 
 def parse(name: str, text: str) -> Workload:
-    """A file's text -> its parts."""
+    """Split the text of a file into its parts."""
     tables, stream_tables, transactions = "", list[StreamTableQuery](), list[tuple[int, str]]()
     marks = list(_MARK.finditer(text))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
@@ -93,13 +93,13 @@ def parse(name: str, text: str) -> Workload:
 
 
 def names() -> list[str]:
-    """Every workload there is."""
+    """Return the names of all workloads."""
     return sorted(path.stem for path in HERE.glob("*.sql"))
 
 
 @dataclass
 class Writer:
-    """Commits transactions of a workload on a thread of its own until stopped; a server that is away is waited for."""
+    """Commits transactions of a workload on its own thread until stopped; reconnects while the server is down."""
 
     workload: Workload
     url: str
@@ -137,6 +137,6 @@ class Writer:
             except psycopg.OperationalError:
                 raise
             except psycopg.Error as error:
-                # A constraint of the workload's own tables; the transaction is gone and nothing of it may be seen.
+                # A constraint of the workload's own tables failed: the transaction is aborted and must have no effect.
                 self.refused.append(str(error).splitlines()[0])
                 connection.execute("ROLLBACK")
