@@ -1,4 +1,4 @@
-"""`make architecture`: sizes of folders, files, classes and functions, to be read and not to be gamed."""
+"""`make architecture` prints the sizes of folders, files, classes and functions; they are information, not limits."""
 
 from __future__ import annotations
 

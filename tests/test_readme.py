@@ -9,12 +9,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def documented_targets(makefile: str) -> set[str]:
-    """Targets with a `## ` line; a pattern as people write it: `bench-<name>`."""
+    """Return the targets with a `## ` line; a pattern as users write it: `bench-<name>`."""
     return {name.replace("%", "<name>") for name in re.findall(r"^([a-z%-]+):.*?## ", makefile, re.MULTILINE)}
 
 
 def commands(readme: str) -> set[str]:
-    """Every `make …` in the ```sh blocks without its comment; a bare `make` is `help`."""
+    """Return every `make …` in the ```sh blocks without its comment; a bare `make` is `help`."""
     blocks = re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
     steps = [step.split() for line in lines for step in re.split(r"&&|;", line)]

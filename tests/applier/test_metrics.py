@@ -1,4 +1,4 @@
-"""Every metric of the applier is in the guide, and the guide names no other."""
+"""The guide lists every metric of the applier and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings in the database: the same bounds as everywhere, each with its source, the nearer place first."""
+"""Settings in the database: the same bounds as elsewhere, each with its source; the nearest source wins."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_setting_is_taken_from_the_nearest_place(
     monkeypatch.delenv("PG_TRICKLE_PIPELINE_BATCH_SIZE")
     db.execute("SELECT pgtrickle.reset_setting('pipeline_batch_size')")
     assert LiveSettings({"database_url": database}).settings.pipeline_batch_size == 7
-    # PostgreSQL does not know the bounds of what it stores for others; the program does.
+    # PostgreSQL does not know the bounds of settings that it stores for a program; the program does.
     db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.pipeline_batch_size = 'lots'").format(name))
     with pytest.raises(SettingsError, match=r"pipeline_batch_size.*in the database"):
         LiveSettings({"database_url": database})

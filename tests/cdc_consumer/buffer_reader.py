@@ -1,4 +1,4 @@
-"""An independent reader of the change-buffer tables: plain SQL, nothing of the product's own code."""
+"""Reads the change-buffer tables independently: plain SQL, without the product's own code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _exists(connection: Connection) -> bool:
 
 
 def read_buffers(connection: Connection, slot: str) -> Content:
-    """Everything in the buffer tables, as one snapshot has it."""
+    """Return all rows of the buffer tables, from one snapshot."""
     content = Content()
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -1,4 +1,4 @@
-"""`consumer`: a real process on a fresh database and prefix; `make_consumer` for a second one or other settings."""
+"""`consumer`: a real process on a new database and prefix; `make_consumer` for a second one or other settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MakeConsumer = Callable[..., Consumer]
 
 
 MODES = pytest.mark.parametrize("mode", ["log", "sidecar", "remote"], indirect=True)
-"""For tests of what all modes promise."""
+"""For tests of guarantees of all modes."""
 
 LOG_AND_TABLES = pytest.mark.parametrize("mode", ["log", "remote"], indirect=True)
-"""Where sidecar, the same sink on another address, would show nothing new."""
+"""For tests where sidecar, the same sink at another address, would test nothing new."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def consumer(make_consumer: MakeConsumer) -> Consumer:
 
 @pytest.fixture
 def db(database: str) -> Iterator[Connection]:
-    """A session of the test's own; the publication is there and empty."""
+    """Yield a session of the test's own; the publication exists and is empty."""
     with connect(database) as connection:
         connection.execute("CREATE PUBLICATION pg_trickle WITH (publish_via_partition_root = true)")
         yield connection

@@ -1,4 +1,4 @@
-"""A real `pg-trickle-cdc run` process, and the comparison of its topics with the tables."""
+"""Runs a real `pg-trickle-cdc run` process and compares its topics with the tables."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Consumer:
         return self._process
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another command, to its end."""
+        """Run another command to its end."""
         line = [str(Path(sys.executable).with_name("pg-trickle-cdc")), *arguments]
         environment = os.environ | self.environment
         return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -84,7 +84,7 @@ class Consumer:
         assert self.process.poll() is None, self.log.read_text()
 
     def get(self, path: str) -> tuple[int, str]:
-        """An answer of the metrics server; status 0 when nobody listens."""
+        """Return a response of the metrics server; status 0 when it does not listen."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
@@ -102,17 +102,17 @@ class Consumer:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM -> exit code."""
+        """Send SIGTERM; return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
     def end(self) -> None:
-        """Whatever state it is in; for the end of a test."""
+        """End the process in any state; for the end of a test."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
 
     def caught_up(self) -> Content:
-        """The topics, or the buffer tables, once they hold everything committed before this call."""
+        """Return the topics, or the buffer tables, once they hold everything committed before this call."""
         with connect(self.url) as connection:
             target = flushed_message(connection)
         deadline = time.monotonic() + LIMIT_S
@@ -134,7 +134,7 @@ class Consumer:
 
 
 def refused(consumer: Consumer) -> str:
-    """Start, expect exit code 1 and a message without a traceback -> the message."""
+    """Start, expect exit code 1 and a message without a traceback; return the message."""
     consumer.start(wait=False)
     assert consumer.process.wait(30) == 1
     text = consumer.log.read_text()
@@ -144,7 +144,7 @@ def refused(consumer: Consumer) -> str:
 
 
 def flushed_message(connection: Connection) -> int:
-    """A wake-up in the log -> its position; flushed by a commit, which older servers do not do for messages."""
+    """Write a message to the log and return its LSN; a commit flushes it, as older servers do not flush messages."""
     row = connection.execute("SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake')::text").fetchone()
     connection.execute("SELECT pg_logical_emit_message(true, 'test', '')")
     assert row is not None
@@ -159,14 +159,14 @@ def until(condition: Any, what: str, limit_s: float = LIMIT_S) -> None:
 
 
 def scalar(connection: Connection, query: str) -> object:
-    """The first column of the first row."""
+    """Return the first column of the first row."""
     row = connection.execute(query.encode()).fetchone()
     assert row is not None
     return row[0]
 
 
 def table_now(connection: Connection, table: str) -> Counter[Image]:
-    """What PostgreSQL prints for every row of the table."""
+    """Return every row of the table as PostgreSQL prints it."""
     bases = {
         name: base
         for name, base in connection.execute(
@@ -188,7 +188,7 @@ def _normal(base: str, text: str | None) -> str | None:
 
 
 def check(consumer: Consumer, tables: list[str]) -> Content:
-    """The topics replay to exactly the tables, and every row is there once and in order."""
+    """Check that the topics replay to exactly the tables, and that every row is there once and in order."""
     content = consumer.caught_up()
     if consumer.mode == "log":
         check_frontiers(content, consumer.prefix)
@@ -201,11 +201,11 @@ def check(consumer: Consumer, tables: list[str]) -> Content:
 
 
 def check_frontiers(content: Content, prefix: str) -> None:
-    """Frontiers only grow, and each is true when it appears: no row from before it comes in a later transaction."""
+    """Check that frontiers only grow and are correct: no row before a frontier comes in a later transaction."""
     reached, frontier = dict[tuple[str, int], int](), 0
-    # Partitions named since the slot was made: one that was dropped took its progress along.
+    # Partitions named since the slot was created: a dropped slot lost its progress.
     known: dict[str, set[tuple[str, int]]] = {}
-    # What a copy that died left behind does not count: the next copy begins with a T row.
+    # Rows of an aborted copy do not count: the next copy begins with a T row.
     emptied = {
         t: max((r.lsn for r in rows if r.op == "T" and r.snapshot), default=0) for t, rows in content.rows.items()
     }
@@ -223,7 +223,7 @@ def check_frontiers(content: Content, prefix: str) -> None:
                 late = [r for r in rows if r.lsn < frontier and not (r.snapshot and r.lsn < emptied.get(table, 0))]
                 assert not late, f"a row of {table} is late"
                 part = position(record["part"]["lsn"]) if "part" in record else None
-                # While a table is copied the stream goes on, and the frontier does not.
+                # While a table is copied the stream continues, but the frontier does not advance.
                 stream_at = position(record.get("written", record["frontier"]))
                 assert all(r.snapshot or r.lsn < stream_at or r.lsn == part for r in rows)
                 reached[table, partition] = end

@@ -22,7 +22,7 @@ ALTER PUBLICATION pg_trickle ADD TABLE full_key, default_key, keyless, two_keys;
 
 
 def statement(pick: random.Random) -> str:
-    """One statement that never fails, whatever the tables hold."""
+    """Return a statement that never fails, whatever the tables hold."""
     key, other, text = pick.randrange(40), pick.randrange(40), pick.choice(["NULL", "'x'", "'é''\"\\'", "''"])
     free = f"NOT EXISTS (SELECT FROM {{}} WHERE id = {other})"
     choices = [
@@ -50,7 +50,7 @@ def statement(pick: random.Random) -> str:
 
 
 def run_transaction(connection: Connection, pick: random.Random) -> None:
-    """A few statements in one transaction, some of them undone."""
+    """Run a few statements in one transaction, some of them rolled back."""
     parts = ["BEGIN"]
     for _ in range(pick.randrange(1, 5)):
         parts.append(statement(pick))

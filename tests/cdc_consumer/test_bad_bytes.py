@@ -1,4 +1,4 @@
-"""Real frames of a server, damaged: a typed error and nothing published, or exactly the rows the reference reads."""
+"""Damaged frames of a real server give a typed error and publish nothing, or exactly the rows the reference reads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ListOutlet:
 
 @dataclass
 class Doubles:
-    """Everything around the relay, in memory; what is published moves from `open` to `published`."""
+    """In-memory doubles of the relay's dependencies; published rows move from `open` to `published`."""
 
     open: Written = field(default_factory=list)
     published: Written = field(default_factory=list)
@@ -107,7 +107,7 @@ class Stream:
         self._relay = Relay(settings, point, self.frontier, ports, None, is_new_slot=False)
 
     def outcome(self, frames: list[bytes]) -> Written | type[TrickleError]:
-        """What is published of the frames, or the error; whatever else is raised fails the test."""
+        """Return what is published of the frames, or the error; any other exception fails the test."""
         try:
             self._relay._decode(frames)
         except TrickleError as error:
@@ -117,7 +117,7 @@ class Stream:
 
 @pytest.fixture
 def frames(db: Connection, database: str, topic_prefix: str) -> list[bytes]:
-    """What a server sends for some random transactions."""
+    """Return the frames that a server sends for some random transactions."""
     pick = random.Random(11)
     db.execute(SCHEMA.encode())
     db.execute("CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE other (d date, m mood, b bytea, t timestamptz, f float8)")
@@ -152,7 +152,7 @@ def facts(db: Connection) -> Callable[[Relation], RelationFacts]:
 
 
 def damage(frame: bytes, pick: random.Random) -> bytes:
-    """One way to break a frame: cut, flip a bit, put a byte in, take one out, or other bytes altogether."""
+    """Damage a frame in one way: cut it, flip a bit, insert a byte, remove one, or replace all bytes."""
     data, at = bytearray(frame), pick.randrange(len(frame))
     match pick.randrange(5):
         case 0:
@@ -179,7 +179,7 @@ def test_damaged_frames(
     whole = Stream(facts, settings, start).outcome(frames)
     assert isinstance(whole, list) and len(whole) > 100
     errors = same = 0
-    # A short piece around the damage is enough, with everything the stream said about relations before.
+    # A few frames before and after the damage are enough, with all earlier relation messages of the stream.
     described = [f for f in frames if kind(f) in b"RY"]
     begins = [i for i, f in enumerate(frames) if kind(f) == b"B"]
     for _ in range(DAMAGES):
@@ -194,14 +194,14 @@ def test_damaged_frames(
             assert Stream(facts, settings, start).outcome(damaged) == outcome
         if isinstance(outcome, type):
             errors += 1
-            # Whatever was published before the damage was whole; nothing after it counts.
+            # Everything published before the damage was complete; nothing after it counts.
             assert fast.frontier.open_commit is not None or fast.frontier.published <= fast.frontier.received
         else:
             same += 1
     assert errors > DAMAGES / 4 and same > 0
 
 
-def test_a_frame_cut_short_is_never_taken(
+def test_a_frame_cut_short_is_never_accepted(
     frames: list[bytes], facts: Callable[[Relation], RelationFacts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
@@ -243,7 +243,7 @@ def test_messages_in_an_order_no_server_sends(
 
 
 def test_a_message_outside_of_transactions_moves_the_frontier_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No keepalive has to follow: on a busy connection it may take long, and a reader may wait for this message."""
+    """No keepalive is needed: on a busy connection it may come late, and a reader may wait for this message."""
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
     stream = Stream(lambda _: cast(RelationFacts, None), load_settings(ConsumerSettings), Lsn(100))
     for lsn, taken in ((Lsn(90), 0), (Lsn(100), 0), (Lsn(150), 1), (Lsn(180), 2)):

@@ -1,4 +1,4 @@
-"""Tables that join, come back or are made again while everything runs: no row lost, none twice."""
+"""Tables are captured, captured again or recreated while everything runs: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSERT INTO {0} SELECT g, 0 FROM generate_series(1, 300) g;
 
 
 def churn(connection: Connection, pick: random.Random) -> None:
-    """Both tables in one transaction, so that a snapshot between two statements would show."""
+    """Change both tables in one transaction, so that a snapshot between two statements would be visible."""
     key, gone = pick.randrange(400), pick.randrange(400)
     connection.execute(
         f"""
@@ -34,7 +34,7 @@ def churn(connection: Connection, pick: random.Random) -> None:
 
 
 def add(connection: Connection, *tables: str) -> None:
-    """What create_stream_table does to its sources: publish them and say so in the log."""
+    """Do what create_stream_table does with its sources: publish them and write a message to the log."""
     connection.execute(
         f"BEGIN; ALTER PUBLICATION pg_trickle ADD TABLE {', '.join(tables)};"
         "SELECT pg_logical_emit_message(true, 'pg_trickle', 'capture'); COMMIT".encode()
@@ -46,7 +46,7 @@ def captured(consumer: Consumer, count: int) -> None:
 
 
 @MODES
-def test_a_table_joins_under_load(consumer: Consumer, db: Connection) -> None:
+def test_a_table_is_captured_under_load(consumer: Consumer, db: Connection) -> None:
     db.execute(TABLE.format("early").encode())
     db.execute(TABLE.format("late").encode())
     add(db, "early")
@@ -70,12 +70,12 @@ def test_a_long_transaction_delays_the_capture_and_nothing_else(consumer: Consum
     add(db, "early")
     consumer.start()
     with connect(consumer.url) as other:
-        # It began before the publication changed, so its rows can only come by the snapshot.
+        # It began before the publication changed, so its rows can only come from the snapshot.
         other.execute("BEGIN; INSERT INTO late VALUES (1000, 1); UPDATE late SET v = 5 WHERE id < 10")
         add(db, "late")
         db.execute("INSERT INTO early VALUES (1000, 1)")
         assert any(row.values[0] == "1000" for row in consumer.caught_up().rows["public.early"])
-        # The stream has long gone on when the capture's point is found, and overtakes it: it must begin again.
+        # The stream has passed the capture's LSN by the time it is found, so the capture must begin again.
         with writing(consumer.url, churn, sessions=2, pause_s=0.002):
             time.sleep(0.8)
             assert consumer.metric("pg_trickle_cdc_captured_tables") == 1
@@ -123,7 +123,7 @@ def test_a_table_that_left_the_publication_and_came_back(
 
 @MODES
 def test_killed_while_copying(consumer: Consumer, db: Connection) -> None:
-    """Nothing of an unfinished capture is seen, and the next attempt is complete."""
+    """Nothing of an unfinished capture is visible, and the next attempt is complete."""
     db.execute(TABLE.format("early").encode())
     db.execute("INSERT INTO early SELECT g, 0 FROM generate_series(1000, 80000) g")
     db.execute(TABLE.format("late").encode())
@@ -140,7 +140,7 @@ def test_killed_while_copying(consumer: Consumer, db: Connection) -> None:
 
 
 def test_killed_between_two_captures(consumer: Consumer, db: Connection) -> None:
-    """The first table's capture stands, the second is captured anew at a later point."""
+    """The first table's capture remains, the second is captured again at a later LSN."""
     db.execute(TABLE.format("early").encode())
     db.execute(TABLE.format("late").encode())
     db.execute("INSERT INTO late SELECT g, 0 FROM generate_series(1000, 10000) g")
@@ -186,7 +186,7 @@ def test_several_publications(make_consumer: MakeConsumer, db: Connection) -> No
 
 
 def test_a_new_copy_empties_every_partition(make_consumer: MakeConsumer, db: Connection) -> None:
-    """A reader that is behind in one of them must not take the old rows for new ones."""
+    """A reader that lags in one of them must not mistake old rows for new ones."""
     consumer = make_consumer(topic_partitions=3)
     db.execute(TABLE.format("early").encode())
     add(db, "early")

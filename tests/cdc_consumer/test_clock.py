@@ -1,4 +1,4 @@
-"""Topics go by the broker's clock: a program whose own is ahead is not refused."""
+"""Topics use the broker's clock: a program whose own clock is ahead is not refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cdc_consumer.harness import Connection, Consumer
 DAY_MS = 86_400_000
 
 
-def test_a_message_from_the_future_is_taken(consumer: Consumer, db: Connection) -> None:
+def test_a_message_from_the_future_is_accepted(consumer: Consumer, db: Connection) -> None:
     db.execute(
         "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); ALTER PUBLICATION pg_trickle ADD TABLE t"
     )

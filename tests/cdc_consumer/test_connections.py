@@ -1,4 +1,4 @@
-"""Connecting as psql does: SCRAM (every test's server asks for it), password and service files, TLS."""
+"""Connecting as psql does: SCRAM (required by every test server), password and service files, TLS."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_service_file_and_a_password_file(consumer: Consumer, db: Connection, 
 
 @contextmanager
 def tls_in_front(port: int, certificate: Path, key: Path) -> Iterator[int]:
-    """A proxy that speaks PostgreSQL's TLS handshake: for servers that were built without it."""
+    """Run a proxy with PostgreSQL's TLS handshake, for servers that were built without TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What stands between the rows: log messages and new schema versions, in order with them and once each."""
+"""Control records between the rows: log messages and new schema versions, in order with the rows and once each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_messages_in_order_with_the_rows(consumer: Consumer, db: Connection) -> 
     db.execute("SELECT pg_logical_emit_message(true, 'app', 'alone')")
     db.execute("BEGIN; SELECT pg_logical_emit_message(false, 'app', 'outside'); ROLLBACK")
     content = consumer.caught_up()
-    # Nothing of it comes again after a restart, neither from the slot nor from us.
+    # Nothing is repeated after a restart, neither by the slot nor by the consumer.
     consumer.kill()
     db.execute("SELECT pg_logical_emit_message(false, 'app', 'while down'); INSERT INTO t VALUES (3)")
     consumer.start()
@@ -76,7 +76,7 @@ def test_every_kind_of_change_is_announced_before_its_first_row(consumer: Consum
     for number, (statement, _) in enumerate(steps):
         db.execute(statement.encode())
         if number == 4:
-            # This one happens while nobody looks.
+            # This one happens while the consumer is stopped.
             consumer.caught_up()
             consumer.kill()
         db.execute(f"INSERT INTO t (id) VALUES ({number})".encode())
@@ -118,7 +118,7 @@ def insert(connection: Connection, pick: random.Random) -> None:
 
 
 def redefine(connection: Connection, pick: random.Random) -> None:
-    """Some column comes, goes, or becomes another; also in transactions that insert before and after it."""
+    """Add, drop or change a column; also in transactions that insert before and after it."""
     columns = [
         str(name)
         for (name,) in connection.execute(
@@ -161,7 +161,7 @@ def test_nothing_is_read_with_the_wrong_schema_in_a_storm_of_changes(
     for row in rows:
         image = journal[str(row.values[0])]
         assert dict(zip(row.columns, row.values, strict=True)) == {k: printed(v) for k, v in image.items()}
-    # Each version begins where it was announced, and nowhere else.
+    # Each version begins exactly where it was announced.
     announced = {stamp(record) for record in schema_changes(content)}
     starts = {(b.lsn, b.seq - 1) for a, b in itertools.pairwise(rows) if a.columns != b.columns}
     assert announced >= starts and len(starts) > 10
@@ -181,7 +181,7 @@ def printed(value: object) -> str | None:
 
 @LOG_AND_TABLES
 def test_the_last_message_before_a_crash_comes_once(consumer: Consumer, db: Connection) -> None:
-    """The frontier stands exactly at it, so the server would send it again if that were all we said."""
+    """The frontier is exactly at its LSN, so the server would send it again if only the frontier were reported."""
     consumer.start()
     consumer.caught_up()
     published = consumer.metric("pg_trickle_cdc_transactions_total")

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, a broker that dies, a server that crashes: equality and no change row twice."""
+"""kill -9 at random moments, a killed broker, a crashed server: topics equal tables, and no change row comes twice."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_killed_again_and_again_under_load(consumer: Consumer, db: Connection, m
         for round_number in range(kills):
             streamed = streams(consumer)
             consumer.start(wait=False)
-            # One large commit per round, so that some kills fall into the middle of a long Kafka transaction.
+            # One large commit per round, so that some kills happen in the middle of a long Kafka transaction.
             first = round_number * 10_000
             db.execute(f"INSERT INTO bulk SELECT g, 0 FROM generate_series({first}, {first + 3000}) g".encode())
-            # Most rounds are cut while it streams or captures, the others while it starts.
+            # Most kills happen while it streams or captures, the others while it starts.
             if pick.random() < 0.8:
                 until(lambda streamed=streamed: streams(consumer) > streamed, "streaming")
             time.sleep(pick.uniform(0, 0.7))
@@ -46,19 +46,19 @@ def test_killed_again_and_again_under_load(consumer: Consumer, db: Connection, m
 
 
 def streams(consumer: Consumer) -> int:
-    """How many of its runs got as far as streaming."""
+    """Return how many of its runs reached streaming."""
     return consumer.log.read_text().count(" streaming slot=") if consumer.log.exists() else 0
 
 
 def test_the_server_crashes(consumer: Consumer, postgres: PostgresServer, db: Connection) -> None:
-    """The slot on disk is older than what was acknowledged: the server sends again what is on the topics already."""
+    """The slot on disk is older than the acknowledged LSN: the server sends again what is already on the topics."""
     pick = random.Random(3)
     db.execute(SCHEMA)
     consumer.start()
     for _ in range(20):
         run_transaction(db, pick)
     check(consumer, TABLES)
-    # Without a checkpoint in between the crash throws the slot back to where it was created.
+    # Without a checkpoint in between, the crash resets the slot to the LSN of its creation.
     db.close()
     postgres.restart(immediate=True)
     with writing(consumer.url, run_transaction, sessions=1, pause_s=0.01):

@@ -1,4 +1,4 @@
-"""A server that is not the one progress was made on: promoted, or put back to an older state."""
+"""The server is not the one of the stored progress: it was promoted, or restored to an older state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALTER PUBLICATION pg_trickle ADD TABLE t
 
 
 class OwnServer:
-    """A server whose files may be copied, put back and promoted."""
+    """A server whose files can be copied and restored, and which can be promoted."""
 
     def __init__(self, folder: Path, major: int) -> None:
         self.server = Postgres(folder, major=major, durable=False)
@@ -32,11 +32,11 @@ class OwnServer:
         self.server.start()
 
     def back_up(self) -> None:
-        """A cold copy of everything, slots included."""
+        """Make a cold copy of everything, including slots."""
         self._stopped(lambda: self._run("cp", "-a", str(self._data), str(self._copy)))
 
     def put_back(self, *, new_timeline: bool) -> None:
-        """The copy takes the place of the data."""
+        """Replace the data with the copy."""
 
         def swap() -> None:
             self._run("rm", "-rf", str(self._data))
@@ -47,7 +47,7 @@ class OwnServer:
         self._stopped(swap)
 
     def promote(self) -> None:
-        """Recovery to the end of its own log, then a new timeline: what a standby with all changes does."""
+        """Recover to the end of its own log, then start a new timeline, as a standby with all changes does."""
         self._stopped(self._signal)
 
     def _signal(self) -> None:
@@ -59,7 +59,7 @@ class OwnServer:
         self.server.stop()
         action()
         self.server.start()
-        # It answers readers before its recovery has ended.
+        # It accepts readers before its recovery has ended.
         until(self._writable, "recovery has ended")
 
     def _writable(self) -> bool:
@@ -104,7 +104,7 @@ def end(consumer: Consumer) -> None:
 
 
 @BOTH_MAJORS
-def test_a_promoted_server_with_everything_published_goes_on(
+def test_a_promoted_server_with_everything_published_continues(
     own: OwnServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     consumer = started(own, kafka, tmp_path)
@@ -134,7 +134,7 @@ def test_a_server_put_back_to_an_older_state(own: OwnServer, kafka: KafkaBroker,
     # Restored as files: its log is shorter than what was published …
     own.put_back(new_timeline=False)
     assert "the server's log ends at" in refused(consumer)
-    # … until it has grown again, with other changes in the place of ours.
+    # … until it has grown again, with other changes instead of ours.
     execute(own, "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 3000)", "CHECKPOINT")
     execute(own, "UPDATE t SET v = 'of another history'")
     text = refused(consumer)
@@ -170,7 +170,7 @@ def test_a_slot_the_server_gave_up(own: OwnServer, kafka: KafkaBroker, tmp_path:
 
 
 def test_a_slot_stolen_while_streaming(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Whoever has it meanwhile is waited for; that it moved the slot is noticed."""
+    """The consumer waits for the session that has the slot, and notices that it moved the slot."""
     consumer = started(own, kafka, tmp_path)
     consumer.caught_up()
     options = ["-o", "proto_version=1", "-o", "publication_names=pg_trickle"]
@@ -199,7 +199,7 @@ def test_a_slot_stolen_while_streaming(own: OwnServer, kafka: KafkaBroker, tmp_p
 
 
 def test_the_server_is_away_and_comes_back(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
-    """It is waited for, everything says so, and nothing is lost."""
+    """The consumer waits for it, reports that everywhere, and loses nothing."""
     consumer = started(own, kafka, tmp_path)
     consumer.caught_up()
     own.server.stop()

@@ -1,4 +1,4 @@
-"""A commit of any size: constant memory, and all of it or nothing for readers, also over the broker's time limit."""
+"""A commit of any size needs constant memory and is atomic for readers, even beyond the broker's time limit."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_a_commit_longer_than_a_transaction_may_last(make_consumer: MakeConsumer
     assert len(set(stamps)) == len(stamps) == 4000 + 4000 + 4000 + 1333
     assert [r["content"] for r in content.control if r.get("prefix") == "app"] == ["in the middle"]
     assert [r["changes"] for r in content.control if r["kind"] == "schema"] == [["added more text"]]
-    # No ordinal is missing or taken twice: rows of both tables and what stands between them.
+    # No ordinal is missing or used twice: rows of both tables and the control records between them.
     commit = rows[0].lsn
     own = [row.seq for found in content.rows.values() for row in found if row.lsn == commit]
     own += [r["seq"] for r in content.control if position(r["lsn"]) == commit]
     assert sorted(own) == list(range(len(own)))
-    # A frontier passes the commit only when it is whole.
+    # A frontier passes the commit only when it is complete.
     frontiers = [position(record["frontier"]) for record in content.progress if "part" in record]
     assert all(frontier <= commit for frontier in frontiers)
 

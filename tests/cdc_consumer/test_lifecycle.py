@@ -1,4 +1,4 @@
-"""Starting, stopping, and every refusal that needs a real server."""
+"""Starting, stopping, and every refusal that requires a real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_sigterm_ends_in_seconds_and_loses_nothing(consumer: Consumer, db: Conne
 
 
 def test_idle_positions_are_acknowledged(make_consumer: MakeConsumer, db: Connection) -> None:
-    """Writes to tables nobody captures must not hold the server's log back."""
+    """Writes to tables that are not captured must not make the server retain its log."""
     consumer = make_consumer(heartbeat_ms=200)
     db.execute("CREATE TABLE elsewhere (a int)")
     consumer.start()
@@ -78,7 +78,7 @@ def test_a_slot_dropped_behind_our_back(consumer: Consumer, db: Connection, agai
         db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
     text = refused(consumer)
     assert consumer.prefix in text and "drop-slot" in text
-    # The repair it names works, and the rows that were missed are right again.
+    # The documented repair works, and the missed rows are correct again.
     assert consumer.command("drop-slot").returncode == 0
     consumer.start()
     db.execute("INSERT INTO full_key VALUES (2, 'b', 2)")
@@ -86,10 +86,8 @@ def test_a_slot_dropped_behind_our_back(consumer: Consumer, db: Connection, agai
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_slot_that_begins_anew_has_no_frontier_before_its_copies(
-    consumer: Consumer, db: Connection, stopped: bool
-) -> None:
-    """Readers know the tables: any frontier would tell them that nothing is missing, and something is."""
+def test_a_new_slot_has_no_frontier_before_its_copies(consumer: Consumer, db: Connection, stopped: bool) -> None:
+    """Readers know the tables: any frontier would claim that no row is missing, but rows are missing."""
     db.execute(SCHEMA)
     db.execute("INSERT INTO full_key VALUES (1, 'a', 1)")
     consumer.start()
@@ -99,7 +97,7 @@ def test_a_slot_that_begins_anew_has_no_frontier_before_its_copies(
     db.execute("UPDATE full_key SET v = 'missed'")
     db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
     with connect(consumer.url) as holder:
-        # Somebody's open transaction keeps the copies from beginning, and a message comes before them.
+        # An open transaction delays the copies, and a message comes before them.
         holder.execute("BEGIN; SELECT txid_current()")
         consumer.start(wait=False)
         row = db.execute("SELECT pg_logical_emit_message(false, 'pg_trickle', 'wake') - '0/0'").fetchone()
@@ -116,7 +114,7 @@ def test_a_slot_that_begins_anew_has_no_frontier_before_its_copies(
 
 
 def test_progress_that_cannot_be_read_yet_is_waited_for(consumer: Consumer, db: Connection) -> None:
-    """The broker has answered a commit and not told the partition: the slot is ahead of what readers see."""
+    """The broker confirmed a commit before its marker is in the partition: the slot is ahead of what readers see."""
     from confluent_kafka import Producer
 
     db.execute(SCHEMA)
@@ -217,10 +215,10 @@ def test_a_row_larger_than_the_broker_takes(consumer: Consumer, db: Connection, 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_row_larger_than_the_server_sends(consumer: Consumer, db: Connection, copied: bool) -> None:
-    """Each field is one that PostgreSQL has, both together are more than a message of its may be."""
+    """Each field is valid in PostgreSQL, but both together exceed the size of a protocol message."""
     db.execute("CREATE TABLE huge (id int PRIMARY KEY, a text, b text); ALTER PUBLICATION pg_trickle ADD TABLE huge")
-    # Written side by side they would be too much for the server itself; out of another table they come as they are
-    # stored there, compressed.
+    # Written in one statement they would be too large for the server itself; from another table they are copied as
+    # they are stored there, compressed.
     db.execute("CREATE TABLE half (of text)")
     db.execute("INSERT INTO half VALUES (repeat('x', 600000000))")
     row = "INSERT INTO huge SELECT 1, of, of FROM half"
@@ -261,7 +259,7 @@ def test_status(consumer: Consumer, db: Connection) -> None:
     assert "public.full_key" in consumer.command("status").stdout
     refused_drop = consumer.command("drop-slot")
     assert refused_drop.returncode == 1 and "hint:" in refused_drop.stderr
-    # Without an instance it still tells what is there, and why nothing moves.
+    # Without an instance it still shows what exists, and why nothing advances.
     db.execute("ALTER PUBLICATION pg_trickle DROP TABLE keyless")
     assert consumer.stop() == 0
     report = json.loads(consumer.command("status", "--json").stdout)

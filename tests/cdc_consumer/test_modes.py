@@ -1,4 +1,4 @@
-"""Modes sidecar and remote, where they are not the same as log: no Kafka, no feeding on oneself."""
+"""Modes sidecar and remote, where they differ from log: no Kafka, and no capture of their own buffer tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction
 NO_KAFKA = "127.0.0.1:1"
 
 
-def test_a_sidecar_of_all_tables_does_not_feed_on_itself(make_consumer: MakeConsumer, db: Connection) -> None:
+def test_a_sidecar_of_all_tables_does_not_capture_its_own_writes(make_consumer: MakeConsumer, db: Connection) -> None:
     consumer = make_consumer(mode="sidecar", publications="everything", kafka_bootstrap=NO_KAFKA, heartbeat_ms=200)
     db.execute(SCHEMA)
     db.execute("DROP PUBLICATION pg_trickle; CREATE PUBLICATION everything FOR ALL TABLES")
@@ -29,7 +29,7 @@ def test_a_sidecar_of_all_tables_does_not_feed_on_itself(make_consumer: MakeCons
     assert consumer.metric("pg_trickle_cdc_captured_tables") == len(TABLES)
     made = "SELECT count(*) FROM pg_tables WHERE schemaname = 'pgtrickle_changes' AND tablename LIKE 'changes%'"
     assert scalar(db, made) == len(TABLES)
-    # What it writes comes back to it, and must end there: only heartbeats go on.
+    # Its own writes are streamed back to it and must end there: only heartbeats continue.
     published = consumer.metric("pg_trickle_cdc_publishes_total")
     rows = consumer.metric("pg_trickle_cdc_rows_total")
     time.sleep(1.5)

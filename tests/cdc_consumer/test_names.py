@@ -1,4 +1,4 @@
-"""Names nobody should choose and somebody has: they arrive, and twins are not mixed up."""
+"""Hostile table and column names arrive unchanged, and similar names are not mixed up."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def create(db: Connection, table: TableId) -> None:
 
 
 def write(db: Connection, table: TableId, key: str) -> None:
-    """A row whose values name its table and columns."""
+    """Write a row whose values name its table and columns."""
     name = sql.Identifier(table.schema, table.name)
     values = [key, *(f"{table} {column} {key}" for column in COLUMNS[1:])]
     values[COLUMNS.index('quo"te')] = "k"
@@ -93,5 +93,5 @@ def test_hostile_names(make_consumer: MakeConsumer, database: str) -> None:
             assert sorted(replay(by_stamp(rows)).elements()) == sorted(held), table
     assert {record["table"] for record in content.captures} == {table.name for table in TABLES}
     assert consumer.command("status").returncode == 0
-    # One line of log per event, whatever the names hold.
+    # One log line per event, whatever characters the names have.
     assert all(line.startswith("20") for line in consumer.log.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""A server that lacks something: one sentence, a hint, nothing acknowledged. On a server of its own."""
+"""A server that lacks a requirement: one message, a hint, nothing acknowledged. Uses a server of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def execute(url: str, *statements: str) -> None:
 
 
 def refusal(consumer: Consumer, url: str) -> str:
-    """The message of a start with this URL."""
+    """Return the message of a start with this URL."""
     consumer.log.unlink(missing_ok=True)
     consumer.environment["PG_TRICKLE_DATABASE_URL"] = url
     return refused(consumer)
@@ -71,7 +71,7 @@ def test_what_is_missing_is_named(server: Postgres, consumer: Consumer) -> None:
     execute(server.url, "CREATE PUBLICATION pg_trickle FOR TABLE hidden")
     text = refusal(consumer, weak)
     assert "permission denied for table hidden" in text and "SELECT" in text
-    # It was refused before anything was published, so nothing was acknowledged either.
+    # The start was refused before anything was published, so nothing was acknowledged either.
     with connect(server.url) as db:
         slot = db.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (consumer.prefix,)).fetchone()
         assert slot == (False,)

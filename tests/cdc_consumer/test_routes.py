@@ -1,4 +1,4 @@
-"""Which rows go to a topic: those of captured tables, from their snapshot on."""
+"""Rows of captured tables are routed to a topic, beginning with their snapshot."""
 
 from __future__ import annotations
 

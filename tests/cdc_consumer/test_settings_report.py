@@ -1,4 +1,4 @@
-"""`pgtrickle.settings()` shows what a running consumer uses, or says that it does not know."""
+"""`pgtrickle.settings()` shows the settings of a running consumer, or that they are not reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(db: Connection, name: str) -> tuple[object, ...] | None:
 
 
 def goes_by(db: Connection, consumer: Consumer) -> None:
-    """As an applier says that it reads from the consumer's slot."""
+    """Record, as an applier does, that it reads from the consumer's slot."""
     db.execute(
         "INSERT INTO pgtrickle.pgt_settings_in_use VALUES ('pg-trickle-applier', 'slot', %s, 'environment')"
         " ON CONFLICT DO NOTHING",
@@ -34,7 +34,7 @@ def goes_by(db: Connection, consumer: Consumer) -> None:
 
 @pytest.fixture
 def least(db: Connection, database: str) -> Iterator[tuple[str, sql.Identifier]]:
-    """A role that may stream, and nothing else: its address, its name."""
+    """Yield a role that may only stream: its URL and its name."""
     name = f"cdc_{secrets.token_hex(4)}"
     db.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'hush' REPLICATION").format(sql.Identifier(name)))
     yield make_conninfo(database, user=name, password="hush"), sql.Identifier(name)
@@ -74,7 +74,7 @@ def test_where_both_programs_have_a_setting_and_differ_each_is_shown(consumer: C
     db.execute(
         "INSERT INTO pgtrickle.pgt_settings_in_use VALUES ('pg-trickle-applier', 'log_level', 'info', 'default')"
     )
-    # What tells that an applier runs.
+    # This shows that an applier runs.
     db.execute("SELECT pg_advisory_lock(1885828208, 0)")
     assert db.execute(levels).fetchall() == [("both", "info")]
     db.execute("UPDATE pgtrickle.pgt_settings_in_use SET value = 'debug' WHERE name = 'log_level'")
@@ -112,7 +112,7 @@ def test_without_the_right_it_works_and_says_so_once(
     db.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA pgtrickle TO {}").format(role))
     consumer.start()
     assert shown(db, "linger_ms") == NOT_REPORTED
-    # A session that begins again does not say it again.
+    # A new session does not log it again.
     db.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
     until(lambda: "session lost" in consumer.log.read_text(), "the session ends")
     consumer.wait_ready()
@@ -123,9 +123,7 @@ def test_without_the_right_it_works_and_says_so_once(
     assert shown(db, "linger_ms") == ("5", "default", False)
 
 
-def test_who_could_read_settings_before_can_read_them_after_an_upgrade(
-    db: Connection, least: tuple[str, sql.Identifier]
-) -> None:
+def test_grants_on_settings_survive_an_upgrade(db: Connection, least: tuple[str, sql.Identifier]) -> None:
     install_catalog(db)
     db.execute("DROP TABLE pgtrickle.pgt_consumer_settings_in_use")
     db.execute("DELETE FROM pgtrickle.pgt_schema_version WHERE name LIKE '%consumer_settings%'")

@@ -1,4 +1,4 @@
-"""Two instances of one slot: one works, one waits, and whatever happens to the first nothing is lost or doubled."""
+"""Two instances of one slot: one works, one waits; whatever happens to the first, no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAKEOVER_S = 10.0
 
 
 def stand_by(standby: Consumer) -> None:
-    """Start an instance whose slot is taken, and see that it says so everywhere."""
+    """Start an instance whose slot is in use, and check that it reports that everywhere."""
     standby.start(wait=False)
     until(lambda: "standing by" in standby.get("/readyz")[1], "standing by")
     assert standby.get("/readyz")[0] == 503 and standby.get("/healthz")[0] == 200
@@ -39,7 +39,7 @@ def test_a_standby_takes_over_from_a_killed_instance(make_consumer: MakeConsumer
     assert len(report["standbys"]) == 1 and report["active"]
     assert "1 waiting" in first.command("status").stdout
     with writing(first.url, run_transaction, sessions=1, pause_s=0.01):
-        # A long transaction of both sides is under way when it dies.
+        # A long transaction in PostgreSQL and in Kafka is open when it is killed.
         db.execute("INSERT INTO full_key SELECT g, 'bulk', 1 FROM generate_series(1000, 15000) g")
         time.sleep(0.2)
         first.kill()
@@ -53,7 +53,7 @@ def test_a_standby_takes_over_from_a_killed_instance(make_consumer: MakeConsumer
 def test_a_stopped_instance_loses_the_slot_and_comes_back_as_standby(
     make_consumer: MakeConsumer, db: Connection
 ) -> None:
-    """The zombie's connections stay open: only its silence tells, and only fencing keeps its rows out."""
+    """The zombie's connections stay open: only its silence reveals it, and only fencing rejects its rows."""
     first, second = make_consumer(wal_sender_timeout_s=4), make_consumer(wal_sender_timeout_s=4)
     db.execute(SCHEMA)
     first.start()

@@ -1,4 +1,4 @@
-"""Any history of transactions, replayed from the topics by an independent reader, equals the tables."""
+"""Any sequence of transactions, replayed from the topics by an independent reader, equals the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS to PostgreSQL: what a URL says about it holds for every connection of both programs."""
+"""TLS to PostgreSQL: the TLS options of a URL apply to every connection of both programs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_both_programs_verify_the_server(
     with PinnedSnapshots(secured).pin() as (reader, _):
         assert reader.pgconn.ssl_in_use
 
-    # An authority that knows nothing of the server.
+    # An authority that did not sign the server's certificate.
     other, _ = certificate(tmp_path, "other")
     wrong = make_conninfo(secured, sslrootcert=str(other))
     with pytest.raises(Infrastructure, match="certificate"):

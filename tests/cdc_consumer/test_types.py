@@ -113,7 +113,7 @@ VALUES: dict[str, list[str]] = {
 
 
 def insert(db: Connection, first: int) -> int:
-    """One row per value, all others NULL, and a row of NULLs."""
+    """Insert one row per value, with NULL in all other columns, and a row of NULLs."""
     number = first
     db.execute("INSERT INTO everything (id, dom2) VALUES (%s, 0)", (number,))
     for column, values in VALUES.items():
@@ -172,12 +172,12 @@ def create(db: Connection) -> None:
         db.execute(SCHEMA.replace("numeric(5,-2)", "numeric(5,0)"))
     else:
         db.execute(SCHEMA)
-    # Names of objects are printed by the reader's search path; the topics always qualify them.
+    # PostgreSQL prints object names by the reader's search path; the topics always qualify them.
     db.execute("SET search_path = pg_catalog, public")
 
 
 def changes(url: str, slot: str) -> list[bytes]:
-    """Frames with the messages of everything committed so far, up to the last commit."""
+    """Return the frames of everything committed so far, up to the last commit."""
     frames: list[bytes] = []
 
     def complete() -> bool:

@@ -1,6 +1,6 @@
-"""Every PostgreSQL from 14 on, in short: copy, random history, partitions, a table added, a kill, the status.
+"""A short test of every PostgreSQL from 14 on: copy, random changes, partitions, an added table, a kill, the status.
 
-The rest of the tests runs on one version, `PG_MAJOR`. `VERSIONS=all` for the versions between.
+The other tests run on one version, `PG_MAJOR`. `VERSIONS=all` includes the versions between.
 """
 
 from __future__ import annotations

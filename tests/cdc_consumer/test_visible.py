@@ -1,4 +1,4 @@
-"""What an operator sees: every documented metric, moving; logs and errors that never hold a row's values."""
+"""What an operator sees: every documented metric changes; logs and errors never contain values of a row."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_value_of_a_row_is_logged(make_consumer: MakeConsumer, db: Connection
     consumer.start()
     db.execute(f"UPDATE quiet SET id = '{SECRET}2', v = 'x{SECRET}'; DELETE FROM quiet")
     consumer.caught_up()
-    # And when it ends with an error about this very row.
+    # Also when it ends with an error about this row.
     db.execute(f"INSERT INTO quiet VALUES ('{SECRET}', repeat('{SECRET}', 200000), 1)")
     assert consumer.process.wait(30) == 1
     text = consumer.log.read_text()

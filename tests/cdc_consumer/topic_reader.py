@@ -1,4 +1,4 @@
-"""An independent reader of the topics: plain fastavro, read_committed, nothing of the product's own decoding.
+"""Reads the topics independently: plain fastavro, read_committed, without the product's own decoder.
 
 It knows only the documented contract: header, schema by fingerprint, envelope fields, bitmasks.
 """
@@ -55,7 +55,7 @@ class Content:
         return position(self.progress[-1]["frontier"]) if self.progress else 0
 
     def ends(self, topic: str) -> dict[int, int]:
-        """What the progress records say about a topic's partitions."""
+        """Return the end offsets of a topic's partitions from the progress records."""
         ends: dict[int, int] = {}
         if topic.endswith(".control"):
             return {0: max((record["control_end"] for record in self.progress), default=0)}
@@ -90,7 +90,7 @@ def position(text: str) -> int:
 
 
 def open_reader(bootstrap: str) -> Consumer:
-    """Committed records only, and a sign at the end of each partition."""
+    """Return a reader of committed records that signals the end of each partition."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -106,7 +106,7 @@ def open_reader(bootstrap: str) -> Consumer:
 
 
 def wait_for_frontier(consumer: Consumer, prefix: str, target: int, still: Callable[[], bool]) -> None:
-    """Follow the progress topic until its frontier is there, for as long as `still` says that it may come."""
+    """Read the progress topic until its frontier reaches the target, as long as `still` returns true."""
     topic = f"{prefix}.progress"
     while topic not in consumer.list_topics(timeout=20).topics:
         assert still()
@@ -126,12 +126,12 @@ def read_topics(consumer: Consumer, prefix: str) -> Content:
     """Read every topic of the prefix from its beginning to its end."""
     found = {t: m for t, m in consumer.list_topics(timeout=20).topics.items() if t.startswith(f"{prefix}.")}
     content, schemas = Content(), dict[str, Schema]()
-    # Progress first: its end offsets say how far the other topics must be read to match it.
+    # Progress first: its end offsets define how far the other topics must be read.
     order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
     for topic in sorted(found, key=lambda t: order.get(t, 2)):
         for message in _drain(consumer, topic, list(found[topic].partitions), content.ends(topic)):
             if order.get(topic, 2) == 2 and not _known(schemas, prefix, message):
-                # It was registered since the schemas were read.
+                # It was registered after the schemas were read.
                 for schema in _drain(consumer, f"{prefix}.schemas", [0], {}):
                     _take(content, schemas, prefix, schema)
             _take(content, schemas, prefix, message)
@@ -155,7 +155,7 @@ def _drain(consumer: Consumer, topic: str, partitions: list[int], ends: dict[int
             continue
         if (error := message.error()) is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            # The end for now: the transaction's marker may not have come to this partition yet.
+            # The current end: the transaction's marker may not be in this partition yet.
             if reached[message.partition()] >= ends.get(message.partition(), 0):
                 ended.add(message.partition())
         else:
@@ -212,7 +212,7 @@ def _columns(mask: bytes | None) -> frozenset[int] | None:
 
 
 def pg_text(base: str, value: Any) -> Text:
-    """A value read back -> the text PostgreSQL prints, floats normalised by float_text."""
+    """Return the text that PostgreSQL prints for a value; floats are normalised by float_text."""
     match value:
         case None:
             return None
@@ -239,12 +239,12 @@ def pg_text(base: str, value: Any) -> Text:
 
 
 def float_text(base: str, value: float) -> str:
-    """The bits, because PostgreSQL and Python print the same float differently."""
+    """Return the bits, because PostgreSQL and Python print the same float differently."""
     return struct.pack(">f" if base == "float4" else ">d", value).hex()
 
 
 def replay(rows: list[Row]) -> Counter[Image]:
-    """Change rows in stamp order -> the table. Partial images are completed from the row they replace."""
+    """Apply change rows in stamp order; return the table. Partial images are completed from the row they replace."""
     state: Counter[Image] = Counter()
     removed: Image = ()
     for row in rows:
@@ -273,7 +273,7 @@ def _matching(state: Counter[Image], row: Row) -> Image:
 
 
 def check_order(rows: list[Row]) -> None:
-    """Per partition stamps only grow, no stamp twice, and an UPDATE's halves are neighbours."""
+    """Check that stamps only grow per partition, no stamp comes twice, and the halves of an UPDATE are adjacent."""
     # A copy begins with one T row in every partition.
     stamps = [(row.lsn, row.seq, row.partition if row.op == "T" and row.snapshot else 0) for row in rows]
     assert len(set(stamps)) == len(stamps), "a change row is on the topic twice"

@@ -1,4 +1,4 @@
-"""Sessions that write at random in the background, and stop when told."""
+"""Runs sessions that write at random in the background until the block ends."""
 
 from __future__ import annotations
 

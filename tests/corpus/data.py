@@ -1,6 +1,6 @@
-"""Random rows for the corpus schema: few distinct values, so that joins meet; NULLs, duplicates and edge values.
+"""Generates random rows for the corpus schema: few distinct values (so joins match), NULLs, duplicates, edge values.
 
-A table is a list of rows in the form COPY takes. The same seed makes the same rows; `churn` changes some of them.
+A table is a list of rows in the form that COPY accepts. The same seed gives the same rows; `churn` changes some.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _array(values: list[Any] | None) -> str | None:
 
 
 def tables(seed: int) -> Tables:
-    """All tables."""
+    """Return the rows of all tables."""
     make = _Maker(seed)
     suppliers, parts, customers, staff = 12, 30, 25, 36
     stock = sorted({(p, make.number(1, suppliers)) for p in range(1, parts + 1) for _ in range(3)})
@@ -175,7 +175,7 @@ def _department(make: _Maker, key: int) -> Row:
 
 
 def churn(before: Tables, seed: int) -> Tables:
-    """The same tables after a while: rows left, others came, some changed everything but their key."""
+    """Return the tables after changes: rows deleted, others inserted, some changed in all columns but the key."""
     make = _Maker(seed)
     fresh = tables(seed + 1000)
     after: Tables = {}

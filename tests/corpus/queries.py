@@ -1,4 +1,4 @@
-"""The queries of the corpus by name, and which of them are accepted. A list that may only grow: accepted.txt."""
+"""Loads the queries of the corpus by name, and the list of accepted ones (accepted.txt), which may only grow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The corpus: 22 TPC-H queries and 108 others. Which are accepted, and that each accepted one equals PostgreSQL.
+"""The corpus of 22 TPC-H queries and 108 others: which are accepted, and that each accepted one equals PostgreSQL.
 
-`CORPUS=rewrite` writes accepted.txt anew; it may only grow. `CORPUS_SEEDS` (2) and `CORPUS_ONLY` (a regular
-expression of names) make it longer or shorter. A query that is accepted and not listed yet is compared all the same.
+`CORPUS=rewrite` writes accepted.txt again; it may only grow. `CORPUS_SEEDS` (2) and `CORPUS_ONLY` (a regular
+expression of names) make the test longer or shorter. An accepted query that is not listed yet is also compared.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tests.corpus.queries import ACCEPTED, EXTRA, FOLDER, QUERIES, TPCH
 SEEDS = range(1, 1 + int(os.environ.get("CORPUS_SEEDS", "2")))
 ONLY = re.compile(os.environ.get("CORPUS_ONLY", ""))
 CHURN_EVERY = int(os.environ.get("CORPUS_CHURN_EVERY", min(2, len(SEEDS))))
-"""A seed takes every so manieth accepted query through an LSN range of changes, the next seed the next ones."""
+"""A seed runs every n-th accepted query through an LSN range of changes; the next seed runs the next ones."""
 
 CHANGED_SHARE = 0.8
-"""At least so many of them have another result afterwards; the others show only that nothing comes of nothing."""
+"""At least this many of them have another result afterwards; the others only show that the delta is empty."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def _read(connection: psycopg.Connection[Any], scan: Scan) -> list[Row]:
 
 
 class Ends:
-    """Both ends of a window as PostgreSQL held them, a view per scan; `after` is filled by `moved`."""
+    """Both ends of an LSN range as they were in PostgreSQL, one view per scan; `after` is filled by `moved`."""
 
     small = True
 
@@ -86,7 +86,7 @@ class Ends:
             self._sides[scan, side] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
 
     def delta(self, scan: Scan) -> str | None:
-        """Rows that are at one end only, as a trace gives them."""
+        """Return the rows that are at one end only, as a trace returns them."""
         if scan not in self._deltas:
             self._deltas[scan] = self._difference(scan)
         view = self._deltas[scan]
@@ -127,7 +127,7 @@ class Ends:
 
 
 def _numbered(row: Row, seen: Counter[Row]) -> Row:
-    """Equal rows are told apart by how many there were before."""
+    """Number equal rows, so that they can be distinguished."""
     seen[row] += 1
     return (*row, seen[row])
 
@@ -155,7 +155,7 @@ def _expected(connection: psycopg.Connection[Any], definition: PlannedQuery) -> 
 
 
 def _close(value: Any) -> Any:
-    """PostgreSQL adds floats up in the order it meets them, so their last digits are nobody's; zero has no sign."""
+    """Round floats: PostgreSQL adds them in the order of the rows, so the last digits vary; zero has no sign."""
     return ("float", f"{value + 0.0:.12e}") if isinstance(value, float) and value == value else exact(value)
 
 
@@ -236,7 +236,7 @@ def _difference(name: str, ours: list[Row], theirs: list[Row]) -> Iterator[str]:
 def _maintained(
     spark: SparkSession, name: str, definition: PlannedQuery, ends: Ends, contents: tuple[list[Row], list[Row]]
 ) -> Iterator[str]:
-    """before + delta = after, both as PostgreSQL says."""
+    """Check that before + delta = after, both as computed by PostgreSQL."""
     text = delta(definition.plan.root, ends)
     summed: Counter[Row] = Counter(_multiset(contents[0]))
     for *values, weight in [] if text is None else collect(spark.sql(text)):

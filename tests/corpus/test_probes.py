@@ -1,6 +1,6 @@
 """Single expressions where engines tend to differ: each equals PostgreSQL, in value and type, or is refused.
 
-`PROBES=rewrite` writes probes_right.txt anew, the list of those that are right; it may only grow.
+`PROBES=rewrite` writes probes_right.txt again, the list of equal ones; it may only grow.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def corpus(postgres: Any) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _expected(connection: psycopg.Connection[Any], probe: Probe, definition: PlannedQuery) -> list[Row] | None:
-    """None when PostgreSQL reports an error."""
+    """Return PostgreSQL's rows, or None when it reports an error."""
     typed = [("x", f.type) for f in fields(definition.plan.root)]
     try:
         return fetch(connection, sql.SQL("({}) q").format(sql.SQL(probe.query)), typed)
@@ -102,7 +102,7 @@ def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: 
 
 def _same(ours: list[Row], theirs: list[Row], definition: PlannedQuery) -> bool:
     shown = fields(definition.plan.root)
-    # PostgreSQL adds floats up in the order it meets the rows, so the last digits of such a sum are nobody's.
+    # PostgreSQL adds floats in the order of the rows, so the last digits of such a sum vary.
     summed = any(isinstance(node, Aggregate) for node in walk(definition.plan.root))
     digits = [_DIGITS.get(field.type.spark) if summed else None for field in shown]
     return _texts(ours, digits) == _texts(theirs, digits)
@@ -122,7 +122,7 @@ def _text(value: Any, places: int | None) -> Any:
 
 
 def _together(spark: SparkSession, definitions: dict[Probe, PlannedQuery]) -> dict[Probe, list[Row]]:
-    """Those over the table of one row in few queries; where one of them raises, none of its query."""
+    """Evaluate the probes over the one-row table in few queries; if one raises, skip all of its query."""
     found: dict[Probe, list[Row]] = {}
     plain = [p for p, d in definitions.items() if isinstance(d.plan.root, Project) and p.source == "one_row"]
     for start in range(0, len(plain), CHUNK):

@@ -1,4 +1,4 @@
-"""Stands in for a binary: ready after a moment, says which settings it got, ends on SIGTERM."""
+"""Simulates a binary: it is ready after a moment, prints its settings and ends on SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parent to be killed: starts the stack in the folder given, tells the pids, waits."""
+"""A parent process to be killed: starts the stack in the given folder, prints the process ids and waits."""
 
 from __future__ import annotations
 

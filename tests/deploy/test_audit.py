@@ -1,4 +1,4 @@
-"""The audit finds what it is for."""
+"""The audit finds unlocked, vulnerable and differing versions."""
 
 from __future__ import annotations
 

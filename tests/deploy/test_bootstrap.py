@@ -1,4 +1,4 @@
-"""What a newcomer without Python or Java is told, and that nothing is downloaded before that."""
+"""A new user without Python or Java gets a clear message before anything is downloaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEEDED = (
 
 @pytest.fixture
 def bare_checkout(tmp_path: Path) -> Path:
-    """As cloned, without `.venv`; only what the first step reads."""
+    """Return a folder like a fresh clone, without `.venv`; only with the files that the first step reads."""
     checkout = tmp_path / "checkout"
     for name in NEEDED:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def test_too_old_python_is_one_sentence(bare_checkout: Path, tmp_path: Path) -> 
     assert not (bare_checkout / ".venv").exists()
 
 
-def test_missing_java_is_told_before_anything_is_installed(bare_checkout: Path, tmp_path: Path) -> None:
+def test_missing_java_is_reported_before_anything_is_installed(bare_checkout: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "python3.11", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     told = run(bare_checkout, tmp_path / "bin", "--java")
     assert told.returncode == 1

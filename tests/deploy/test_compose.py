@@ -21,7 +21,7 @@ ONE_SHOT = {"install"}
 
 
 def settings_of(service: str) -> set[str]:
-    """The variables a service's binary reads."""
+    """Return the variables that a service's binary reads."""
     from applier.settings import ApplierSettings
     from cdc_consumer.settings import ConsumerSettings
 
@@ -30,7 +30,7 @@ def settings_of(service: str) -> set[str]:
 
 
 def container_port(service: str) -> int:
-    """The port a service shows on the host, as seen inside."""
+    """Return the port inside the container that a service publishes on the host."""
     (port,) = SERVICES[service]["ports"]
     return int(port.rpartition(":")[2])
 
@@ -52,7 +52,7 @@ def test_base_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("service", sorted(set(SERVICES) - ONE_SHOT))
-def test_every_lasting_service_has_a_healthcheck_and_comes_back(service: str) -> None:
+def test_every_long_running_service_has_a_healthcheck_and_restarts(service: str) -> None:
     assert SERVICES[service]["healthcheck"]["test"][0] == "CMD"
     assert SERVICES[service]["restart"] == "unless-stopped"
 

@@ -1,4 +1,4 @@
-"""Jars are what their lock says, or there are none; a repository on disk stands in for the network."""
+"""Jars match their lock file or are refused; a repository on disk replaces the network."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_fetched_once_then_without_java(
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert ensure(jar_set, cache=cache) == found
-    # A cache that was copied elsewhere has no valid stamp, but the right jars.
+    # A copied cache has no valid stamp, but the correct jars.
     (found[0].parent / jars.STAMP).unlink()
     assert ensure(jar_set, cache=cache) == found
 
 
-def test_a_damaged_jar_is_fetched_anew(tmp_path: Path, repository: Repository, jar_set: JarSet) -> None:
+def test_a_damaged_jar_is_fetched_again(tmp_path: Path, repository: Repository, jar_set: JarSet) -> None:
     found = ensure(jar_set, cache=tmp_path, ivy_settings=repository.settings)
     before = found[1].stat()
     found[1].write_bytes(b"the secXnd jar")
@@ -80,7 +80,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused(tmp_path: Path, repository:
     with pytest.raises(JarCorrupt, match=r"two:1\.0 does not have the locked SHA-256"):
         ensure(jar_set, cache=tmp_path, ivy_settings=repository.settings)
     assert not list(jar_set.folder(tmp_path).glob("two*"))
-    # What was good is kept, and the next attempt continues with the rest.
+    # Correct jars stay, and the next attempt continues with the rest.
     assert [path.name for path in jar_set.folder(tmp_path).glob("*.jar")] == ["one-1.0.jar"]
     repository.put("two", CONTENT["two"])
     assert len(ensure(jar_set, cache=tmp_path, ivy_settings=repository.settings)) == 2
@@ -146,7 +146,7 @@ def test_java_must_be_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert jars.find_java() == tmp_path / "bin" / "java"
 
 
-def test_java_home_goes_before_path_and_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_precedes_path_and_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "path", "21")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))

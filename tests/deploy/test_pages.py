@@ -1,4 +1,4 @@
-"""The generated pages are what the code says now."""
+"""The generated pages agree with the current code."""
 
 from __future__ import annotations
 

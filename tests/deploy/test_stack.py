@@ -1,4 +1,5 @@
-"""The embedded servers for real: loopback only, data survive every death, nothing outlives its parent."""
+"""The real embedded servers: they listen on loopback only, data survive every kind of end, no process outlives its
+parent."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def folder() -> Iterator[Path]:
 
 
 def alive(pid: int) -> bool:
-    """A zombie is dead; whoever is process 1 here may not collect it."""
+    """Whether a process runs; a zombie counts as ended, since process 1 may never collect it here."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -53,7 +54,7 @@ def eventually(true: Callable[[], bool], limit_s: float = 10.0) -> bool:
 
 
 def listening(port: int) -> set[str]:
-    """Local addresses, as /proc writes them, on which somebody listens on this port."""
+    """Return the local addresses, as in /proc, on which a process listens on this port."""
     rows = [line.split() for net in ("tcp", "tcp6") for line in Path(f"/proc/net/{net}").read_text().splitlines()[1:]]
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port}
 
@@ -103,7 +104,7 @@ def test_postgres_survives_every_kind_of_end(folder: Path, major: int) -> None:
         Postgres(folder, major=34 - major).start()
 
 
-def test_a_stale_lock_file_with_somebody_elses_pid_does_not_stop_the_start(folder: Path) -> None:
+def test_a_stale_lock_file_with_a_foreign_pid_does_not_stop_the_start(folder: Path) -> None:
     server = Postgres(folder, durable=False)
     server.start()
     lock = folder / "postgres" / "data" / "postmaster.pid"
@@ -176,7 +177,7 @@ def test_broker_keeps_its_topics(folder: Path) -> None:
         assert broker.bootstrap == bootstrap
         assert "kept" in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
         broker.kill()
-        # Somebody took the port in the meantime.
+        # Another process took the port in the meantime.
         known = json.loads((folder / "kafka.json").read_text())
         (folder / "kafka.json").write_text(json.dumps(known | {"broker_port": 1, "controller_port": 1}))
         broker.start()
@@ -186,7 +187,7 @@ def test_broker_keeps_its_topics(folder: Path) -> None:
         broker.stop()
 
 
-def test_stack_brings_back_what_dies_and_stops_against_the_flow(folder: Path) -> None:
+def test_the_stack_restarts_dead_parts_and_stops_in_reverse_order(folder: Path) -> None:
     said: list[str] = []
     stack = Stack(folder, durable=False, programs=[FAKE, ABSENT], settings={"PG_TRICKLE_SLOT": "s"}, say=said.append)
     with stack:
@@ -217,7 +218,7 @@ def test_stack_brings_back_what_dies_and_stops_against_the_flow(folder: Path) ->
     assert not any(part.running for part in stack.parts.values())
 
 
-def test_a_binary_that_cannot_start_is_told_with_the_end_of_its_log(folder: Path) -> None:
+def test_a_binary_that_cannot_start_is_reported_with_the_end_of_its_log(folder: Path) -> None:
     broken = Program("cdc", "pg-trickle-broken", "json", launcher=("/bin/sh", "-c", "echo no such slot; exit 3"))
     binary = Binary(broken, folder / "cdc.log", metrics_port=process.free_port())
     with pytest.raises(StackError, match=r"`pg-trickle-broken install` ended with code 3:\nno such slot"):

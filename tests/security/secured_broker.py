@@ -1,4 +1,4 @@
-"""A broker that speaks TLS only and wants to know who is there (SCRAM), with a certificate made for it."""
+"""Starts a broker that accepts only TLS with authentication (SCRAM), with a certificate created for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ USER, PASSWORD = "trickle", "hush-hush"
 
 
 class SecuredKafka(Kafka):
-    """As the embedded one, but for its listener."""
+    """Like the embedded broker, except for its listener."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -20,7 +20,7 @@ class SecuredKafka(Kafka):
 
     @property
     def client_options(self) -> dict[str, str]:
-        """For librdkafka, as an operator writes them."""
+        """Return the options for librdkafka, as an operator writes them."""
         return {
             "security.protocol": "sasl_ssl",
             "sasl.mechanisms": "SCRAM-SHA-256",

@@ -1,4 +1,4 @@
-"""TLS before a PostgreSQL server that has none: what a client says in it is passed on in clear, on this machine."""
+"""A TLS proxy for a PostgreSQL server without TLS: it forwards the decrypted bytes on this machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import threading
 from pathlib import Path
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
-"""What libpq says first when it wants TLS; a server answers with one letter."""
+"""The first message of libpq when it requests TLS; a server replies with one letter."""
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for this machine that is its own authority, and its key."""
+    """Create a self-signed certificate for this machine, and its key."""
     made, key = folder / f"{name}.pem", folder / f"{name}.key"
     command: list[str | Path] = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made]
@@ -23,7 +23,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 class TlsFront:
-    """Listens at `port`; a client that does not ask for TLS is cut off."""
+    """Listens on `port`; disconnects a client that does not request TLS."""
 
     def __init__(self, target_port: int, made: tuple[Path, Path]) -> None:
         self._target = target_port

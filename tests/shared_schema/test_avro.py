@@ -62,7 +62,7 @@ VALUES: dict[str, tuple[int, st.SearchStrategy[Value]]] = {
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[TableSchema, ChangeRow]:
-    """Any schema with a row that fits it."""
+    """Draw a schema with a row that fits it."""
     kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=6))
     labels = draw(st.lists(awkward, min_size=len(kinds), max_size=len(kinds), unique=True))
     columns = tuple(

@@ -1,4 +1,4 @@
-"""Positions, windows and their order."""
+"""LSNs, LSN ranges and their order."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_no_position(text: str) -> None:
 
 
 @given(positions, positions, positions)
-def test_windows_are_half_open(a: Lsn, b: Lsn, lsn: Lsn) -> None:
+def test_lsn_ranges_are_half_open(a: Lsn, b: Lsn, lsn: Lsn) -> None:
     old, new = min(a, b), max(a, b)
     assert (lsn in LsnRange(old, new)) == (old <= lsn < new)
 
 
-def test_a_window_does_not_run_backwards() -> None:
+def test_an_lsn_range_does_not_run_backwards() -> None:
     with pytest.raises(ContractError):
         LsnRange(Lsn(2), Lsn(1))

@@ -19,7 +19,7 @@ from shared_schema.topics import (
     table_topic,
 )
 
-# PostgreSQL allows any character but NUL, up to 63 bytes; short ones keep the topic inside Kafka's limit.
+# PostgreSQL allows any character but NUL, up to 63 bytes; short names keep the topic within Kafka's limit.
 names = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12),
     st.text("ab_.-5f", min_size=1, max_size=6),
@@ -42,7 +42,7 @@ def test_two_tables_never_share_a_topic(a: TableId, b: TableId) -> None:
 
 @given(tables, tables)
 def test_kafka_can_tell_the_topics_of_two_tables_apart(a: TableId, b: TableId) -> None:
-    """It compares names with every dot made an underscore."""
+    """Kafka compares names with every dot replaced by an underscore."""
     colliding = table_topic("t_x.y", a).replace(".", "_") == table_topic("t_x.y", b).replace(".", "_")
     assert colliding == (a == b)
 

@@ -1,4 +1,4 @@
-"""What is kept ready of a relation is what its rule makes of it now, and no more than there is room for."""
+"""An arrangement always equals the linear map of its relation, and arrangements use no more memory than allowed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def even(zset: str) -> str:
 
 
 def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
-    """Rows (i, i % 10, 0) come or go."""
+    """Insert or delete rows (i, i % 10, 0)."""
     trace.append(
         [StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, (i, i % 10, 0)), TABLE) for seq, i in enumerate(rows)]
     )
 
 
-def read(spark: SparkSession, traces: Traces, side: Side, window: LsnRange) -> list[tuple[int, int]]:
-    with traces.through(window) as inputs:
+def read(spark: SparkSession, traces: Traces, side: Side, lsn_range: LsnRange) -> list[tuple[int, int]]:
+    with traces.through(lsn_range) as inputs:
         rows: pa.Table = net(spark.sql(inputs.snapshot(SCAN, side, even)).toArrow())
     return sorted(zip(rows["c0"].to_pylist(), rows["__w"].to_pylist(), strict=True))
 
@@ -59,13 +59,13 @@ def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: p
         change(trace, at, op, rows)
         held = held | {*rows} if op is Op.INSERT else held - {*rows}
         after = sorted((i, 1) for i in held if i % 10 % 2 == 0)
-        window = LsnRange(Lsn(at - 5), Lsn(at + 1))
-        assert read(spark, traces, Side.BEFORE, window) == before
-        assert read(spark, traces, Side.AFTER, window) == after
+        lsn_range = LsnRange(Lsn(at - 5), Lsn(at + 1))
+        assert read(spark, traces, Side.BEFORE, lsn_range) == before
+        assert read(spark, traces, Side.AFTER, lsn_range) == after
         trace.rebase(store.append(trace, Lsn(at + 2)))
-        # The base holds it now; the last deletion was so large that all of it was written anew.
+        # The base holds it now; the last deletion was so large that the whole base was written again.
         assert read(spark, traces, Side.AFTER, LsnRange(Lsn(at + 3), Lsn(at + 3))) == after
-    # A base is given up one checkpoint later: somebody may still read it.
+    # A base is deleted one checkpoint later: it may still be read.
     trace.rebase(trace.base)
     traces.arrangements.tidy()
     kept = traces.arrangements._arrangements
@@ -73,7 +73,7 @@ def test_it_follows_the_base(spark: SparkSession, tmp_path: Path, monkeypatch: p
     assert all(not one.segment.released and one.rows == len(after) for one in kept.values())
 
 
-def test_there_is_no_more_of_it_than_room(
+def test_arrangements_stay_within_their_memory(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
@@ -89,11 +89,11 @@ def test_there_is_no_more_of_it_than_room(
     kept.budget = first.size
     assert kept.of(segment, f"SELECT c1, __w FROM {view}") is None
     assert "not enough memory" in caplog.text
-    # Nor is it made again for whoever asks for it by value.
+    # Nor is it built again for an index lookup.
     assert kept.index(segment, f"SELECT c1, __w FROM {view}") is None
     assert caplog.text.count("not enough memory") == 1
     assert kept.of(segment, f"SELECT c0, __w FROM {view}") is first
-    # Nobody read the first for long: it makes room.
+    # The first has not been read for long: it is evicted.
     monkeypatch.setattr(arrangements, "UNUSED_S", -1.0)
     assert kept.of(segment, f"SELECT c2, __w FROM {view}") is not None
     assert kept.of(segment, f"SELECT c1, __w FROM {view}") is not None

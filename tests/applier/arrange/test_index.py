@@ -1,4 +1,4 @@
-"""What a change may meet of a base is found by value: the join is the same, and Spark reads no more than that."""
+"""An index lookup finds the rows of a base that match a change: the join is equal, and Spark reads no other rows."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def scan(of: TableSchema, *columns: str) -> Scan:
 
 
 def joined() -> Node:
-    """SELECT … FROM l JOIN r ON l.k = r.k WHERE r.v < 7, with the columns of r in another order."""
+    """Return the plan of SELECT … FROM l JOIN r ON l.k = r.k WHERE r.v < 7, with the columns of r in another order."""
     right = Filter(scan(RIGHT, "v", "k"), Call("int4lt(int4,int4)", (Col(0, VALUE), Const(7, VALUE)), BOOL))
     turned = Project(right, (Col(1, VALUE), Col(0, VALUE)))
     return Join(scan(LEFT, "v", "k"), turned, ((Col(1, VALUE), Col(0, VALUE)),), None)
 
 
 def matched(kind: str) -> Node:
-    """l LEFT JOIN r, l WHERE [NOT] EXISTS r, and the least value of each group of r, which is none of a sum."""
+    """Return a plan: l LEFT JOIN r, l WHERE [NOT] EXISTS r, or the minimum of each group of r, which is not a sum."""
     pairs = ((Col(1, VALUE), Col(0, VALUE)),)
     match kind:
         case "outer":
@@ -92,7 +92,7 @@ def rows_of(spark: SparkSession, text: str | None) -> list[tuple[object, ...]]:
 def test_the_change_is_the_difference_of_both_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
 ) -> None:
-    """Random windows over both sides with NULLs and duplicates; with few rows that may be met, some are too many."""
+    """Random LSN ranges over both sides with NULLs and duplicates; with a low limit of matches, some exceed it."""
     monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
     monkeypatch.setattr(arrangements, "MIN_INDEXED_ROWS", 1)
     monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 1.0)
@@ -116,8 +116,8 @@ def test_the_change_is_the_difference_of_both_ends(
             come = [row(random) for _ in range(3)]
             held[of] += come
             changed(trace, of, at, [*((Op.DELETE, one) for one in gone), *((Op.INSERT, one) for one in come)])
-        window = LsnRange(Lsn(at - 4), Lsn(at + 1))
-        with traces.through(window) as inputs:
+        lsn_range = LsnRange(Lsn(at - 4), Lsn(at + 1))
+        with traces.through(lsn_range) as inputs:
             before, after = (snapshot(node, side, inputs) for side in (Side.BEFORE, Side.AFTER))
             names = ", ".join(f"c{i}" for i in range(len(fields(node))))
             expected = f"{after} UNION ALL SELECT {names}, -__w AS __w FROM ({before})"
@@ -128,7 +128,7 @@ def test_the_change_is_the_difference_of_both_ends(
     assert traces.arrangements._indexes, "rows were looked up by an index"
 
 
-def test_only_what_is_met_is_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_matching_rows_are_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrangements, "MIN_ARRANGED_ROWS", 1)
     monkeypatch.setattr(arrangements, "MIN_INDEXED_ROWS", 1)
     monkeypatch.setattr(index, "MAX_LOOKUP_SHARE", 1.0)
@@ -160,7 +160,7 @@ def test_values_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.lookup(0, np.array([-5, 3, 9])) is None, "so many are read faster than handed over"
 
 
-def test_packed_rows_come_out_as_they_were() -> None:
+def test_compressed_rows_are_restored_unchanged() -> None:
     random = Random(3)
 
     def values(make: Callable[[], object], share: float = 0.2) -> list[object]:
@@ -181,7 +181,7 @@ def test_packed_rows_come_out_as_they_were() -> None:
         "__w": pa.array([1] * 300, pa.int64()),
     }
     whole = pa.table(columns)
-    # In pieces that begin somewhere in the middle of a buffer, as they come from Spark.
+    # In chunks that begin in the middle of a buffer, as Spark returns them.
     rows = pa.concat_tables([whole.slice(0, 100), whole.slice(100, 50), whole.slice(150)])
     places = np.array([random.randrange(300) for _ in range(500)])
     packed = CompressedColumns(rows)

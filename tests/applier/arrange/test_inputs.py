@@ -1,4 +1,4 @@
-"""What a scan sees of a window: the net effect on the columns it reads, and no Spark job where there is none."""
+"""A scan sees the net effect of an LSN range on the columns it reads; without an effect no Spark job runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _table(root: Node) -> StreamTable:
 
 
 def _computed(spark: SparkSession, root: Node, found: Traces) -> tuple[Counter[tuple[object, ...]] | None, int]:
-    """The delta as a multiset, None when it is proven empty; and how many Spark jobs it took."""
+    """Return the delta as a multiset, or None when it is proven empty, and the number of Spark jobs."""
     before = count_jobs(spark)
     with found.through(WINDOW) as inputs:
         outcome = compute(spark, _table(root), inputs)
@@ -62,11 +62,11 @@ UNREAD = (*ELSEWHERE, (Op.INSERT, (2, datetime(2024, 1, 1), None)))
 
 
 @pytest.mark.parametrize("root", [OF_A, SUM, COUNT])
-def test_an_update_of_columns_nobody_reads_asks_spark_nothing(spark: SparkSession, root: Node) -> None:
+def test_an_update_of_unread_columns_runs_no_spark_job(spark: SparkSession, root: Node) -> None:
     assert _computed(spark, root, _traces(spark, *UNREAD)) == (None, 0)
 
 
-def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
+def test_an_update_of_a_read_column_runs_a_job(spark: SparkSession) -> None:
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)), (Op.INSERT, (2, None, None)))
     assert _computed(spark, OF_A, rows)[0] == {(1,): -1, (5,): 1, (2,): 1}
     delta, jobs = _computed(spark, SUM, rows)
@@ -75,7 +75,7 @@ def test_an_update_of_a_column_that_is_read_does(spark: SparkSession) -> None:
     assert jobs > 0
 
 
-def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_lsn_range_gives_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs_module, "SMALL_RANGE_ROWS", 0)
     rows = _traces(spark, (Op.DELETE, (1, None, None)), (Op.INSERT, (5, None, None)))
     assert _computed(spark, SUM, rows)[0] == {(3,): -1, (7,): 1}
@@ -83,7 +83,7 @@ def test_a_large_window_gives_the_same(spark: SparkSession, monkeypatch: pytest.
 
 @pytest.mark.parametrize("names", [("delta", "v"), ("before", "v")])
 def test_columns_may_have_any_name(spark: SparkSession, names: tuple[str, str]) -> None:
-    """What is read of a window is told apart by the columns themselves, not by their names."""
+    """The columns read from an LSN range are identified by themselves, not by their names."""
     columns = tuple(Column(name, INT) for name in names)
     table = TableSchema(SCHEMA.table, 1, columns, (), ReplicaIdentity.FULL)
     trace = Trace(spark, table.table)

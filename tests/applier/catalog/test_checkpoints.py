@@ -1,4 +1,4 @@
-"""A checkpoint's manifest comes back as it was; one of another form is refused in one sentence."""
+"""A checkpoint's manifest is read back unchanged; one of another form is refused with a clear message."""
 
 from __future__ import annotations
 

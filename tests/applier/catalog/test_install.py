@@ -1,4 +1,4 @@
-"""Installing, upgrading and removing the catalog, by whom it may be done, and that names are only ever names."""
+"""Installing, upgrading and removing the catalog: who may do it, and that a name is never executed as SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_dry_run_says_what_it_would_do_and_leaves_nothing(db: Connection, data
     assert run.output == "already up to date; functions renewed\n"
 
 
-def test_functions_of_an_older_version_go_with_the_upgrade(db: Connection) -> None:
+def test_the_upgrade_drops_functions_of_an_older_version(db: Connection) -> None:
     install_catalog(db)
     db.execute("CREATE FUNCTION pgtrickle.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
     db.execute("CREATE FUNCTION public.drop_stream_table(name text) RETURNS void LANGUAGE sql AS ''")
@@ -135,7 +135,7 @@ def test_a_name_is_never_more_than_a_name(db: Connection) -> None:
         definition = one(db, "SELECT pgtrickle.export_definition(%s)", quoted)
         db.execute("SELECT pgtrickle.drop_stream_table(%s)", (quoted,))
         db.execute(str(definition).encode())
-        # The bare text is a name that does not exist, or no name at all; never a command.
+        # The text is a name that does not exist, or not a valid name; never a command.
         for call in ("drop_stream_table(%s)", "pause_stream_table(%s)", "stream_table_spec(%s)", "wait_for(%s)"):
             with pytest.raises((errors.UndefinedTable, errors.InvalidParameterValue)):
                 db.execute(f"SELECT pgtrickle.{call}".encode(), ("nope" + name,))
@@ -157,7 +157,7 @@ def test_a_query_is_one_select_of_what_the_caller_may_read(db: Connection) -> No
 
 @pytest.fixture
 def roles(db: Connection) -> Iterator[dict[str, str]]:
-    """The role set of docs/roles.md, under names of this test."""
+    """Create the roles of docs/roles.md under unique names."""
     suffix = secrets.token_hex(4)
     names = {r: f"{r}_{suffix}" for r in ("trickle_owner", "trickle_applier", "trickle_reader", "trickle_cdc")}
     owner, applier, reader, cdc = (sql.Identifier(name) for name in names.values())

@@ -1,5 +1,4 @@
-"""Values between PostgreSQL, Spark and Python without losing a bit: every column in its physical type, through
-Arrow."""
+"""Exchanges values between PostgreSQL, Spark and Python exactly: every column in its physical type, through Arrow."""
 
 from __future__ import annotations
 
@@ -37,18 +36,18 @@ _ARROW = {
 
 
 def emit(expr: Expr) -> Column:
-    """The expression as a Spark column over a frame with the columns c0..cn-1."""
+    """Return the expression as a Spark column over a frame with the columns c0..cn-1."""
     return functions.expr(spark_sql(expr))
 
 
 def arrow_type(spark: str) -> Any:
-    """The Arrow type of a physical type."""
+    """Return the Arrow type of a physical type."""
     size = re.fullmatch(r"decimal\((\d+),(\d+)\)", spark)
     return pa.decimal128(int(size[1]), int(size[2])) if size else _ARROW[spark]
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], physical_types: Sequence[str]) -> DataFrame:
-    """Rows as a DataFrame c0..cn-1; without columns it still has its rows."""
+    """Return rows as a DataFrame c0..cn-1; without columns it still has its rows."""
     if not physical_types:
         return spark.range(len(rows)).select()
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(physical_types)
@@ -61,8 +60,7 @@ def frame(spark: SparkSession, rows: Sequence[Row], physical_types: Sequence[str
 def fetch(
     connection: psycopg.Connection[Any], source: sql.Composable, columns: Sequence[tuple[str, ValueType]]
 ) -> list[Row]:
-    """All rows of a FROM item, each column as its physical type: text where that is the physical type, char(n)
-    trimmed."""
+    """Return all rows of a FROM item, each column as its physical type: text if that is the type, char(n) trimmed."""
     if not columns:
         return [()] * len(connection.execute(sql.SQL("SELECT FROM {}").format(source)).fetchall())
     names = [sql.SQL(_read_as(type_)).format(sql.Identifier(name)) for name, type_ in columns]
@@ -72,12 +70,12 @@ def fetch(
 def _read_as(type_: ValueType) -> LiteralString:
     if type_.pg.physical_type is PhysicalType.TEXT and type_.spark == "string":
         return "{}::text"
-    # PostgreSQL prints a float4 with the digits that name it among float4, which is another number as a double.
+    # PostgreSQL prints a float4 with the shortest digits that identify it as float4; as a double they differ.
     return "{}::float8" if type_.spark == "float" else "{}"
 
 
 def collect(result: DataFrame) -> list[Row]:
-    """The rows of a DataFrame as Python values."""
+    """Return the rows of a DataFrame as Python values."""
     if not result.columns:
         return [()] * result.count()
     table = result.toArrow()
@@ -85,7 +83,7 @@ def collect(result: DataFrame) -> list[Row]:
 
 
 def exact(value: Any) -> Any:
-    """A value that is equal to another only if both mean the same in the same type, display scale included."""
+    """Return a value that equals another only if both have the same meaning and type, display scale included."""
     match value:
         case Decimal():
             return "decimal", str(value) if value else str(abs(value))
@@ -98,5 +96,5 @@ def exact(value: Any) -> Any:
 
 
 def multiset(rows: Sequence[Row]) -> Counter[Row]:
-    """Rows with their multiplicities."""
+    """Return rows with their multiplicities."""
     return Counter(tuple(exact(v) for v in row) for row in rows)

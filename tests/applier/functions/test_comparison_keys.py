@@ -1,4 +1,4 @@
-"""Keys are equal exactly where PostgreSQL's values are, places sort exactly as they do: all pairs of many values."""
+"""Keys are equal exactly when PostgreSQL's values are, and sort keys order like them: all pairs of many values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _values(name: str) -> list[str]:
 def _compared(
     database: str, spark: SparkSession, name: str, values: list[str], operator: str, stands_for: Callable[[Expr], Expr]
 ) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """Pairs for which the operator holds, by PostgreSQL and by what stands for the values."""
+    """Return the pairs for which the operator holds, in PostgreSQL and for the derived keys."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TYPE fuzz_mood AS ENUM ('sad', 'ok', 'happy', 'a b', 'Ok')")
         connection.execute(f"CREATE TABLE v (n serial, x {name})".encode())

@@ -4,7 +4,7 @@ One table holds two columns per fuzzed type: every pair of edge values (NULL amo
 calls of all entries are evaluated over it, in few queries. Rows for which PostgreSQL reports an error are guarded by
 CASE in both engines; a sample of them is then tried alone, and Spark must report an error too.
 
-`FUZZ_ROWS` and `FUZZ_SEED` make it longer or different, `FUZZ_ONLY` (a regular expression) takes some entries only.
+`FUZZ_ROWS` and `FUZZ_SEED` make it longer or different, `FUZZ_ONLY` (a regular expression) selects some entries.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ONLY = re.compile(os.environ.get("FUZZ_ONLY", ""))
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
 LONG = "FUZZ_ROWS" in os.environ
 MANY, SOME_OF_MANY = 21, 3
-"""Of entries with more calls than that every third is tried, unless the run is a long one."""
+"""For entries with more calls than this, every third is tried, unless the run is a long one."""
 CHUNK = 60
-"""Calls per query: few enough that Spark really compiles them."""
+"""Calls per query: few enough that Spark compiles them."""
 RAISING_SAMPLE = int(os.environ.get("FUZZ_RAISING", "1"))
 """Rows tried per call that raises; the first of them with generated code for one half of the calls."""
 COLUMNS = 3
@@ -160,7 +160,7 @@ def _configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]
 
 @pytest.fixture(scope="module")
 def quiet_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """Errors are expected here; their stack traces would bury everything else."""
+    """Yield Spark with less logging: errors are expected here, and their stack traces would hide everything else."""
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.sparkContext.setLogLevel("ERROR")
@@ -200,7 +200,7 @@ def test_a_wrong_entry_is_noticed(database: str, quiet_spark: SparkSession, monk
 
 
 def _differences(connection: psycopg.Connection[Any], spark: SparkSession, chunk: Sequence[Trial]) -> list[str]:
-    """Calls whose values differ, in either mode."""
+    """Return the calls whose values differ, in either mode."""
     expressions = [f"{t.guarded} AS r{i}" for i, t in enumerate(chunk)]
     query = f"SELECT id, {', '.join(expressions)} FROM fuzz"
     try:
@@ -259,7 +259,7 @@ def _compare(
 
 
 def _silent(connection: psycopg.Connection[Any], spark: SparkSession, trials: Sequence[Trial]) -> list[str]:
-    """Calls for which PostgreSQL reports an error and Spark does not."""
+    """Return the calls for which PostgreSQL reports an error and Spark does not."""
     raising = [t for t in trials if t.guard]
     out: list[str] = []
     raised: set[str] = set()
@@ -284,7 +284,7 @@ def _silent(connection: psycopg.Connection[Any], spark: SparkSession, trials: Se
 
 
 def _alternating(number: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """In turn a real job with generated code, and one where the optimizer evaluates the call itself."""
+    """Alternate between a real job with generated code and one where the optimizer evaluates the call itself."""
     while True:
         if number % 2 == 0:
             yield "generated", _COMMON | MODES["generated"]

@@ -1,4 +1,4 @@
-"""Values to fuzz with, per PostgreSQL type: edges first, random ones after."""
+"""Generates fuzz values per PostgreSQL type: edge values first, then random ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 from random import Random
 
 EDGE_COUNT = 11
-"""With NULL twelve; every pair of two columns' edges is a row."""
+"""Twelve with NULL; every pair of edge values of two columns is a row."""
 
 _INTEGERS = {"int2": 15, "int4": 31, "int8": 63}
 _TEXTS = ["", "a", "ab", "a ", "A", "é", "e\u0301", "a%b", "a\\%", "ab\nc", "😀b"]
@@ -74,12 +74,12 @@ _FLOATS = [
 
 
 def pg_type(type_name: str) -> str:
-    """The column type; behind a colon may stand what its values look like (`text:number`)."""
+    """Return the column type; after a colon the name may say what its values look like (`text:number`)."""
     return type_name.partition(":")[0]
 
 
 def edges(type_name: str) -> list[str]:
-    """Eleven values where things go wrong."""
+    """Return eleven values that often cause errors."""
     found = _edges(type_name)
     assert len(found) == EDGE_COUNT, type_name
     return found
@@ -299,7 +299,7 @@ def _edges(type_name: str) -> list[str]:
 
 
 def random_value(type_name: str, random: Random) -> str:
-    """One random value."""
+    """Return one random value."""
     if type_name in _INTEGERS:
         bits = random.choice([3, 8, _INTEGERS[type_name]])
         return str(random.randrange(-(1 << bits), 1 << bits))

@@ -1,4 +1,4 @@
-"""Decoded in the JVM or on the driver, a row is the same."""
+"""A row is decoded to the same values in the JVM and on the driver."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SCHEMA = TableSchema(TableId("public", "wide"), 1, tuple(VALUES), (), ReplicaIde
 
 def rows_of(spark: SparkSession, rows: list[ChangeRow], many: bool) -> pa.Table | None:
     trace = Trace(spark, SCHEMA.table)
-    # Another order than the rows', and a column that they do not have.
+    # In another order than that of the rows, and with a column that they do not have.
     late = Column("late", PgType(23, -1, "int4", "integer"))
     trace.capture([late, *reversed(SCHEMA.columns)], Lsn(1))
     if many:
@@ -80,7 +80,7 @@ def test_every_physical_type_is_decoded_alike(spark: SparkSession) -> None:
     one_by_one, at_once = (rows_of(spark, rows, many) for many in (False, True))
     assert one_by_one is not None and at_once is not None and one_by_one.schema == at_once.schema
     for name in one_by_one.column_names:
-        # By their text: NaN is no equal of itself.
+        # Compare the texts: NaN does not equal itself.
         assert str(at_once[name].to_pylist()) == str(one_by_one[name].to_pylist()), name
     assert set(at_once[WEIGHT].to_pylist()) == {1, -1}
 
@@ -94,7 +94,7 @@ def test_every_physical_type_is_decoded_alike(spark: SparkSession) -> None:
     ],
     ids=["truncate", "incomplete", "special"],
 )
-def test_what_wants_a_closer_look_is_left_to_the_driver(spark: SparkSession, odd: ChangeRow) -> None:
+def test_unusual_rows_are_left_to_the_driver(spark: SparkSession, odd: ChangeRow) -> None:
     assert rows_of(spark, [*some(2), odd], many=True) is None
 
 

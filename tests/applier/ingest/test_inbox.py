@@ -1,4 +1,4 @@
-"""However messages are cut into batches and interleaved, the inbox lets the same complete rows out, once, in order."""
+"""For any batching and interleaving of messages, the inbox releases the same complete rows, once and in order."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_commit_that_starts_at_the_frontier_is_not_before_it() -> None:
     assert inbox.take() == {}
 
 
-def test_a_restart_forgets_what_the_traces_hold() -> None:
+def test_a_restart_skips_rows_that_the_traces_hold() -> None:
     inbox = Inbox(Lsn(10), {"t.public.a": {0: 4}})
     inbox.add_row(at("a"), 4, arrival("a", 9, 0))
     inbox.add_row(at("a"), 5, arrival("a", 10, 0))
@@ -117,7 +117,7 @@ def test_captures_are_remembered() -> None:
 
 @given(data=st.data())
 def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
-    """Kafka keeps the order inside a partition and nothing else."""
+    """Kafka guarantees the order inside a partition only."""
     commits = data.draw(st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), min_size=1, max_size=6))
     queues: dict[str, list[tuple[int, StampedRow]]] = {"a": [], "b": []}
     records: list[Progress] = []
@@ -177,16 +177,16 @@ def emptied(table: str, lsn: int) -> StampedRow:
     return StampedRow(ChangeRow(Op.TRUNCATE, Stamp(Lsn(lsn), 0), 1, 0, None), schema(table))
 
 
-def test_rows_deleted_unread_are_made_up_for_by_the_next_capture() -> None:
+def test_the_next_capture_replaces_rows_deleted_unread() -> None:
     a = TableId("public", "a")
     inbox = Inbox(Lsn(10), {"t.public.a": {0: 1}})
-    # Offsets 1 to 4 are gone, of commits before 30; the table was captured again at 39.
+    # Offsets 1 to 4, of commits before 30, are deleted; the table was captured again at 39.
     inbox.skip(Skipped(at("a"), a, first=5, until=Lsn(39)))
     inbox.add_row(at("a"), 5, arrival("a", 33, 0))
     inbox.add_chunk(at("a"), np.array([6]), chunk([arrival("a", 35, 0)]))
     inbox.add_record(PROGRESS, 0, progress(30, a=4))
     inbox.add_record(PROGRESS, 1, progress(39, a=7))
-    # What is told up to there has holes, however complete it looks.
+    # The rows up to there have gaps, even if they look complete.
     assert inbox.advance() == Lsn(10)
     inbox.add_row(at("a"), 7, emptied("a", 39))
     inbox.add_row(at("a"), 8, arrival("a", 39, 1))
@@ -196,7 +196,7 @@ def test_rows_deleted_unread_are_made_up_for_by_the_next_capture() -> None:
     assert stamps(inbox.take()[a]) == [Stamp(Lsn(39), 0), Stamp(Lsn(39), 1)]
 
 
-def test_a_capture_that_is_not_all_there_makes_up_for_nothing() -> None:
+def test_an_incomplete_capture_replaces_nothing() -> None:
     inbox = Inbox(Lsn(10), {"t.public.a": {0: 1}})
     inbox.skip(Skipped(at("a"), TableId("public", "a"), first=8, until=Lsn(39)))
     inbox.add_row(at("a"), 8, arrival("a", 39, 1))

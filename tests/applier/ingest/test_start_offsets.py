@@ -1,4 +1,4 @@
-"""Where reading begins on topics of which something was deleted: what is missed, what is made up for, what was none."""
+"""Where reading begins on topics with deleted records: which rows are missing, which are replaced, which were none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TableId("public", "t")
 
 
 class Written:
-    """Topics of one table and their progress, written as the consumer does: in transactions, each with its mark."""
+    """Writes the topic of one table and its progress as the consumer does: in transactions, each with its marker."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         self.prefix, self.topic = prefix, f"{prefix}.public.t"
@@ -62,7 +62,7 @@ def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: st
 
     assert begin(1, 5) == (1, [])
     written.delete_all()
-    # Three rows and the mark of their transaction are gone: who had the rows misses nothing.
+    # Three rows and the marker of their transaction are deleted: a reader that has the rows misses nothing.
     assert begin(3, 10) == (4, [])
     with pytest.raises(StreamLost, match=r"public\.t were deleted .* before they were read"):
         begin(2, 5)

@@ -1,4 +1,4 @@
-"""Random plans and multisets, and the same plans evaluated by a few lines of plain Python: the reference answer."""
+"""Generates random plans and multisets, and evaluates plans in a few lines of plain Python: the reference result."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def aggregates(draw: st.DrawFn, child: Node) -> Node:
 
 @st.composite
 def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
-    """Both sides cut to one integer column each, or whole when they are alike."""
+    """Draw a union of both sides, reduced to one integer column each, or whole when their columns are alike."""
     if [f.type for f in fields(one)] == [f.type for f in fields(other)]:
         return UnionAll((one, other))
     left, right = _columns(one, INT), _columns(other, INT)
@@ -127,7 +127,7 @@ def unions(draw: st.DrawFn, one: Node, other: Node) -> Node:
 
 @st.composite
 def top_rows(draw: st.DrawFn, child: Node) -> Node:
-    """An order over some columns, and all the others after them: ties are between equal rows only."""
+    """Draw an order over some columns and then all others: ties are between equal rows only."""
     columns = [Col(i, f.type, f.nullable) for i, f in enumerate(fields(child))]
     keys = draw(st.lists(st.sampled_from(columns), max_size=1))
     ties = draw(st.booleans())
@@ -141,7 +141,7 @@ def top_rows(draw: st.DrawFn, child: Node) -> Node:
 
 @st.composite
 def windows(draw: st.DrawFn, child: Node) -> Node:
-    """Functions of peers and of places over an order of all columns: ties are between equal rows only."""
+    """Draw functions of peers and of positions over an order of all columns: ties are between equal rows only."""
     every = [Col(i, f.type, f.nullable) for i, f in enumerate(fields(child))]
     keys = tuple(draw(st.lists(st.sampled_from(every), max_size=1)))
     order = draw(st.permutations([c for c in every if c not in keys]))
@@ -208,7 +208,7 @@ def plans(draw: st.DrawFn, depth: int = 3) -> Node:
 
 
 def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
-    """The node's result over multisets, as SQL defines it."""
+    """Return the node's result over multisets, as SQL defines it."""
     match node:
         case Scan():
             return Counter(tables[node.table.name])
@@ -233,7 +233,7 @@ def evaluate(node: Node, tables: dict[str, Bag]) -> Bag:
             return _outer_join(node, evaluate(node.left, tables), evaluate(node.right, tables))
         case SemiJoin():
             left, right = evaluate(node.left, tables), evaluate(node.right, tables)
-            return Counter({a: n for a, n in left.items() if any(_partners(node, a, b) for b in right) != node.anti})
+            return Counter({a: n for a, n in left.items() if any(_is_match(node, a, b) for b in right) != node.anti})
         case Aggregate():
             return _aggregate(node, evaluate(node.input, tables))
         case Window():
@@ -287,7 +287,7 @@ def _map(bag: Bag, function: Callable[[Row], Row]) -> Bag:
     return out
 
 
-def _partners(node: Join | OuterJoin | SemiJoin, a: Row, b: Row) -> bool:
+def _is_match(node: Join | OuterJoin | SemiJoin, a: Row, b: Row) -> bool:
     equal = all((x := value(le, a)) is not None and x == value(re, b) for le, re in node.equi)
     return equal and (node.residual is None or value(node.residual, a + b) is True)
 
@@ -296,10 +296,10 @@ def _outer_join(node: OuterJoin, left: Bag, right: Bag) -> Bag:
     out = _join(node, left, right)
     no_left, no_right = (None,) * len(fields(node.left)), (None,) * len(fields(node.right))
     for a, n in left.items():
-        if not any(_partners(node, a, b) for b in right):
+        if not any(_is_match(node, a, b) for b in right):
             out[a + no_right] += n
     for b, m in right.items() if node.full else ():
-        if not any(_partners(node, a, b) for a in left):
+        if not any(_is_match(node, a, b) for a in left):
             out[no_left + b] += m
     return out
 
@@ -308,7 +308,7 @@ def _join(node: Join | OuterJoin, left: Bag, right: Bag) -> Bag:
     out: Bag = Counter()
     for a, n in left.items():
         for b, m in right.items():
-            if _partners(node, a, b):
+            if _is_match(node, a, b):
                 out[a + b] += n * m
     return out
 
@@ -321,7 +321,7 @@ def partitions(keys: tuple[Expr, ...], bag: Bag) -> list[list[Row]]:
 
 
 def sort_value(order: tuple[SortKey, ...], row: Row) -> tuple[Any, ...]:
-    """Compares as the order says: NULLs first or last, then the value, negated where it descends."""
+    """Return a value that compares by the order: NULLs first or last, then the value, negated if descending."""
     found = []
     for key in order:
         v = value(key.expr, row)
@@ -375,7 +375,7 @@ def _window_value(call: WindowCall, members: list[Row], places: list[tuple[Any, 
 
 
 def _in_frame(call: WindowCall, places: list[tuple[Any, ...]], i: int) -> list[int]:
-    """Which rows are in the frame of row i, by counting from it: rows, or groups of peers."""
+    """Return the rows in the frame of row i, counted from it by rows or by groups of peers."""
     frame = call.frame
     assert frame is not None
     groups = sorted(set(places))

@@ -1,4 +1,4 @@
-"""The law of every operator: snapshot(before) + delta = snapshot(after), and both snapshots are what SQL says."""
+"""The law of every operator: snapshot(before) + delta = snapshot(after), and both snapshots equal SQL's result."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 @dataclass
 class BagInputs:
-    """Two ends of a window as multisets; the delta is their difference, with some noise that cancels out."""
+    """Both ends of an LSN range as multisets; the delta is their difference, with some noise that cancels out."""
 
     spark: SparkSession
     before: dict[str, Bag]
@@ -64,7 +64,7 @@ class BagInputs:
     _views: dict[tuple[str, Side | None], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # So few that some of what is read again stays in Spark, and some does not.
+        # So few that some of the rows that are read again stay in Spark, and some do not.
         self._computed = MaterializedRows(self.spark, max_driver_rows=3)
 
     def delta(self, scan: Scan) -> str | None:
@@ -379,7 +379,7 @@ SURPRISING: list[tuple[str, Node, dict[str, list[Row]], dict[str, list[Row]]]] =
 
 
 @pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in SURPRISING])
-def test_surprising_windows(
+def test_surprising_changes(
     spark: SparkSession, node: Node, before: dict[str, list[Row]], after: dict[str, list[Row]]
 ) -> None:
     check_law(
@@ -387,7 +387,7 @@ def test_surprising_windows(
     )
 
 
-def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
+def test_a_range_without_changes_builds_no_frame(spark: SparkSession) -> None:
     same = {"a": Counter({(1, 1): 1}), "b": Counter({(1, 1): 2})}
     for _, node, _, _ in SURPRISING:
         assert incrementalize.delta(node, BagInputs(spark, same, same)) is None
@@ -398,20 +398,20 @@ def test_a_quiet_window_builds_no_frame(spark: SparkSession) -> None:
     ["inner_join", "aggregate", "aggregate_list", "filter", "repeat", "union_all", "outer_join", "semi_join"],
 )
 def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
-    """The suite can fail: a deliberately wrong rule breaks the law on the cases above."""
+    """The suite can fail: a deliberately wrong rule violates the law on the cases above."""
     match operator:
         case "inner_join":
             monkeypatch.setattr(inner_join, "_side_for", lambda factor, changed: Side.AFTER)
         case "aggregate":
             monkeypatch.setattr(aggregate, "_exists_sql", lambda node, side: "true")
         case "aggregate_list":
-            # As if withdrawn values were still among those of the group.
+            # As if deleted values were still in the group.
             monkeypatch.setattr(aggregate, "is_additive", lambda node: True)
         case "outer_join":
-            # As if whether a row has a partner were linear in the partners.
+            # As if the existence of a match were linear in the matches.
             monkeypatch.setattr(join_match.JoinMatch, "_delta_of_matches", lambda self, kind, sides: None)
         case "semi_join":
-            # As if the row were there once per partner.
+            # As if the row existed once per match.
             monkeypatch.setattr(
                 incrementalize,
                 "delta_semi_join",

@@ -1,4 +1,4 @@
-"""The law of every operator, for recursions; one broken on purpose, and one without an end."""
+"""The law of every operator, for recursions; also a deliberately broken one, and one that does not end."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _inputs(spark: SparkSession, before: list[Row], after: list[Row]) -> BagInpu
 
 
 @pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_surprising_windows(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
+def test_surprising_changes(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
     check_law(node, _inputs(spark, before, after))
     assert incrementalize.delta(node, _inputs(spark, before, before)) is None
 
 
 def test_one_round_is_not_a_recursion(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deliberately wrong rule: as if the change of the base were the change of the whole."""
+    """A deliberately wrong rule: as if the delta of the base were the delta of the whole."""
     _, node, before, after = CASES[0]
     inputs = _inputs(spark, before, after)
     monkeypatch.setattr(incrementalize, "delta_recursion", lambda *_: incrementalize.delta(scan("a"), inputs))

@@ -1,4 +1,4 @@
-"""The law of every operator, for those that look at the order of rows; and each of them broken on purpose."""
+"""The law of every operator, for those that depend on the order of rows; also each of them deliberately broken."""
 
 from __future__ import annotations
 
@@ -133,12 +133,14 @@ def _inputs(spark: SparkSession, before: list[Row], after: list[Row]) -> BagInpu
 @pytest.mark.parametrize(
     ("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in [*FIRST_ROWS, *WINDOWS]]
 )
-def test_surprising_windows(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
+def test_surprising_changes(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
     check_law(node, _inputs(spark, before, after))
     assert incrementalize.delta(node, _inputs(spark, before, before)) is None
 
 
-def test_first_rows_of_the_change_are_not_the_change(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_rows_of_the_input_delta_are_not_the_delta(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A deliberately wrong rule is noticed."""
     monkeypatch.setattr(
         incrementalize, "delta_top_k", lambda node, before, delta, *, small: top_k.snapshot_top_k(node, delta)
@@ -149,7 +151,7 @@ def test_first_rows_of_the_change_are_not_the_change(spark: SparkSession, monkey
 
 
 def test_a_window_over_the_change_alone_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deliberately wrong rule: as if only the rows that changed got new values."""
+    """A deliberately wrong rule: as if only changed rows got new values."""
     monkeypatch.setattr(
         incrementalize, "delta_window", lambda node, before, delta, *, small: window.snapshot_window(node, delta)
     )
@@ -178,7 +180,7 @@ def test_a_tie_that_does_not_matter_is_none(spark: SparkSession, rows: list[Row]
     ],
 )
 def test_a_tie_across_the_border_is_an_error(spark: SparkSession, node: Node, rows: list[Row]) -> None:
-    """Never one of several right answers: PostgreSQL might show another."""
+    """Never return one of several correct results: PostgreSQL may return another."""
     inputs = _inputs(spark, [], rows)
     for text in (incrementalize.delta(node, inputs), incrementalize.snapshot(node, Side.AFTER, inputs)):
         with pytest.raises(PySparkException, match="equal in ORDER BY"):

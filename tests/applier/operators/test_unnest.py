@@ -1,4 +1,4 @@
-"""The law of every operator, for rows written in the query and for sets made of one row; each broken on purpose."""
+"""The law of every operator, for VALUES rows and for sets made from one row; also each deliberately broken."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _inputs(spark: SparkSession, before: list[Row], after: list[Row]) -> BagInpu
 
 
 @pytest.mark.parametrize(("node", "before", "after"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_surprising_windows(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
+def test_surprising_changes(spark: SparkSession, node: Node, before: list[Row], after: list[Row]) -> None:
     check_law(node, _inputs(spark, before, after))
     assert incrementalize.delta(node, _inputs(spark, before, before)) is None
 

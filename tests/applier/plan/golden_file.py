@@ -1,7 +1,7 @@
-"""Golden files: texts reviewed as diffs. `GOLDEN=rewrite pytest tests/applier` writes them anew.
+"""Compares texts with golden files, reviewed as diffs. `GOLDEN=rewrite pytest tests/applier` writes them again.
 
-A file of entries holds queries with what comes of each: a line `-- name: …`, the query, a line `--`, the text. The
-queries are stored nowhere else; only the texts are rewritten. A new entry is a name and a query.
+A file of entries holds queries with their results: a line `-- name: …`, the query, a line `--`, the text. The queries
+are stored nowhere else; only the texts are rewritten. A new entry is a name and a query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MIDDLE = re.compile(r"^--\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A query and the text that comes of it."""
+    """A query and its expected text."""
 
     name: str
     query: str
@@ -26,7 +26,7 @@ class Entry:
 
 
 def entries(path: Path) -> list[Entry]:
-    """What is in a file of entries, in its order."""
+    """Return the entries of a file, in its order."""
     before, *parts = _HEADING.split(path.read_text())
     assert not before, f"{path.name} begins with something that is no entry"
     found = [_entry(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
@@ -40,7 +40,7 @@ def _entry(name: str, body: str) -> Entry:
 
 
 def queries(*paths: Path) -> dict[str, str]:
-    """The queries of some files, by name; a name is there once."""
+    """Return the queries of some files, by name; names are unique."""
     found = [entry for path in paths for entry in entries(path)]
     by_name = {entry.name: entry.query for entry in found}
     assert len(by_name) == len(found), "two entries of one name"
@@ -48,7 +48,7 @@ def queries(*paths: Path) -> dict[str, str]:
 
 
 def check_entries(path: Path, texts: dict[str, str]) -> None:
-    """The texts, by name, are those of the file's queries, or become them when GOLDEN=rewrite."""
+    """Check that the texts, by name, equal those of the file; with GOLDEN=rewrite, write them."""
     check_text(path, "\n".join(_written(entry, texts[entry.name]) for entry in entries(path)))
 
 
@@ -57,7 +57,7 @@ def _written(entry: Entry, text: str) -> str:
 
 
 def check_text(path: Path, text: str) -> None:
-    """The text equals the file, or becomes it when GOLDEN=rewrite."""
+    """Check that the text equals the file; with GOLDEN=rewrite, write it."""
     if os.environ.get("GOLDEN") == "rewrite":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

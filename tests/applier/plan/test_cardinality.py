@@ -1,4 +1,4 @@
-"""How far a change reaches: never less far than it did, and no further than one row where a key says so."""
+"""The estimated size of a delta is an upper bound, and at most one row per key where a key exists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_is_a_bound(node: Node, old: dict[str, Bag], new: dict[str, Bag]) -> 
     assert len(+after) <= found.held
 
 
-def test_a_key_has_one_partner(database: str) -> None:
+def test_a_key_has_one_match(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE few (id int PRIMARY KEY, v int)")
         connection.execute("CREATE TABLE many (id int PRIMARY KEY, few_id int, v int)")

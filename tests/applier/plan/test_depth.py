@@ -1,4 +1,4 @@
-"""Thresholds of depth: told when crossed, with what to do about it."""
+"""Thresholds of plan depth: a warning when exceeded, with a hint."""
 
 from __future__ import annotations
 

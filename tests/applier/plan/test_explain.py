@@ -1,4 +1,4 @@
-"""What `explain` calls columns, functions and paths: by the words of the query, and never by two meanings of one."""
+"""`explain` names columns, functions and paths with the words of the query, and each name has one meaning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.applier.plan.golden_file import entries
 from tests.applier.sql.queries import ACCEPTED_FILES
 
 CALLED_BY_NAME = {"@", "|/", "^@"}
-"""Operators that people seldom write: their functions have names."""
+"""Operators that are rarely written: the names of their functions are shown."""
 
 
 def _scan(table: str, *columns: str) -> Scan:
@@ -49,7 +49,7 @@ def _lines(query: str, database: str, *schema: str) -> list[str]:
     return [line.strip() for line in explain(plan, stateful_nodes(plan.root)).splitlines()]
 
 
-def test_no_plan_shows_a_place_instead_of_a_name() -> None:
+def test_no_plan_shows_a_position_instead_of_a_name() -> None:
     plans = [entry for path in ACCEPTED_FILES for entry in entries(path)]
     assert len(plans) > 400
     assert [entry.name for entry in plans if re.search(r"\bc\d+\b", entry.text)] == []
@@ -110,7 +110,7 @@ def test_a_path_is_written_as_postgres_reads_it(database: str, path: str) -> Non
         assert same == (True,), json_path_text(value)
 
 
-def test_a_name_that_two_have_is_told_apart(database: str) -> None:
+def test_a_name_of_two_columns_is_made_unique(database: str) -> None:
     tables = ("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE u (id int PRIMARY KEY, v int, w int)")
     query = (
         "SELECT t.id, t.v + o.v AS both, o.w, (SELECT count(*) FROM u o WHERE o.v = t.v) AS n"
@@ -124,7 +124,7 @@ def test_a_name_that_two_have_is_told_apart(database: str) -> None:
     assert "Scan public.u o reads id, v, w" in lines and "Scan public.u o_1 reads v" in lines
 
 
-def test_what_looks_alike_has_names_of_its_own() -> None:
+def test_similar_columns_have_different_names() -> None:
     counts = AggregateCall("count()", (), INT4)
     left, right = (Aggregate(_scan(table), (), (counts,)) for table in ("t", "u"))
     less = Call("int4lt(int4,int4)", (Col(0, INT4), Col(1, INT4)), BOOL)
@@ -140,7 +140,7 @@ def test_what_looks_alike_has_names_of_its_own() -> None:
     ]
 
 
-def test_forms_of_sql_are_told_from_what_only_resembles_them() -> None:
+def test_sql_forms_are_distinguished_from_similar_expressions() -> None:
     write = Writer([Named("t", "a", 1), Named("t", "b", 2)])
     a, b, null = Col(0, INT4), Col(1, INT4), Const(None, INT4)
     less, same = (Call(f"int4{name}(int4,int4)", (a, b), BOOL) for name in ("lt", "eq"))
@@ -157,20 +157,22 @@ def test_forms_of_sql_are_told_from_what_only_resembles_them() -> None:
     assert write(distinct(less, a, b)) == "NOT coalesce(a < b, a IS NULL AND b IS NULL)"
 
 
-def test_a_join_on_values_and_their_absence_is_told_as_one() -> None:
+def test_a_null_safe_join_is_shown_as_one_condition() -> None:
     a, b, zero, one = Col(0, INT4), Col(0, INT4), Const(0, INT4), Const(1, INT4)
     tested = IsNull(a, False, BOOL), IsNull(b, False, BOOL)
 
-    def told(*pairs: tuple[Expr, Expr]) -> str:
+    def explain_join(*pairs: tuple[Expr, Expr]) -> str:
         plan = StreamPlan(Join(_scan("t", "a"), _scan("u", "b"), pairs, None), ("a", "b"))
         return explain(plan, ()).splitlines()[1].strip()
 
     filled = Coalesce((a, zero), INT4), Coalesce((b, zero), INT4)
-    assert told(tested, filled) == "Join on t.a IS NOT DISTINCT FROM u.b"
-    assert told(filled) == "Join on coalesce(t.a, 0) = coalesce(u.b, 0)"
-    assert told(tested) == "Join on (t.a IS NULL) = (u.b IS NULL)"
+    assert explain_join(tested, filled) == "Join on t.a IS NOT DISTINCT FROM u.b"
+    assert explain_join(filled) == "Join on coalesce(t.a, 0) = coalesce(u.b, 0)"
+    assert explain_join(tested) == "Join on (t.a IS NULL) = (u.b IS NULL)"
     other = Coalesce((a, zero), INT4), Coalesce((b, one), INT4)
-    assert told(tested, other) == "Join on (t.a IS NULL) = (u.b IS NULL) AND coalesce(t.a, 0) = coalesce(u.b, 1)"
+    assert (
+        explain_join(tested, other) == "Join on (t.a IS NULL) = (u.b IS NULL) AND coalesce(t.a, 0) = coalesce(u.b, 1)"
+    )
 
 
 def test_operators_bind_as_postgres_reads_them(database: str) -> None:

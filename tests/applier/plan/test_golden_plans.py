@@ -1,4 +1,4 @@
-"""Plans of all accepted queries as text. `GOLDEN=rewrite` writes the plans anew; review them as a diff."""
+"""Plans of all accepted queries as text. `GOLDEN=rewrite` writes the plans again; review them as a diff."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_plans_are_as_reviewed(database: str) -> None:
 
 
 def test_a_plan_is_made_within_twenty_milliseconds(database: str) -> None:
-    """The median of the best time of each query: what else the machine does spoils a round, not all of them."""
+    """Measure the median of the best time of each query: other load on the machine affects a round, not all of them."""
     best = dict.fromkeys(ACCEPTED, float("inf"))
     with psycopg.connect(database, autocommit=True) as connection:
         _shop(connection)

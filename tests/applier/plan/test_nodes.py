@@ -76,7 +76,7 @@ def test_a_join_needs_both_keys_unless_a_side_is_looked_up() -> None:
     assert _joined(KEYED, KEYED, (_col(1), Call("int4um(int4)", (_col(0),), INT))) == (0, 2)
 
 
-def test_what_pairs_bind_is_no_part_of_the_key() -> None:
+def test_columns_bound_by_pairs_are_not_part_of_the_key() -> None:
     lines = _scan(True, True, False, key=(0, 1))
     assert _joined(BAG, lines, (_col(0), _col(0))) is None
     assert _joined(KEYED, lines, (_col(1), _col(0))) == (0, 3)
@@ -84,7 +84,7 @@ def test_what_pairs_bind_is_no_part_of_the_key() -> None:
     assert row_key(OuterJoin(KEYED, lines, ((_col(1), _col(0)),), None, True)) == (0, 2, 3)
 
 
-def test_rows_are_told_apart_by_what_an_inner_join_makes_equal() -> None:
+def test_rows_are_identified_by_what_an_inner_join_makes_equal() -> None:
     lines = _scan(True, True, False, key=(0, 1))
     joined = Join(KEYED, lines, ((_col(0), _col(0)),), None)
     assert row_key(joined) == (2, 3)
@@ -98,7 +98,7 @@ def test_rows_are_told_apart_by_what_an_inner_join_makes_equal() -> None:
         (Coalesce((_col(1), null), INT), Coalesce((_col(0), null), INT)),
     )
     assert identifies_rows(Join(KEYED, lines, pairs, None), (_col(0), _col(1), _col(3)))
-    # Equal where there is a value says nothing of NULL.
+    # Equality of values says nothing about NULL.
     assert not identifies_rows(Join(BAG, lines, pairs[1:], None), (_col(0), _col(1), _col(3)))
     floats = ValueType(PgType(701, -1, "float8", "double precision"), "double")
     assert not identifies_rows(Join(KEYED, lines, ((Col(0, floats), Col(0, floats)),), None), (_col(0), _col(3)))
@@ -111,7 +111,7 @@ def test_an_outer_join_needs_both_keys_unless_the_right_is_looked_up() -> None:
     assert row_key(OuterJoin(KEYED, KEYED, ((_col(0), _col(1)),), None, False)) == (0, 2)
     assert row_key(OuterJoin(KEYED, KEYED, ((_col(1), _col(0)),), None, True)) == (0, 2)
     assert row_key(OuterJoin(KEYED, BAG, ((_col(1), _col(0)),), None, False)) is None
-    # A group NULL on both sides, each without a partner, would be the same row twice.
+    # A NULL group on both sides, each without a match, would be the same row twice.
     assert row_key(OuterJoin(grouped, grouped, ((_col(0), _col(0)),), None, True)) is None
     assert row_key(OuterJoin(KEYED, grouped, ((_col(0), _col(0)),), None, True)) == (0, 2)
     assert [f.nullable for f in fields(OuterJoin(KEYED, KEYED, (), None, False))] == [False, True, True, True]

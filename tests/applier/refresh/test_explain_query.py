@@ -1,4 +1,4 @@
-"""`pg-trickle-applier explain`: what people see of a query, and of one that cannot be kept."""
+"""`pg-trickle-applier explain`: the report on a query, and on one that cannot be maintained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refusal says of FULL mode is what FULL mode does: the stream table is created, defined and filled, or not."""
+"""A refusal predicts FULL mode correctly: the stream table is created, planned and filled, or not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INSERT INTO log VALUES (1, 'open', 1), (2, 'paid', 2);
 
 
 _NO_LIBRARY = "server to be built with libxml"
-"""What a server without it says of everything in XML."""
+"""The error of a server without XML support."""
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
     return caught.value
 
 
-def _taken(connection: Connection, definer: StreamTablePlanner, row: StreamTableRow) -> str:
-    """Empty when FULL mode fills the stream table; else why it does not."""
+def _fill_in_full_mode(connection: Connection, definer: StreamTablePlanner, row: StreamTableRow) -> str:
+    """Return an empty text when FULL mode fills the stream table, otherwise the reason why it does not."""
     try:
         table = definer(row)
         assert isinstance(table.plan, PostgresQuery)
@@ -70,7 +70,7 @@ def _taken(connection: Connection, definer: StreamTablePlanner, row: StreamTable
 
 
 @pytest.mark.timeout(90)
-def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: str) -> None:
+def test_full_mode_accepts_what_refusals_say_it_accepts(shop: Connection, database: str) -> None:
     said = {name: _refusal(shop, query).full_in_postgres for name, query in REFUSED.items()}
     failures: dict[str, str] = {}
     for name, query in REFUSED.items():
@@ -83,7 +83,7 @@ def test_full_mode_takes_what_refusals_say_it_takes(shop: Connection, database: 
     definer = StreamTablePlanner(own, catalog, Thresholds())
     shop.execute("SET statement_timeout = '5s'")
     for row in catalog.stream_tables.all():
-        failures[row.table.name.removeprefix("st_")] = _taken(shop, definer, row)
+        failures[row.table.name.removeprefix("st_")] = _fill_in_full_mode(shop, definer, row)
     wrong = [
         f"{name}: said {able}, but {failures[name]!r}" for name, able in said.items() if able == bool(failures[name])
     ]

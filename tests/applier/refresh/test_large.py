@@ -1,4 +1,4 @@
-"""Refreshes that come to more rows than the driver takes, whatever they read."""
+"""Refreshes whose delta has more rows than the driver accepts, however few rows they read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fixtures.postgres import PostgresServer
 QUERY = "SELECT a.id AS l, b.id AS r, b.v FROM a JOIN b ON b.k = a.k"
 
 
-def test_few_rows_that_meet_many(spark: SparkSession, database: str, postgres: PostgresServer, tmp_path: Path) -> None:
+def test_few_rows_that_match_many(spark: SparkSession, database: str, postgres: PostgresServer, tmp_path: Path) -> None:
     if postgres.major < 18:
         pytest.skip("the changes of a statement are read by RETURNING old and new, which PostgreSQL 18 has")
     with psycopg.connect(database, autocommit=True) as connection:
@@ -32,7 +32,7 @@ def test_few_rows_that_meet_many(spark: SparkSession, database: str, postgres: P
         lab.create("st", QUERY)
         lab.tick("st")
         lab.staging = Staging(database, above=50)
-        # Each row that changes leaves and comes with each of the 20 it meets.
+        # Each changed row is deleted and inserted with each of its 20 matches.
         for changed, parts in ((1, 0), (5, UNFORESEEN_PARTS)):
             lab.change("b", f"UPDATE b SET v = v + 1 WHERE id <= {changed}")
             lab.step()

@@ -1,4 +1,4 @@
-"""Which window a refresh takes: everything, or as much as may be followed at once, always whole commits."""
+"""The LSN range of a refresh: everything, or as many rows as one step may have; always whole commits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SCHEMA = TableSchema(TABLE, 1, (Column("id", PgType(23, -1, "int4", "integer")),
 NOW = datetime(2026, 5, 17, tzinfo=UTC)
 
 commits = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 30)), min_size=1, max_size=60)
-"""How far apart, and how many rows each."""
+"""Commits: the distance to the one before, and the number of rows."""
 
 
 def traces_of(sizes: list[tuple[int, int]]) -> tuple[Traces, list[tuple[int, int]]]:
-    """A relation with these commits, and where they are."""
-    # The overlay is Arrow on the driver: Spark is not asked.
+    """Return a relation with these commits, and their LSNs."""
+    # The overlay is Arrow on the driver: Spark is not used.
     trace = Trace(cast(Any, None), TABLE)
     trace.columns = ()
     trace.capture(SCHEMA.columns, Lsn(1), 1)
@@ -40,16 +40,16 @@ def traces_of(sizes: list[tuple[int, int]]) -> tuple[Traces, list[tuple[int, int
 
 
 @given(commits, st.integers(1, 200), st.integers(0, 500))
-def test_a_step_is_a_beginning_of_whole_commits(sizes: list[tuple[int, int]], most: int, old: int) -> None:
+def test_a_step_is_a_prefix_of_whole_commits(sizes: list[tuple[int, int]], most: int, old: int) -> None:
     traces, placed = traces_of(sizes)
-    window = LsnRange(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
-    inside = [(at, rows) for at, rows in placed if Lsn(at) in window]
-    step = traces.first_changes([TABLE], window, most)
+    lsn_range = LsnRange(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
+    inside = [(at, rows) for at, rows in placed if Lsn(at) in lsn_range]
+    step = traces.first_changes([TABLE], lsn_range, most)
     taken = traces.changes([TABLE], step)
-    assert step.lower == window.lower and step.upper <= window.upper
-    # Whole commits, the last of which reaches the limit; or everything.
+    assert step.lower == lsn_range.lower and step.upper <= lsn_range.upper
+    # Whole commits, the last of which reaches the limit, or everything.
     assert taken == sum(rows for at, rows in inside if Lsn(at) in step)
-    if step.upper < window.upper:
+    if step.upper < lsn_range.upper:
         assert taken >= most
         before_last = [rows for at, rows in inside if Lsn(at) in step][:-1]
         assert sum(before_last) < most
@@ -59,14 +59,14 @@ def test_a_step_is_a_beginning_of_whole_commits(sizes: list[tuple[int, int]], mo
 
 
 @given(commits)
-def test_every_window_finds_its_rows_however_chunks_were_united(sizes: list[tuple[int, int]]) -> None:
+def test_every_lsn_range_finds_its_rows_however_chunks_were_merged(sizes: list[tuple[int, int]]) -> None:
     traces, placed = traces_of(sizes)
     for at, rows in placed:
         assert traces.changes([TABLE], LsnRange(Lsn(at), Lsn(at + 1))) == rows
         assert traces.changes([TABLE], LsnRange(Lsn(0), Lsn(at))) == sum(r for a, r in placed if a < at)
 
 
-def test_what_was_never_captured_is_not_held() -> None:
+def test_a_relation_never_captured_is_not_held() -> None:
     traces, _ = traces_of([(1, 1)])
     assert traces.holds([TABLE], Lsn(5))
     assert not traces.holds([TABLE, TableId("public", "other")], Lsn(5))

@@ -1,4 +1,4 @@
-"""When a stream table is due: texts, grids, cron, and what readers ask of what they read."""
+"""When a stream table is due: schedule texts, fixed intervals, cron, and the needs of its readers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_continuous_is_always_due_and_so_is_what_was_never_refreshed() -> None:
     assert not is_due(Cron("0 13 * * *"), NOON, NOON + timedelta(minutes=59))
 
 
-def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
+def test_a_clock_set_back_delays_no_refresh() -> None:
     for schedule in (Every(3600.0), Cron("0 13 * * *")):
         assert is_due(schedule, NOON, NOON - timedelta(hours=20))
     scheduler = Scheduler(max_consecutive_errors=3)

@@ -1,4 +1,4 @@
-"""Which way a refresh goes, and that the reason is told."""
+"""Which method a refresh uses, and that the reason is reported."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_a_forbidden_recomputation_is_an_error_not_a_surprise() -> None:
         choose_strategy(replace(CALM, has_history=False, policy=FullPolicy.ERROR))
 
 
-def test_costs_are_learnt_and_tip_the_scales() -> None:
+def test_learnt_costs_decide_the_method() -> None:
     costs = Costs().after_full(2_000, 1_000_000).after_changes(5_000, 50_000)
     assert choose_strategy(replace(CALM, changes=50_000, costs=costs)).reason is RefreshReason.MEASURED_COST
     assert choose_strategy(replace(CALM, changes=20_000, costs=costs)).reason is RefreshReason.INCREMENTAL
-    # Sources that grew make the whole dearer.
+    # Sources that grew make a full refresh more expensive.
     assert (
         choose_strategy(replace(CALM, changes=50_000, source_rows=3_000_000, costs=costs)).reason
         is RefreshReason.INCREMENTAL

@@ -1,4 +1,4 @@
-"""A session that the network took: both sides notice, and the applier takes its lock back instead of giving up."""
+"""A session lost by the network: both sides notice, and the applier acquires its lock again instead of exiting."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_a_connection_that_cannot_be_prepared_does_not_stay(database: str) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can lose a connection without a word")
-def test_the_server_lets_go_of_a_session_whose_client_is_gone(database: str) -> None:
+def test_the_server_ends_a_session_whose_client_is_gone(database: str) -> None:
     url = urlsplit(database)
     proxy = Proxy(url.port or 0)
     through = connect(urlunsplit(url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{proxy.port}")))
     with psycopg.connect(database, autocommit=True) as watcher:
         through.execute("SELECT pg_advisory_lock(4711)")
-        # What is not yet acknowledged would be sent again, and answered.
+        # Unacknowledged data would be sent again and acknowledged.
         time.sleep(0.5)
         proxy.cut()
         held = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711"
@@ -65,6 +65,6 @@ def test_the_server_lets_go_of_a_session_whose_client_is_gone(database: str) -> 
         while watcher.execute(held).rowcount:
             assert time.monotonic() < deadline, "the server believes in a client that is gone"
             time.sleep(0.2)
-    # The other side: an answer that will never come is not waited for for ever.
+    # The other side: a response that never comes is not waited for forever.
     with pytest.raises(psycopg.OperationalError):
         through.execute("SELECT 1")

@@ -1,4 +1,4 @@
-"""By how much this process grows while something is done: the driver, without executors and Spark's own JVM."""
+"""Measures how much this process grows in a block: the driver, without executors and Spark's own JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def growth() -> Iterator[list[float]]:
-    """By how many megabytes this process grew at most."""
+    """Yield a list that receives the largest growth of this process in megabytes."""
 
     def resident() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

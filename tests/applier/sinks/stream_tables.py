@@ -1,4 +1,4 @@
-"""Stream tables made by hand, their states as bags, and deltas between two states: for the sinks alone."""
+"""Creates stream tables, their contents as multisets, and deltas between two contents, for tests of the sinks alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Bag = Counter[tuple[Any, ...]]
 def make(
     db: Connection, name: str, columns: dict[str, str], key: tuple[int, ...] | None, **catalog: str
 ) -> StreamTable:
-    """An empty stream table in the catalog, its plan a scan of nothing in particular."""
+    """Create an empty stream table in the catalog; its plan is an arbitrary scan."""
     listed = ", ".join(f"NULL::{kind} AS {column}" for column, kind in columns.items())
     db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, f"SELECT {listed} WHERE false"))
     for column, value in catalog.items():
@@ -58,10 +58,10 @@ def zset(table: StreamTable, weights: Bag) -> pa.Table:
     return pa.table(arrays | {WEIGHT: pa.array([n for _, n in rows], pa.int64())})
 
 
-def delta(table: StreamTable, old: Bag, new: Bag, window: tuple[int, int]) -> MemoryDelta:
+def delta(table: StreamTable, old: Bag, new: Bag, lsn_range: tuple[int, int]) -> MemoryDelta:
     weights = Counter(new)
     weights.subtract(old)
-    return MemoryDelta(LsnRange(Lsn(window[0]), Lsn(window[1])), zset(table, weights))
+    return MemoryDelta(LsnRange(Lsn(lsn_range[0]), Lsn(lsn_range[1])), zset(table, weights))
 
 
 def sink(
@@ -71,7 +71,7 @@ def sink(
 
 
 def held(db: Connection, table: StreamTable) -> Bag:
-    """What PostgreSQL holds, in the values deltas are made of."""
+    """Return the rows in PostgreSQL, as values of deltas."""
     shown = ", ".join(
         f'"{c.name}"::text' if pa.types.is_string(arrow_type(c.type)) else f'"{c.name}"' for c in table.columns
     )
@@ -79,5 +79,5 @@ def held(db: Connection, table: StreamTable) -> Bag:
 
 
 def executed(reason: str) -> RefreshExecution:
-    """A line of history."""
+    """Return an entry of the refresh history."""
     return RefreshExecution("FULL", reason, "", "SCHEDULER", datetime(2024, 2, 29, tzinfo=UTC), 0, 0.0)

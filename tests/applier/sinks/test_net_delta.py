@@ -1,4 +1,4 @@
-"""Netting: what cancels out leaves, what stays is counted once per row, keyed rows get one action each."""
+"""Netting: weights that cancel out disappear, every other row appears once, and keyed rows get one action each."""
 
 from __future__ import annotations
 

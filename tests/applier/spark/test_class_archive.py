@@ -1,4 +1,4 @@
-"""The archive of Spark's classes is used where there is one, and another Java or jar makes another."""
+"""The archive of Spark's classes is used if it exists, and another Java or jar has another archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from applier.spark.session import class_path
 
 
 def test_other_jars_are_another_archive(tmp_path: Path) -> None:
-    """Moved, changed or written again: Java would leave the archive of the former ones out, and nobody would know."""
+    """Jars moved, changed or written again: Java would silently ignore the archive of the old ones."""
     ours, spark = tmp_path / "ours.jar", tmp_path / "spark"
     spark.mkdir()
     for jar in (ours, spark / "core.jar"):
@@ -43,7 +43,7 @@ def test_without_an_archive_there_is_nothing_to_begin_with(tmp_path: Path) -> No
 
 
 def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
-    """Comes before the command's test, which may make an archive that this session could not begin with."""
+    """Runs before the command's test, which may create an archive that this session could not start with."""
     archive = archive_path(class_path(ensure(SPARK_JARS)))
     if not archive.exists():
         pytest.skip("`pg-trickle-applier prepare` was not run; `make test` does")
@@ -54,7 +54,7 @@ def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_command_leaves_an_archive() -> None:
-    """Made by `make test` before the tests begin, so it is only looked for; else it takes its minute here."""
+    """`make test` creates it before the tests begin, so it is only checked; otherwise it takes a minute here."""
     program = Path(sys.executable).with_name("pg-trickle-applier")
     told = subprocess.run([program, "prepare"], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr

@@ -1,4 +1,4 @@
-"""Rows that Spark computes while it plans are those that its jobs return, in all types, and take no job."""
+"""Rows that Spark computes while planning equal those that its jobs return, in all types, and need no job."""
 
 from __future__ import annotations
 
@@ -82,8 +82,10 @@ def test_at_most(spark: SparkSession, view: str) -> None:
             assert (None if found is None else found.num_rows) == expected
 
 
-def test_an_error_of_the_data_is_told_as_one(spark: SparkSession, view: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """And only to who asked: PySpark would log it as well, with the values it is about."""
+def test_an_error_of_the_data_is_raised_as_one(
+    spark: SparkSession, view: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Only the caller gets it: PySpark would also log it, with the values of the row."""
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         collect(spark.sql(f"SELECT 1 / (c2 - 1) AS a FROM {view}"))
     assert "DIVIDE_BY_ZERO" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""The Java functions: compiled once without a JDK, callable in every mode of Spark, errors as PostgreSQL's."""
+"""The Java functions: compiled once without a JDK, callable in every mode of Spark, with PostgreSQL's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change costs in Spark jobs, by shape: each takes 30 ms or more, whatever it computes, so none may be added."""
+"""The number of Spark jobs per change, by query shape: each job takes 30 ms or more, so none may be added."""
 
 from __future__ import annotations
 

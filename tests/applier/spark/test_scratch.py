@@ -1,4 +1,4 @@
-"""Scratch folders outlive neither their process nor, for long, its being killed."""
+"""Scratch folders are removed when their process ends, or at the next start if it was killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.stdin.read()
 """
 
 
-def test_the_folder_of_a_killed_process_goes_with_the_next_start(tmp_path: Path) -> None:
+def test_the_next_start_removes_the_folder_of_a_killed_process(tmp_path: Path) -> None:
     other = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,13 +1,13 @@
-"""The queries of the definition tests, by name; each is in the golden file that also says what comes of it."""
+"""The queries of the SQL tests, by name; each is in the golden file that also has its expected result."""
 
 from __future__ import annotations
 
 from tests.applier.plan.golden_file import FOLDER, queries
 
 ACCEPTED_FILES = sorted((FOLDER / "accepted").glob("*.txt"))
-"""One for each construct. Each query has a plan, and its Spark snapshot equals PostgreSQL."""
+"""One query for each construct. Each has a plan, and its Spark snapshot equals PostgreSQL's result."""
 
 ACCEPTED = queries(*ACCEPTED_FILES)
 REFUSED = queries(FOLDER / "refusals.txt")
-"""PostgreSQL would run them and we refuse."""
+"""Queries that PostgreSQL would run and that are refused."""
 NOT_ACCEPTED_BY_POSTGRES = queries(FOLDER / "errors.txt")

@@ -1,5 +1,4 @@
-"""A small schema for definitions: every physical type, keys and no keys, a view, a partitioned table, what is
-refused."""
+"""A small schema for queries: every physical type, with and without keys, views, partitions, refused objects."""
 
 from __future__ import annotations
 

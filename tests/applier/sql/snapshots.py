@@ -1,4 +1,4 @@
-"""Tables as PostgreSQL holds them now, as the inputs of a plan's snapshot rule; and what the rule answers, as rows."""
+"""Loads current PostgreSQL tables as inputs of a plan's snapshot rule, and returns the result of the rule as rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.applier.functions.frames import Row, collect, frame
 
 
 class LoadedInputs:
-    """Both ends of a window that changes nothing; `load` reads the columns of a scan."""
+    """Both ends of an LSN range without changes; `load` reads the columns of a scan."""
 
     small = True
 
@@ -53,7 +53,7 @@ class LoadedInputs:
 
 
 def weighted(result: DataFrame) -> list[Row]:
-    """The rows of a Z-set, each as often as its weight says; a negative weight is a mistake."""
+    """Return the rows of a Z-set, each as often as its weight; a negative weight is an error."""
     rows: list[Row] = []
     taken: dict[str, tuple[Row, int]] = {}
     for *values, weight in collect(result):

@@ -29,12 +29,12 @@ from tests.applier.sql.snapshots import LoadedInputs, weighted
 
 SEEDS = range(1, 1 + int(os.environ.get("EQUALS_SEEDS", "2")))
 ONLY = re.compile(os.environ.get("EQUALS_ONLY", ""))
-"""A regular expression of names, to take some queries only."""
+"""A regular expression of names, to select some queries."""
 _WORDS = ["", "a", "ab", "Abe", "b_c", "é", "open", "paid"]
 
 
 def _rows(random: Random) -> dict[str, list[tuple[Any, ...]]]:
-    """Few distinct values, many NULLs and duplicates: joins meet and groups fill."""
+    """Return rows with few distinct values, many NULLs and duplicates, so that joins match and groups are large."""
 
     def maybe(value: Any) -> Any:
         return None if random.random() < 0.2 else value
@@ -108,7 +108,7 @@ def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: Sp
         typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))
         inner = definition.canonical.rstrip().removesuffix(";")
         asked.append((name, root, text, typed, fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)))
-    # Most of the time Spark plans, which takes one core.
+    # Most of the time is spent in Spark's planning, which uses one core.
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda question: list(_differences(spark, *question)), asked)
         wrong = [difference for differences in found for difference in differences]
@@ -130,7 +130,7 @@ def _differences(
 
 
 def _without_looks(rows: list[tuple[Any, ...]], typed: list[tuple[str, ValueType]]) -> list[tuple[Any, ...]]:
-    """Of values that are equal and look different PostgreSQL shows any, 1.0 or 1.00; here neither."""
+    """Normalize values that are equal and print differently (1.0, 1.00): PostgreSQL may show any of them."""
 
     def plain(value: Any, type_: ValueType) -> Any:
         if value is None or type_.spark != "string":
@@ -143,7 +143,7 @@ def _without_looks(rows: list[tuple[Any, ...]], typed: list[tuple[str, ValueType
 
 
 def _broken_promises(name: str, root: Any, rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """The row key must identify rows, and what is declared not null must not be NULL."""
+    """Check that the row key identifies rows, and that columns declared not null are not NULL."""
     key = row_key(root)
     if key is not None and len({tuple(row[i] for i in key) for row in rows}) != len(rows):
         yield f"{name}: key {key} repeats"

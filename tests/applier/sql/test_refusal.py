@@ -1,4 +1,4 @@
-"""What is refused, why, and what the message says: in golden files."""
+"""Refused queries, the reasons and the messages, compared with golden files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_errors_of_postgres_are_as_reviewed(shop: psycopg.Connection[Any]) -> No
 
 def test_every_reason_is_shown(shop: psycopg.Connection[Any]) -> None:
     shown = {_refusal(shop, query).reason for query in REFUSED.values()}
-    # Unknown trees and collations need a server the tests cannot have; they have tests of their own.
+    # Unknown trees and collations need a server that the tests cannot have; they have their own tests.
     assert shown == set(Reason) - {Reason.UNKNOWN_TREE, Reason.COLLATION}
 
 
@@ -100,7 +100,7 @@ def test_after_an_error_the_connection_is_usable(shop: psycopg.Connection[Any]) 
     assert plan_query(shop, "SELECT id FROM customer", "shop").plan.names == ("id",)
 
 
-def test_a_literal_that_only_looks_like_today_is_taken(shop: psycopg.Connection[Any]) -> None:
+def test_a_literal_that_only_looks_like_today_is_accepted(shop: psycopg.Connection[Any]) -> None:
     plan_query(shop, "SELECT id FROM customer WHERE name = 'today' AND born > '2001-01-01'", "shop")
     day = shop.execute("SELECT current_date::text").fetchone()
     plan_query(shop, f"SELECT id FROM customer WHERE name = 'tomorrowland' AND born > '{(day or ('',))[0]}'", "shop")

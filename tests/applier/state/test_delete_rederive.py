@@ -1,4 +1,4 @@
-"""A recursion followed from what it derived before: the same differences as deriving everything at both ends."""
+"""A recursion maintained from its last fixpoint has the same deltas as deriving everything at both ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from applier.state import delete_rederive
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import INT, less, scan
 from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
-from tests.applier.state.test_store import Followed
+from tests.applier.state.test_store import MaintainedTable
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -34,8 +34,8 @@ Graph = list[tuple[int, int]]
 
 
 @pytest.fixture
-def never_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deriving everything anew would be right too, and prove nothing."""
+def never_rederive_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forbid deriving everything again: the result would also be correct, and the test would prove nothing."""
 
     def forbidden(*_: object) -> str:
         raise AssertionError("derived anew")
@@ -43,22 +43,22 @@ def never_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delete_rederive, "delta_recursion", forbidden)
 
 
-def _follow(spark: SparkSession, node: Node, graphs: list[Graph]) -> None:
+def _maintain(spark: SparkSession, node: Node, graphs: list[Graph]) -> None:
     contents = [{"a": Counter(graph), "b": Counter(graph[:2])} for graph in graphs]
-    followed = Followed(spark, node)
-    followed.fill(contents[0], 1)
+    maintained = MaintainedTable(spark, node)
+    maintained.fill(contents[0], 1)
     for i in range(1, len(contents)):
-        followed.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
+        maintained.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
 
 
-@pytest.mark.usefixtures("never_anew")
+@pytest.mark.usefixtures("never_rederive_all")
 @settings(max_examples=int(os.environ.get("RECURSIONS", "2")), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), distinct=st.booleans())
 def test_random_graphs(spark: SparkSession, data: st.DataObject, distinct: bool) -> None:
-    """With cycles where a row counts once, without where it counts as often as there are ways to it."""
+    """With cycles if a row counts once; without cycles if it counts once per derivation."""
     node = replace(data.draw(st.sampled_from([REACHABLE, FROM_ZERO, BESIDE])), distinct=distinct)
     edges = EDGES if distinct else DOWNWARDS
-    _follow(spark, node, data.draw(st.lists(edges, min_size=3, max_size=3)))
+    _maintain(spark, node, data.draw(st.lists(edges, min_size=3, max_size=3)))
 
 
 CASES = {
@@ -69,13 +69,13 @@ CASES = {
 }
 
 
-@pytest.mark.usefixtures("never_anew")
+@pytest.mark.usefixtures("never_rederive_all")
 @pytest.mark.parametrize("graphs", [pytest.param(graphs, id=name) for name, graphs in CASES.items()])
-def test_surprising_windows(spark: SparkSession, graphs: list[Graph]) -> None:
-    _follow(spark, FROM_ZERO, graphs)
+def test_surprising_changes(spark: SparkSession, graphs: list[Graph]) -> None:
+    _maintain(spark, FROM_ZERO, graphs)
 
 
-def test_a_lost_derivation_is_seen_beside_a_new_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_derivation_is_seen_despite_a_new_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deliberately wrong rule: as if a row with as many derivations as before had lost none."""
 
     def netted(columns: Sequence[Field], rows: str, sums: str) -> str:
@@ -83,15 +83,15 @@ def test_a_lost_derivation_is_seen_beside_a_new_one(spark: SparkSession, monkeyp
 
     monkeypatch.setattr(delete_rederive, "group_equal_rows", netted)
     with pytest.raises(AssertionError):
-        _follow(spark, FROM_ZERO, [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]])
+        _maintain(spark, FROM_ZERO, [[(0, 1), (1, 2), (2, 3)], [(0, 4), (1, 2), (2, 3), (3, 1)]])
 
 
-def test_a_change_that_goes_deep_is_derived_anew(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deep_change_is_derived_again(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delete_rederive, "MAX_ROUNDS", 1)
-    _follow(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
+    _maintain(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
 
 
-def test_a_step_that_makes_rows_of_nothing_is_not_followed(spark: SparkSession) -> None:
+def test_a_step_that_creates_rows_from_nothing_is_not_maintained(spark: SparkSession) -> None:
     assert is_delete_rederivable(REACHABLE) and stateful_nodes(REACHABLE) == [REACHABLE]
     assert not is_delete_rederivable(EITHER) and not stateful_nodes(EITHER)
-    _follow(spark, EITHER, [[(0, 1), (1, 2)], [(1, 2), (2, 3)]])
+    _maintain(spark, EITHER, [[(0, 1), (1, 2)], [(1, 2), (2, 3)]])

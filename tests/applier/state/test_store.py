@@ -1,4 +1,4 @@
-"""What is kept between windows never changes an answer: the same deltas as from the traces, window after window."""
+"""State between LSN ranges never changes a result: every delta equals the one computed from the traces."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def table_of(node: Node) -> StreamTable:
     return StreamTable(1, TableId("public", "t"), 1, (), StreamPlan(node, names))
 
 
-class Followed:
-    """A stream table followed through windows by its state, judged by evaluating the plan at both ends."""
+class MaintainedTable:
+    """A stream table maintained by its state over LSN ranges, checked by evaluating the plan at both ends."""
 
     def __init__(self, spark: SparkSession, node: Node) -> None:
         self.spark, self.table, self.node = spark, table_of(node), node
@@ -53,9 +53,9 @@ class Followed:
             text = incrementalize.snapshot(self.node, Side.AFTER, known)
             assert collected(self.spark, text) == evaluate(self.node, content)
 
-    def go(self, before: dict[str, Bag], after: dict[str, Bag], window: LsnRange) -> Bag:
+    def go(self, before: dict[str, Bag], after: dict[str, Bag], lsn_range: LsnRange) -> Bag:
         inputs = BagInputs(self.spark, before, after)
-        with self.states.through(self.table, window, inputs) as known:
+        with self.states.through(self.table, lsn_range, inputs) as known:
             got = collected(self.spark, incrementalize.delta(self.node, known))
         assert got == difference(evaluate(self.node, after), evaluate(self.node, before))
         return got
@@ -69,26 +69,26 @@ class Followed:
     groups=st.sampled_from([0, 1000]),
     few=st.sampled_from([-1, 1000]),
 )
-def test_windows_after_windows(
+def test_consecutive_lsn_ranges(
     spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool, groups: int, few: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states_module, "MAX_DRIVER_GROUPS", groups)
         patch.setattr(uploaded_rows, "FEW_ROWS", few)
         patch.setattr(affected_groups, "FEW_GROUPS", few)
-        _follow(spark, node, states, repeated)
+        _maintain(spark, node, states, repeated)
 
 
-def _follow(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
-    followed = Followed(spark, node)
-    followed.fill(states[0], 1)
-    followed.go(states[0], states[1], LsnRange(Lsn(1), Lsn(2)))
+def _maintain(spark: SparkSession, node: Node, states: list[dict[str, Bag]], repeated: bool) -> None:
+    maintained = MaintainedTable(spark, node)
+    maintained.fill(states[0], 1)
+    maintained.go(states[0], states[1], LsnRange(Lsn(1), Lsn(2)))
     if repeated:
-        # As if the first try had not been written: the same beginning, another end.
-        followed.go(states[0], states[2], LsnRange(Lsn(1), Lsn(3)))
+        # As if the first attempt had not been written: the same lower end, another upper end.
+        maintained.go(states[0], states[2], LsnRange(Lsn(1), Lsn(3)))
     else:
-        followed.go(states[1], states[2], LsnRange(Lsn(2), Lsn(3)))
-    followed.go(states[2], states[0], LsnRange(Lsn(3), Lsn(4)))
+        maintained.go(states[1], states[2], LsnRange(Lsn(2), Lsn(3)))
+    maintained.go(states[2], states[0], LsnRange(Lsn(3), Lsn(4)))
 
 
 NESTED: Node = SemiJoin(
@@ -119,52 +119,52 @@ OTHER = _content([(1, 2), (2, 2), (None, 3)], [(1, 2), (2, 1), (None, None)])
 def test_groups_empty_and_refill(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, node: Node, fold: int, groups: int, few: int
 ) -> None:
-    """Held in Spark with and without folding, on the driver until there are too many, and there all the time; answered
+    """State in Spark with and without folding, on the driver until it is too large, and always on the driver; evaluated
     by a job and while Spark plans."""
     monkeypatch.setattr(accumulators_spark, "FOLD_ROWS", fold)
     monkeypatch.setattr(affected_groups, "FEW_GROUPS", few)
     for module in (states_module, accumulators_driver):
         monkeypatch.setattr(module, "MAX_DRIVER_GROUPS", groups)
-    followed = Followed(spark, node)
-    followed.fill(SOME, 1)
+    maintained = MaintainedTable(spark, node)
+    maintained.fill(SOME, 1)
     path = [SOME, EMPTY, OTHER, SOME, SOME, EMPTY]
     for i, (before, after) in enumerate(pairwise(path), 1):
-        followed.go(before, after, LsnRange(Lsn(i), Lsn(i + 1)))
+        maintained.go(before, after, LsnRange(Lsn(i), Lsn(i + 1)))
 
 
 TWO_TOTALS: Node = Join(Aggregate(scan("a"), (X,), COUNT_SUM), Aggregate(scan("b"), (X,), COUNT_SUM), ((X, X),), None)
 
 
-def test_many_windows_add_up_to_one(spark: SparkSession) -> None:
-    step_by_step, at_once = Followed(spark, TWO_TOTALS), Followed(spark, TWO_TOTALS)
-    for followed in (step_by_step, at_once):
-        followed.fill(SOME, 1)
+def test_many_lsn_ranges_add_up_to_one(spark: SparkSession) -> None:
+    step_by_step, at_once = MaintainedTable(spark, TWO_TOTALS), MaintainedTable(spark, TWO_TOTALS)
+    for maintained in (step_by_step, at_once):
+        maintained.fill(SOME, 1)
     total: Bag = Counter()
     for i, (before, after) in enumerate(pairwise([SOME, OTHER, EMPTY, OTHER]), 1):
         total.update(step_by_step.go(before, after, LsnRange(Lsn(i), Lsn(i + 1))))
     assert {row: n for row, n in total.items() if n} == at_once.go(SOME, OTHER, LsnRange(Lsn(1), Lsn(4)))
 
 
-def test_a_window_elsewhere_computes_the_state_again(spark: SparkSession) -> None:
-    followed = Followed(spark, OUTER)
-    followed.go(SOME, OTHER, LsnRange(Lsn(7), Lsn(8)))
-    followed.go(EMPTY, SOME, LsnRange(Lsn(3), Lsn(4)))
-    followed.states.unchanged(followed.table, LsnRange(Lsn(4), Lsn(9)))
-    # What was unchanged until 9 may be asked for anywhere up to there.
-    followed.go(SOME, EMPTY, LsnRange(Lsn(6), Lsn(10)))
-    followed.go(EMPTY, OTHER, LsnRange(Lsn(10), Lsn(11)))
+def test_a_range_elsewhere_computes_the_state_again(spark: SparkSession) -> None:
+    maintained = MaintainedTable(spark, OUTER)
+    maintained.go(SOME, OTHER, LsnRange(Lsn(7), Lsn(8)))
+    maintained.go(EMPTY, SOME, LsnRange(Lsn(3), Lsn(4)))
+    maintained.states.unchanged(maintained.table, LsnRange(Lsn(4), Lsn(9)))
+    # A state that did not change until 9 is valid at any LSN up to there.
+    maintained.go(SOME, EMPTY, LsnRange(Lsn(6), Lsn(10)))
+    maintained.go(EMPTY, OTHER, LsnRange(Lsn(10), Lsn(11)))
 
 
 def test_a_state_added_twice_is_noticed(spark: SparkSession) -> None:
-    followed = Followed(spark, Aggregate(scan("a"), (X,), COUNT_SUM))
-    followed.fill(EMPTY, 1)
-    followed.go(EMPTY, SOME, LsnRange(Lsn(1), Lsn(2)))
-    state = followed.states._tables[1]
+    maintained = MaintainedTable(spark, Aggregate(scan("a"), (X,), COUNT_SUM))
+    maintained.fill(EMPTY, 1)
+    maintained.go(EMPTY, SOME, LsnRange(Lsn(1), Lsn(2)))
+    state = maintained.states._tables[1]
     assert state.pending is not None
     for node, rows in state.pending[1].items():
         state.node_states[node].add(rows)
     with pytest.raises(AssertionError):
-        followed.go(SOME, EMPTY, LsnRange(Lsn(2), Lsn(3)))
+        maintained.go(SOME, EMPTY, LsnRange(Lsn(2), Lsn(3)))
 
 
 def test_sums_without_a_place_are_refused() -> None:

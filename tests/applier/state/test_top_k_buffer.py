@@ -1,4 +1,4 @@
-"""The first rows that a LIMIT keeps: never another answer than from the whole input, and the input is rarely read."""
+"""The top-k buffer of a LIMIT: always the same result as from the whole input, which is rarely read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from applier.state import store as states_module
 from applier.state import top_k_buffer
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, bags, scan
-from tests.applier.state.test_store import COUNT_SUM, Followed
+from tests.applier.state.test_store import COUNT_SUM, MaintainedTable
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -29,12 +29,12 @@ TIED: Node = TopK(scan("a"), (), (ASC_X,), 1, 0, True)
 GROUPS: Node = TopK(Aggregate(scan("a"), (X,), COUNT_SUM), (), (SortKey(Col(1, BIG), True, False), ASC_X), 2, 0, False)
 
 
-def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
+def _maintain(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
     contents = [{"a": one, "b": Bag()} for one in rows]
-    followed = Followed(spark, node)
-    followed.fill(contents[0], 1)
+    maintained = MaintainedTable(spark, node)
+    maintained.fill(contents[0], 1)
     for i in range(1, len(contents)):
-        followed.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
+        maintained.go(contents[i - 1], contents[i], LsnRange(Lsn(i), Lsn(i + 1)))
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
@@ -46,11 +46,11 @@ def _follow(spark: SparkSession, node: Node, rows: list[Bag]) -> None:
 def test_rows_come_and_go(spark: SparkSession, node: Node, rows: list[Bag], spare: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(top_k_buffer, "SPARE", spare)
-        _follow(spark, node, rows)
+        _maintain(spark, node, rows)
 
 
 LINE: list[Bag] = [Counter((i, i) for i in range(start, 30)) for start in range(6)]
-"""The first row leaves, again and again."""
+"""The first row is deleted repeatedly."""
 
 
 def test_the_input_is_read_when_what_is_spare_is_used_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,21 +62,21 @@ def test_the_input_is_read_when_what_is_spare_is_used_up(spark: SparkSession, mo
         return snapshot(node, side, inputs)
 
     monkeypatch.setattr(states_module, "snapshot", seen)
-    _follow(spark, FIRST, LINE)
+    _maintain(spark, FIRST, LINE)
     assert read == [Side.AFTER, Side.BEFORE]
 
 
-def test_rows_behind_the_border_are_not_taken_for_the_next(
+def test_rows_after_the_border_are_not_mistaken_for_the_next(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deliberately wrong rule: as if what is held reached as far as ever."""
+    """A deliberately wrong rule: as if the buffer still reached as far as before."""
     monkeypatch.setattr(top_k_buffer, "SPARE", 3)
     monkeypatch.setattr(top_k_buffer, "count_leaving", lambda _: 0)
     with pytest.raises(AssertionError):
-        _follow(spark, FIRST, LINE)
+        _maintain(spark, FIRST, LINE)
 
 
-def test_what_is_far_behind_is_given_up(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_far_after_the_border_are_dropped(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_k_buffer, "SPARE", 1)
     rows: list[Bag] = [Counter((i, i) for i in range(end)) for end in (2, 30, 60)]
-    _follow(spark, FIRST, [*rows, Counter([(50, 1)])])
+    _maintain(spark, FIRST, [*rows, Counter([(50, 1)])])

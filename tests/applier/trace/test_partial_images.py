@@ -1,4 +1,4 @@
-"""Old rows of which the log has the key alone: the trace is that of a log which has everything."""
+"""With partial images (only the key of old rows in the log), the trace equals that of a complete log."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ Image = tuple[int | None, int, str | None, str]
 
 
 class Log:
-    """A table and the images its log has."""
+    """A table and the images in its log."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.rows: dict[tuple[int, str], Image] = {}
         self.commit = 0
 
-    def window(self, changes: int) -> Iterator[StampedRow]:
-        """The change rows of so many statements."""
+    def change_rows(self, changes: int) -> Iterator[StampedRow]:
+        """Yield the change rows of `changes` statements."""
         self.commit += 10
         seq = 0
         for _ in range(changes):
@@ -96,17 +96,17 @@ def relation(spark: SparkSession, trace: Trace, at: Lsn) -> list[tuple[Image, in
 def test_any_history_under_the_default_identity(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     store, log, trace = TraceStore(spark, str(tmp_path)), Log(seed), Trace(spark, KEYED.table)
     trace.capture(KEYED.columns, Lsn(1))
-    for window in range(12):
-        trace.append(list(log.window(log.rng.randint(1, 12))))
-        if window % 4 == 1:
+    for number in range(12):
+        trace.append(list(log.change_rows(log.rng.randint(1, 12))))
+        if number % 4 == 1:
             trace.rebase(store.append(trace, Lsn(log.commit - 5)))
-        if window % 3 == 2:
+        if number % 3 == 2:
             expected = sorted(((row, 1) for row in log.rows.values()), key=repr)
             assert relation(spark, trace, Lsn(log.commit + 1)) == expected
     assert all(column.is_open for column in trace.columns)
 
 
-def test_a_row_that_nobody_knows_loses_its_columns(spark: SparkSession) -> None:
+def test_an_unknown_row_loses_its_columns(spark: SparkSession) -> None:
     trace = Trace(spark, KEYED.table)
     trace.capture(KEYED.columns, Lsn(1))
     trace.append(

@@ -1,4 +1,4 @@
-"""A trace on real Spark and Delta: however windows and checkpoints are cut, it shows the same relation."""
+"""A trace on real Spark and Delta shows the same relation for any LSN ranges and checkpoints."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_any_history_with_checkpoints_and_a_restart(
             trace.rebase(base)
             for at in range(commit - 2, commit + 1):
                 assert relation(spark, trace, Lsn(at * 10 + 1)) == states[at]
-    # What a crash between a table's append and the manifest leaves behind is undone on load.
+    # Rows of a crash between a table's append and the manifest are removed on load.
     store.append(trace, Lsn(1000))
     loaded = store.load(Manifest.from_json(manifest.to_json()))[0]
     assert relation(spark, loaded, manifest.frontier) == states[13]
@@ -117,7 +117,7 @@ def test_a_compacted_base_is_laid_out_by_its_key(
     assert loaded.key == ("a",)
 
 
-def test_a_window_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) -> None:
     trace = captured(spark)
     trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
     trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
@@ -155,7 +155,7 @@ def rows_of(spark: SparkSession, traces: Traces, scan: Scan, at: int) -> Bag:
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bool) -> None:
-    """A relation (a, b) becomes (a, b bigint, w) while rows flow; it is captured anew at 40."""
+    """A relation (a, b) becomes (a, b bigint, w) while rows arrive; it is captured again at 40."""
     store, table = TraceStore(spark, str(tmp_path)), SCHEMA.table
     first = TableSchema(table, 1, (Column("a", INT), Column("b", INT)), (), ReplicaIdentity.FULL)
     wider = TableSchema(table, 1, (*first.columns, Column("w", INT)), (), ReplicaIdentity.FULL)
@@ -170,17 +170,17 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     trace.append([row(Op.INSERT, 10, 0, first, 1, 1), row(Op.INSERT, 10, 1, first, 2, 2)])
     if checkpoint:
         trace.rebase(store.append(trace, Lsn(15)))
-    # ADD COLUMN w: what is known stays known; w is not.
+    # ADD COLUMN w: the known columns stay known; w is unknown.
     trace.append([row(Op.DELETE, 20, 0, wider, 1, 1, 7), row(Op.INSERT, 20, 1, wider, 1, 9, 8)])
     a_b, w = scan_of(("a", INT), ("b", INT)), scan_of(("w", INT))
     assert traces.knows(a_b, Lsn(30)) and not traces.knows(w, Lsn(30)) and not traces.coming(w, Lsn(30))
     assert rows_of(spark, traces, a_b, 30) == Counter({(1, 9): 1, (2, 2): 1})
-    # b becomes bigint: a is still right, b as an integer is known up to there.
+    # b becomes bigint: a is still valid, b as an integer is known up to there.
     trace.append([row(Op.INSERT, 30, 0, retyped, 3, 3, 3)])
     assert traces.knows(scan_of(("a", INT)), Lsn(31))
     assert traces.knows(a_b, Lsn(30)) and not traces.knows(a_b, Lsn(31))
     assert "is now bigint" in traces.reason(a_b).problem
-    # Captured anew: the capture's record may come long before its rows.
+    # Captured again: the capture's record may come long before its rows.
     trace.capture(retyped.columns, Lsn(40), 7, "16~1")
     everything = scan_of(("a", INT), ("b", BIG), ("w", INT))
     assert traces.coming(everything, Lsn(35)) and not traces.knows(everything, Lsn(40))
@@ -195,7 +195,7 @@ def test_columns_come_and_go(spark: SparkSession, tmp_path: Path, checkpoint: bo
     trace.append([row(Op.TRUNCATE, 40, 0, retyped), *copied])
     assert traces.knows(everything, Lsn(41))
     assert rows_of(spark, traces, everything, 41) == Counter({(1, 9, 8): 1, (2, 2, 0): 1, (3, 3, 3): 1})
-    # Who reads only a sees no difference over the capture.
+    # A reader of only a sees no delta over the capture.
     with traces.through(LsnRange(Lsn(36), Lsn(41))) as inputs:
         assert inputs.delta(scan_of(("a", INT))) is None
         assert inputs.delta(everything) is not None

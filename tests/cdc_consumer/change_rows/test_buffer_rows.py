@@ -1,4 +1,4 @@
-"""A row in COPY's binary format is the row in its text format: PostgreSQL reads both and compares."""
+"""A row in COPY's binary format equals the row in its text format: PostgreSQL reads both and compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copied lines give the bytes the table-driven way gives, and fastavro reads them back."""
+"""Generated code encodes copied lines to the same bytes as the table-driven encoder, and fastavro reads them back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def copy_line(texts: list[str | None]) -> bytes:
-    """As PostgreSQL's manual describes the text format."""
+    """Encode a line as PostgreSQL's manual describes the text format."""
     columns = ["\\N" if t is None else "".join(ESCAPES.get(c, c) for c in t) for t in texts]
     return ("\t".join(columns) + "\n").encode()
 
@@ -52,7 +52,7 @@ def test_any_text_survives_the_format(texts: list[str | None]) -> None:
     assert split_copy_line(copy_line(texts), len(texts)) == expected
 
 
-def test_ordinary_lines_take_the_generated_way() -> None:
+def test_ordinary_lines_use_the_generated_encoder() -> None:
     schema = _ordinary()
     written = codec(schema)
     encoder = CopyEncoder(written, written.header, AT, NOW_US)

@@ -1,4 +1,4 @@
-"""Generated encoders give the reference's bytes for every row they take, and take every ordinary row."""
+"""Generated encoders give the reference's bytes for every row they accept, and accept every ordinary row."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def fields(draw: st.DrawFn, reader: TableReader, *, odd: bool = False, toast: bo
 def messages(draw: st.DrawFn, reader: TableReader, *, odd: bool) -> RowMessage:
     new = draw(fields(reader, odd=odd))
     before = draw(fields(reader, odd=odd))
-    # Images that share most of their columns, as an UPDATE's do.
+    # Images that have most columns in common, like those of an UPDATE.
     mixed = tuple(a if draw(st.integers(0, 2)) else b for a, b in zip(new, before, strict=True))
     key_image = tuple(value if i in reader.identity else None for i, value in enumerate(before))
     image = st.sampled_from([OldImage(mixed, True), OldImage(key_image, False)])
@@ -203,7 +203,7 @@ def test_the_bytes_are_the_references_or_there_are_none(data: st.DataObject) -> 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_ordinary_rows_are_taken(data: st.DataObject) -> None:
+def test_ordinary_rows_are_accepted(data: st.DataObject) -> None:
     reader = data.draw(tables())
     message = data.draw(messages(reader, odd=False))
     key_changed = isinstance(message, Update) and message.old is not None and not message.old.full
@@ -226,7 +226,7 @@ def test_a_run_of_inserts_gives_the_references_bytes(data: st.DataObject) -> Non
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_a_run_takes_all_ordinary_inserts_and_nothing_else(data: st.DataObject) -> None:
+def test_a_run_accepts_all_ordinary_inserts_and_nothing_else(data: st.DataObject) -> None:
     reader = data.draw(tables())
     inserts = [message_bytes(Insert(5, data.draw(fields(reader)))) for _ in range(data.draw(st.integers(1, 3)))]
     others = message_bytes(Insert(6, ())), message_bytes(Delete(5, OldImage((), True)))
@@ -275,7 +275,7 @@ def test_an_unchanged_toasted_value_is_the_old_images() -> None:
         ("timestamptz", b"2000-01-01 00:00:00.+01+00"),
     ],
 )
-def test_what_the_reference_refuses_is_not_taken(name: str, text: bytes) -> None:
+def test_what_the_reference_refuses_is_not_accepted(name: str, text: bytes) -> None:
     reader = table([plain("int4"), plain(name)], (0,), ReplicaIdentity.FULL)
     with pytest.raises(SLOW_PATH):
         generated(message_bytes(Insert(5, (b"1", text))), reader, 0)
@@ -290,7 +290,7 @@ def test_only_digits_follow_the_point(text: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_a_damaged_message_is_not_taken(data: st.DataObject) -> None:
+def test_a_damaged_message_is_not_accepted(data: st.DataObject) -> None:
     reader = data.draw(tables())
     message = message_bytes(data.draw(messages(reader, odd=False)))
     damaged = message[: data.draw(st.integers(5, len(message) - 1))] + data.draw(st.sampled_from([b"", b"n", b"zz"]))

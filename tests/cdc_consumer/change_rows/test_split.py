@@ -35,7 +35,7 @@ def cols(*ordinals: int) -> frozenset[int]:
 
 
 def reader(identity: ReplicaIdentity, names: str = "kvw", key: str = "k") -> TableReader:
-    """Text columns, one per letter; `key` are the primary key's."""
+    """Return a reader of text columns, one per letter; `key` are those of the primary key."""
     full = identity is ReplicaIdentity.FULL
     relation = Relation(5, "s", "t", identity, tuple(RelationColumn(n, 25, -1, full or n in key) for n in names))
     columns = tuple(Column(n, TEXT) for n in names)
@@ -141,8 +141,8 @@ rows_of_three = st.tuples(st.sampled_from([b"1", b"2"]), values, values)
 
 
 @given(old=rows_of_three, new=rows_of_three, toast=st.frozensets(st.sampled_from([1, 2])))
-def test_every_identity_tells_the_same_update(old: Tuple, new: Tuple, toast: frozenset[int]) -> None:
-    """Whatever the identity, what is known is true, and what may have changed covers what did."""
+def test_every_identity_describes_the_same_update(old: Tuple, new: Tuple, toast: frozenset[int]) -> None:
+    """For every identity, known values are correct, and the possibly changed columns include all changed ones."""
     toast = frozenset(i for i in toast if old[i] == new[i])
     sent = tuple(TOAST if i in toast else value for i, value in enumerate(new))
     full = split(Update(5, OldImage(old, full=True), sent), ReplicaIdentity.FULL)

@@ -1,4 +1,4 @@
-"""Text to physical types: exact, special values as text, anything unexpected refused with the column named."""
+"""Text is parsed to physical types exactly; special values stay text; unexpected text is refused with its column."""
 
 from __future__ import annotations
 

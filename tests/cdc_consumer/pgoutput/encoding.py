@@ -1,4 +1,4 @@
-"""Hand-made pgoutput bytes: the layouts of PostgreSQL's documentation, written down a second time."""
+"""Encodes pgoutput messages: a second, independent implementation of the layouts in PostgreSQL's documentation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def numbers(layout: str, values: Iterable[int]) -> bytes:
 
 
 def encode(message: Message) -> bytes:
-    """The bytes PostgreSQL would send."""
+    """Return the bytes that PostgreSQL would send."""
     match message:
         case Begin():
             return b"B" + struct.pack(">QqI", message.commit_lsn.value, message.commit_ts_us - EPOCH_US, message.xid)

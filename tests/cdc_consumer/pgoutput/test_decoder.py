@@ -1,4 +1,4 @@
-"""decode(encode(m)) = m for every message, and no bytes make it fail in any other way than MalformedMessage."""
+"""decode(encode(m)) = m for every message, and invalid bytes raise nothing but MalformedMessage."""
 
 from __future__ import annotations
 

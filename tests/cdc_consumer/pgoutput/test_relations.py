@@ -1,4 +1,4 @@
-"""Relation messages to schemas: the stream decides, the catalog only helps."""
+"""Relation messages become schemas: the stream decides, the catalog only adds facts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_catalog_of_another_time_is_not_trusted_with_the_key() -> None:
     assert table_schema(relation(ReplicaIdentity.FULL, ("other", INT4, True)), FACTS, before).key == ()
 
 
-def test_the_catalog_is_asked_once_per_description() -> None:
+def test_the_catalog_is_queried_once_per_description() -> None:
     status_requested: list[Relation] = []
 
     def lookup(described: Relation) -> RelationFacts:

@@ -1,4 +1,4 @@
-"""The broker is away while a hot table is written: the server stays connected, memory stays small, nothing is lost."""
+"""The broker is down while a hot table is written: the server stays connected, memory stays small, nothing is lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
             db.execute(f"INSERT INTO hot SELECT g, 'v' || g FROM generate_series({first}, {last}) g".encode())
         until(lambda: consumer.metric("pg_trickle_cdc_spilled_bytes_total") > 5_000_000, "spilled")
         time.sleep(4.5)  # longer than the server waits for a sign of life
-        # The same server process: it was answered all the time, and nothing was acknowledged that is not published.
+        # The same server process: it got status updates all the time, and nothing unpublished was acknowledged.
         assert sender(db, consumer) == before
         more_mb = memory_mb(consumer) - calm_mb
         print(f"{more_mb:.0f} MB more than {calm_mb:.0f} MB during the outage")
@@ -83,7 +83,7 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
 
 
 def test_stopped_while_the_broker_is_away(make_consumer: MakeConsumer, db: Connection, kafka: KafkaBroker) -> None:
-    """What was spilled is gone with the process, and comes again from the slot."""
+    """Spilled frames are lost with the process, and the slot sends them again."""
     consumer = make_consumer(ring_buffer_sources="public.hot", ring_buffer_slots=1_000)
     db.execute(SCHEMA)
     consumer.start()

@@ -1,4 +1,4 @@
-"""First in, first out, whatever goes to disk and whenever; bounds hold, and a full disk loses nothing."""
+"""First in, first out, whatever is spilled to disk; bounds hold, and a full disk loses nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_frames_leave_in_the_order_they_came(
             elif queue.accepts(on_disk=True):
                 queue.put(step)
                 put += step
-                # A chunk is accepted when there is room for its first frame.
+                # A chunk is accepted when there is space for its first frame.
                 assert len(queue) < slots + 30
                 assert queue.disk_bytes < disk + 30 * 44
             assert bool(queue) == (len(taken) < len(put))
@@ -51,7 +51,7 @@ def test_disk_is_used_only_when_allowed() -> None:
     assert not queue.accepts(on_disk=False) and queue.accepts(on_disk=True)
     queue.put([b"c"])
     assert queue.take(2) == [b"a", b"b"]
-    # Memory is free again, but what is on disk is older than what comes now.
+    # Memory is free again, but the frames on disk are older than new ones.
     assert not queue.accepts(on_disk=False)
     queue.put([b"d"])
     assert queue.take(9) + queue.take(9) == [b"c", b"d"] and not queue

@@ -1,4 +1,4 @@
-"""Rows that wait for a copy come back as they were, in their order."""
+"""Rows that wait for a copy are read back unchanged, in their order."""
 
 from __future__ import annotations
 

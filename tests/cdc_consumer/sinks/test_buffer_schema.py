@@ -1,4 +1,4 @@
-"""The columns of a change-buffer table: their types, what becomes of old ones, which names are refused."""
+"""The columns of a change-buffer table: their types, the treatment of old ones, and refused names."""
 
 from __future__ import annotations
 

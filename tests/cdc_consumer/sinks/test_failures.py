@@ -1,4 +1,4 @@
-"""What librdkafka reports: which of our errors it becomes, what is waited for, what may be asked again."""
+"""Errors of librdkafka: which of our errors they become, which are waited for, and which requests are retried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_code_is_one_of_our_errors(code: int, expected: type[TopicError]) 
     error = diagnose_kafka(KafkaError(code), "writing a row")
     assert type(error) is expected
     assert "writing a row" in str(error) and error.hint
-    # Only these are waited for: a broker that comes back, and the instance that took over.
+    # Only these are waited for: a broker that restarts, and the instance that took over.
     assert error.retryable is (expected in (BrokerUnavailable, Fenced))
 
 
@@ -45,7 +45,7 @@ def test_a_wrong_clock_is_named() -> None:
     assert "clock" in diagnose_kafka(KafkaError(KafkaError.INVALID_TIMESTAMP), "writing").hint
 
 
-def test_what_may_be_asked_again() -> None:
+def test_which_requests_may_be_retried() -> None:
     assert is_retryable(KafkaError(KafkaError._TIMED_OUT))
     assert is_retryable(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, retriable=True))
     assert not is_retryable(KafkaError(KafkaError.PRODUCER_FENCED))

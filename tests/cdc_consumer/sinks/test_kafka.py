@@ -50,7 +50,7 @@ def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: 
     publisher.publish(ends)
     assert sum(told[0][to.topic].values()) == 1000
     moved = [p for p in range(3) if told[1][to.topic][p] != told[0][to.topic][p]]
-    # One row, and the marker that ended the first transaction.
+    # One row, and the end marker of the first transaction.
     assert [told[1][to.topic][p] - told[0][to.topic][p] for p in moved] == [2]
 
 

@@ -1,4 +1,4 @@
-"""A mode's sink: the same calls prepare, open, read back and ask, whichever it is."""
+"""The sink of every mode: the same calls prepare, open, read back and query it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_published_is_read_back_by_the_next(chosen: ConsumerSettings) ->
     until(lambda: not is_state_in_doubt(chosen), "the broker told the partition of the commit")
     state = read_state(chosen)
     assert state.progress == progress(chosen.slot) and state.captures == {TABLE: capture(chosen.slot)}
-    # What stood for one slot is nothing to another.
+    # The progress of one slot is not read for another.
     assert read_state(chosen.model_copy(update={"slot": "another"})) == StoredState()
 
 

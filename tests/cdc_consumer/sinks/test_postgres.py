@@ -1,4 +1,4 @@
-"""Change-buffer tables in PostgreSQL: one writer, a position that is forgotten when told, a session that is cut."""
+"""Change-buffer tables in PostgreSQL: one writer, progress that drop-slot deletes, a session that is terminated."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_drop_slot_forgets_the_buffers_progress(make_consumer: MakeConsumer, db:
     db.execute("UPDATE t SET id = 2")
     consumer.start()
     content = check(consumer, ["public.t"])
-    # The buffer held rows of the slot before, so they are emptied first.
+    # The buffer has rows of the previous slot, so it is emptied first.
     assert [row.op for row in by_stamp(content.rows["public.t"])] == ["I", "T", "I"]
 
 
 def test_a_lost_target_is_waited_for(make_consumer: MakeConsumer, db: Connection) -> None:
-    """The sink's session is cut: nothing is lost or doubled."""
+    """The sink's session is terminated: no row is lost or duplicated."""
     consumer = make_consumer(mode="sidecar", kafka_bootstrap=NO_KAFKA)
     db.execute(SCHEMA)
     consumer.start()

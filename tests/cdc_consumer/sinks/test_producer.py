@@ -1,4 +1,4 @@
-"""Transactions of one id: offsets of what was delivered, nothing of what was undone, and only one writer."""
+"""Transactions of one id: offsets of delivered records, none of aborted ones, and only one writer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_undone_transaction_leaves_no_offsets(settings: ConsumerSettings) -> 
     producer.produce(topic, b"row", None, 0)
     producer.drain()
     producer.commit("committing")
-    # After the row that was undone, and the marker that says so.
+    # After the aborted row and its abort marker.
     assert producer.offsets == {topic: {0: 3}}
 
 

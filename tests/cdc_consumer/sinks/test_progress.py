@@ -1,4 +1,4 @@
-"""What a restart reads back: committed records of its own slot, the last of each key, and schema versions."""
+"""A restart reads back the committed records of its own slot, the last of each key, and schema versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publisher(settings: ConsumerSettings) -> KafkaSink:
 
 
 def committed(settings: ConsumerSettings) -> StoredState:
-    """What is read back once the broker has told the partition how the last transaction ended."""
+    """Return the stored state once the partition has the marker of the last transaction."""
     until(lambda: not is_in_doubt(settings), "decided")
     return read_topic_state(settings)
 

@@ -29,7 +29,7 @@ class Registry(BaseHTTPRequestHandler):
     subjects: ClassVar[dict[str, list[int]]] = {}
     schemas: ClassVar[dict[int, str]] = {}
     frozen: ClassVar[set[str]] = set()
-    """Subjects that take no further version."""
+    """Subjects that accept no further version."""
     users: ClassVar[set[str]] = set()
     log: ClassVar[list[str]] = []
 
@@ -69,7 +69,7 @@ class Registry(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Topics are made once, with the settings of the contract; what is there already is found as it is."""
+"""Topics are created once, with the documented settings; existing topics are used unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_settings_of_the_contract(settings: ConsumerSettings) -> None:
     assert config(settings, f"{settings.topic_prefix}.schemas")["cleanup.policy"] == "compact"
     table = config(settings, topics.ensure_table(TABLE))
     assert table["cleanup.policy"] == "delete" and table["retention.ms"] == str(settings.topic_retention_ms)
-    # The broker's clock counts on every topic.
+    # Every topic uses the broker's clock.
     assert progress["message.timestamp.type"] == table["message.timestamp.type"] == "LogAppendTime"
 
 

@@ -1,4 +1,4 @@
-"""A large table joins: the others go on meanwhile, its own changes follow its copy, also after a death in between."""
+"""The initial copy of a large table: other tables continue, its own changes come after the copy, also after a kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INSERT INTO late SELECT g, repeat('x', 40) FROM generate_series(1, {ROWS}) g;
 
 
 def initial_copy(make_consumer: MakeConsumer, db: Connection, **settings: object) -> Consumer:
-    """A consumer that streams one table; the other is there and not published."""
+    """Start a consumer that streams one table; the other exists and is not published."""
     consumer = make_consumer(heartbeat_ms=300, copy_connections=1, copy_chunk_pages=1, **settings)
     db.execute(SCHEMA.encode())
     add(db, "early")
@@ -38,7 +38,7 @@ def stuck_copy(db: Connection, table: str) -> Iterator[None]:
     copying = "SELECT pid FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE 'COPY (SELECT%' LIMIT 1"
     add(db, table)
     found, deadline = None, time.monotonic() + 60
-    # Without a pause: hundreds of small chunks do not take long.
+    # No pause is needed: hundreds of small chunks do not take long.
     while (found := db.execute(copying).fetchone()) is None:
         assert time.monotonic() < deadline, "no copy seen"
     os.kill(found[0], signal.SIGSTOP)
@@ -49,7 +49,7 @@ def stuck_copy(db: Connection, table: str) -> Iterator[None]:
 
 
 def now(consumer: Consumer) -> Content:
-    """What everybody can read at this moment, whatever the frontier says."""
+    """Return everything that can be read at this moment, whatever the frontier is."""
     if consumer.mode != "log":
         with connect(consumer.target) as buffers:
             return buffer_reader.read_buffers(buffers, consumer.prefix)
@@ -61,7 +61,7 @@ def now(consumer: Consumer) -> Content:
 
 
 def change_both(db: Connection, consumer: Consumer, key: int) -> None:
-    """A commit in both tables; returns when the first one's row can be read and the server may forget the commit."""
+    """Commit in both tables; return when the first one's row can be read and the server may discard the commit."""
     db.execute(
         f"""
         BEGIN;
@@ -85,7 +85,7 @@ def test_the_stream_goes_on_while_a_table_is_copied(make_consumer: MakeConsumer,
     with stuck_copy(db, "late"):
         for key in (1, 2):
             change_both(db, consumer, key)
-        # More than memory is used for.
+        # More than may be held in memory.
         db.execute("UPDATE late SET v = 'all of it ' || id")
         until(lambda: consumer.metric("pg_trickle_cdc_spool_bytes") > 0, "spooled")
         assert (
@@ -116,7 +116,7 @@ def test_the_stream_waits_when_too_much_waits_for_the_copy(make_consumer: MakeCo
 
 
 def test_killed_while_the_stream_goes_on(make_consumer: MakeConsumer, db: Connection) -> None:
-    """What was acknowledged is not asked for again, and what waited for the copy is in the next one."""
+    """Acknowledged commits are not requested again, and rows that waited for the copy are in the next copy."""
     consumer = initial_copy(make_consumer, db)
     with stuck_copy(db, "late"):
         change_both(db, consumer, 1)

@@ -1,4 +1,4 @@
-"""Copies in parallel chunks: each row once, whatever happens to the table or to the consumer meanwhile."""
+"""Copies in parallel chunks: each row comes once, whatever happens to the table or the consumer meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSERT INTO big SELECT g, 0, repeat('x', 60) FROM generate_series(1, {ROWS}) g;
 
 
 def churn(connection: Connection, pick: random.Random) -> None:
-    """Rows change, go, come and move to other pages."""
+    """Update, delete, insert and move rows to other pages."""
     key = pick.randrange(ROWS + 500)
     connection.execute(
         f"""
@@ -59,7 +59,7 @@ def test_chunks_by_several_connections_under_load(make_consumer: MakeConsumer, d
 
 
 def test_a_copy_killed_after_some_of_it_was_committed(make_consumer: MakeConsumer, db: Connection) -> None:
-    """What is there of the first attempt is emptied by a T row; each row counts once."""
+    """A T row removes the rows of the first attempt; each row counts once."""
     consumer = make_consumer(transaction_max_s=0, copy_chunk_pages=4)
     db.execute(BIG)
     add(db, "big")

@@ -1,4 +1,4 @@
-"""What people see of a copy."""
+"""The progress report of a copy: log lines or a bar."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixture, monkeypa
     assert left(metrics) == 0
 
 
-def test_without_statistics_the_finished_pages_tell() -> None:
+def test_without_statistics_the_finished_pages_count() -> None:
     metrics = Metrics()
     told = CopyReport(TABLE, None, 10, metrics)
     told.advance(100, 0)

@@ -1,4 +1,4 @@
-"""What is asked of each server version."""
+"""The commands and queries that are sent to each server version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_starting_is_the_same_for_all() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_catalog_is_asked_only_for_what_it_has(version: int) -> None:
+def test_the_catalog_is_queried_only_for_existing_columns(version: int) -> None:
     query = published_query(version)
     assert ("pg_publication_namespace" in query) == (version >= 150000)
     assert ("p.attnames" in query and "p.rowfilter" in query) == (version >= 150000)
@@ -47,7 +47,7 @@ def test_generated_columns_by_version(version: int) -> None:
 
 
 def test_the_queries_of_older_versions_run(db: Connection) -> None:
-    """They use less, so the server at hand must understand them all."""
+    """They use fewer columns, so the server of this run must accept them all."""
     names = {"publications": ["pg_trickle"], "own": ["pgtrickle"]}
     db.execute("CREATE TABLE t (id int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE t")
     for version in VERSIONS:

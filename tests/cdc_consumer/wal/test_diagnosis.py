@@ -1,4 +1,4 @@
-"""What the server says becomes an error with a way out."""
+"""Errors of the server become our errors with a hint."""
 
 from __future__ import annotations
 

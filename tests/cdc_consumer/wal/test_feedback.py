@@ -1,4 +1,4 @@
-"""What the server is told: received is not durable."""
+"""The status updates to the server: received is not durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be published and acknowledged, and when: the rules one by one, then as a law over any stream."""
+"""What may be published and acknowledged, and when: each rule alone, then as a law over any stream."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def streams(draw: st.DrawFn) -> list[tuple[str, int]]:
 
 @given(streams(), st.integers(0, 300))
 def test_published_never_covers_a_commit_that_was_not_received_whole(stream: list[tuple[str, int]], cut: int) -> None:
-    """Stop anywhere: resuming at `published` brings every commit that is not on the topics, and none that is."""
+    """Stop anywhere: resuming at `published` returns every commit that is not on the topics, and no other."""
     frontier, whole, on_topics, open_commit = Frontier(Lsn(100)), list[int](), set[int](), 0
     previous = frontier.published
     for kind, position in stream[:cut]:

@@ -1,4 +1,4 @@
-"""Falling behind is said once, again when it doubled, and ends once."""
+"""Lag is logged once, again when it doubled, and once when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether progress and slot belong together: every way they may not."""
+"""Whether progress and slot belong together: every case in which they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL functions by SQL alone, as a psql user meets them, without the binaries running."""
+"""The SQL functions by SQL alone, as a psql user calls them, without running binaries."""
 
 from __future__ import annotations
 
@@ -184,14 +184,14 @@ def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
 STATE = (
     {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces"}
     | {f"last_error_{of}" for of in ("at", "code", "message", "hint")}
-    # The exported query is the stored one, which says everything in full: how it was once written is not needed.
+    # The exported query is the stored one, with qualified names: the original text is not needed.
     | {"original_query", "search_path"}
 )
 """Columns of pgt_stream_tables that are not part of a definition. Every other one must survive an export."""
 
 
 def defined(db: Connection, name: str) -> dict[str, object]:
-    """All that defines a stream table, by the catalog's own columns, and who may write to it."""
+    """Return everything that defines a stream table: the catalog's columns, and who may write to it."""
     (found,) = rows(
         db,
         "SELECT to_jsonb(s) || jsonb_build_object('may_write', (SELECT tgenabled FROM pg_trigger"
@@ -206,7 +206,7 @@ def defined(db: Connection, name: str) -> dict[str, object]:
 def test_a_definition_goes_out_and_comes_back_with_every_option(db: Connection) -> None:
     db.execute("CREATE FUNCTION twice(numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2'")
     create(db, "plain", "SELECT id FROM orders")
-    # Taken, so the stream table below gets a publication that is named after its number.
+    # The name is in use, so the publication of the stream table below is named after its number.
     db.execute("CREATE PUBLICATION pgt_pub_dressed")
     create(
         db,
@@ -226,7 +226,7 @@ def test_a_definition_goes_out_and_comes_back_with_every_option(db: Connection) 
     spec = rows(db, "SELECT pgtrickle.stream_table_spec('dressed')")[0][0]
     db.execute("SET extra_float_digits = 0")
     definition = str(rows(db, "SELECT pgtrickle.export_definition('dressed')")[0][0])
-    # Of the same meaning wherever it is run.
+    # It has the same meaning wherever it is run.
     db.execute("RESET extra_float_digits; CREATE SCHEMA other; CREATE TABLE other.orders (id int)")
     db.execute("SET search_path = other")
 
@@ -289,7 +289,7 @@ def test_the_graph_of_stream_tables(db: Connection) -> None:
     assert rows(db, "SELECT pgtrickle.stream_table_spec('top')")[0][0] == spec
 
 
-def test_health_tells_what_is_wrong(db: Connection) -> None:
+def test_health_check_reports_problems(db: Connection) -> None:
     create(db, "st", "SELECT id FROM orders")
     found = {name: severity for name, severity in rows(db, "SELECT check_name, severity FROM pgtrickle.health_check()")}
     assert found["applier_running"] == "ERROR"
@@ -304,7 +304,7 @@ def test_health_tells_what_is_wrong(db: Connection) -> None:
     assert rows(db, "SELECT pgtrickle.get_staleness('st')") == [(None,)]
 
 
-def test_nobody_there_to_ask_is_said_at_once(db: Connection) -> None:
+def test_a_missing_applier_is_reported_at_once(db: Connection) -> None:
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no applier runs") as caught:
         db.execute("SELECT * FROM pgtrickle.validate_query('SELECT id FROM orders')")
     assert "pg-trickle-applier" in str(caught.value.diag.message_hint)
@@ -330,7 +330,7 @@ def test_what_is_known_without_the_programs(db: Connection) -> None:
         rows(db, "SELECT pgtrickle.explain_stream_table('st', 'xml')")
 
 
-def test_costs_are_told_in_rows_and_milliseconds(db: Connection) -> None:
+def test_costs_are_reported_in_rows_and_milliseconds(db: Connection) -> None:
     create(db, "st", "SELECT id FROM orders")
     db.execute(
         'INSERT INTO pgtrickle.pgt_plans SELECT pgt_id, \'{"text": "the plan\\n"}\' FROM pgtrickle.pgt_stream_tables'

@@ -1,4 +1,4 @@
-"""Schedules, modes and options as SQL takes them, without the binaries running."""
+"""Schedules, modes and options that the SQL functions accept, without running binaries."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def db(postgres: PostgresServer) -> Iterator[Connection]:
     "schedule",
     ["1s", "1h30m", "250ms", "continuous", "calculated", "@daily", "*/5 * * * *", "0 3 * * MON", "1,2 * 1-5 * *"],
 )
-def test_what_sql_takes_the_applier_reads(db: Connection, schedule: str) -> None:
+def test_the_applier_reads_every_schedule_that_sql_accepts(db: Connection, schedule: str) -> None:
     db.execute("SELECT pgtrickle._check_schedule(%s)", (schedule,))
     parse_schedule(schedule)
 
 
 @pytest.mark.parametrize("schedule", ["", "1", "s", "1 s", "-1s", "every day", "* * * *", "1s; DROP TABLE x", None])
-def test_what_sql_does_not_take(db: Connection, schedule: str | None) -> None:
+def test_what_sql_does_not_accept(db: Connection, schedule: str | None) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="is not understood"):
         db.execute("SELECT pgtrickle._check_schedule(%s)", (schedule,))
 
 
-def test_options_are_checked_and_kept(db: Connection) -> None:
+def test_options_are_checked_and_stored(db: Connection) -> None:
     db.execute(
         "SELECT pgtrickle.create_stream_table('kept_options', 'TABLE orders', refresh_mode => 'full',"
         " append_only => true, full_policy => 'ERROR', auto_threshold => 0.4)"
@@ -63,7 +63,7 @@ def test_a_circle_is_refused_with_its_path(db: Connection) -> None:
     assert "ring_a -> ring_c -> ring_b -> ring_a" in str(refused.value).replace("public.", "")
 
 
-def test_nobody_drains_where_nobody_runs(db: Connection) -> None:
+def test_nothing_drains_when_no_applier_runs(db: Connection) -> None:
     assert db.execute("SELECT pgtrickle.drain(0)").fetchone() == (False,)
     assert db.execute("SELECT pgtrickle.is_drained()").fetchone() == (False,)
     assert db.execute("SELECT count(*) FROM pgtrickle.pgt_drain").fetchone() == (0,)

@@ -1,8 +1,8 @@
 """Every aggregate of the allow-list against PostgreSQL: plain, with DISTINCT, with FILTER, with ORDER BY.
 
 One table holds groups of random sizes over edge and random values of every type, NULL among them: a group without any
-value, one with a single row. The snapshot rule computes them from rows with weights that have to be netted first.
-`FUZZ_SEED` makes it different, `FUZZ_ONLY` (a regular expression) takes some entries only.
+value, one with a single row. The snapshot rule computes them from rows with weights that must be netted first.
+`FUZZ_SEED` makes it different, `FUZZ_ONLY` (a regular expression) selects some entries.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _texts(entry: AggregateEntry, arguments: Sequence[str | Fixed]) -> Iterator[
         yield f"{name}({direct}) WITHIN GROUP (ORDER BY {free[0]}) FILTER (WHERE keep)"
         return
     listed = ", ".join(columns) or "*"
-    # What looks different and is equal is neither decided by its own order nor told apart.
+    # Values that print differently and are equal have no order of their own and are not distinguished.
     by_number = not _UNEQUAL.isdisjoint(arguments) or (free != columns and "bytea" not in arguments)
     listing = isinstance(entry.form, OfList)
     order = f" ORDER BY {', '.join(free)}" if listing and not by_number else ""
@@ -117,7 +117,7 @@ def _collation(type_name: str) -> str:
 
 
 class _NoisyInputs:
-    """The fuzz table with every row there twice and withdrawn once."""
+    """The fuzz table with every row inserted twice and deleted once."""
 
     small = True
 
@@ -177,13 +177,13 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls
 
 
 def _shown(value: Any, call: str) -> Any:
-    """Rows are netted before they are listed, and there zero has no sign; in the text of an array it would be seen."""
+    """Remove the sign of zero: rows are netted before they are listed, and an array's text would show the sign."""
     listed = isinstance(value, str) and call.startswith("percentile_cont(ARRAY") and "float" in call
     return exact(re.sub(r"(?<![\d.])-0(?=[,}])", "0", value) if listed else value)
 
 
 def _carried(value: Any, physical_type: str) -> Any:
-    """The shortest text of a real is not the number it stands for."""
+    """Convert a real: its shortest text is not exactly its number."""
     return struct.unpack("f", struct.pack("f", value))[0] if physical_type == "float" and value is not None else value
 
 
@@ -214,7 +214,7 @@ def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
     for entry in (e for e in AGGREGATES.values() if not e.internal):
         width = 0 if entry.signature.endswith("()") else entry.signature.count(",") + 1
         assert entry.fuzz, f"{entry.signature} has no fuzz spec"
-        # Of imagined rows there are as many direct arguments as columns to order by.
+        # Hypothetical-set aggregates have as many direct arguments as columns to order by.
         imagined = entry.within_group and entry.signature.endswith("(any)")
         assert all(imagined or len(arguments) == width for arguments in entry.fuzz), entry.signature
         assert entry.signature in known, f"{entry.signature} is no aggregate of PostgreSQL"

@@ -1,4 +1,4 @@
-"""The Delta sink alone: any split of the same changes into deltas and flushes gives the same table and one frontier."""
+"""The Delta sink alone: any split of the same changes into deltas and flushes gives the same table and frontier."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stream_table(key: tuple[int, ...] | None, number: int = 1) -> StreamTable:
     return StreamTable(number, TableId("public", "st"), 9, columns, StreamPlan(scan, tuple(c.name for c in columns)))
 
 
-def delta(old: Bag, new: Bag, window: LsnRange) -> MemoryDelta:
+def delta(old: Bag, new: Bag, lsn_range: LsnRange) -> MemoryDelta:
     weights = Counter(new)
     weights.subtract(old)
     rows = [(row, n) for row, n in weights.items() if n]
@@ -50,7 +50,7 @@ def delta(old: Bag, new: Bag, window: LsnRange) -> MemoryDelta:
             WEIGHT: pa.array([n for _, n in rows], pa.int64()),
         }
     )
-    return MemoryDelta(window, table)
+    return MemoryDelta(lsn_range, table)
 
 
 def stored(root: Path) -> Bag:
@@ -64,7 +64,7 @@ bags = st.lists(rows, max_size=5).map(Counter)
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(states=st.lists(bags, min_size=1, max_size=4), flushes=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_rows_that_may_repeat(tmp_path_factory: pytest.TempPathFactory, states: list[Bag], flushes: list[bool]) -> None:
+def test_duplicate_rows(tmp_path_factory: pytest.TempPathFactory, states: list[Bag], flushes: list[bool]) -> None:
     root = tmp_path_factory.mktemp("delta")
     sink, table = DeltaSink(str(root)), stream_table(None)
     before: Bag = Counter()
@@ -81,7 +81,7 @@ def test_rows_that_may_repeat(tmp_path_factory: pytest.TempPathFactory, states: 
 
 
 def test_deltas_of_queries_that_prove_different_columns_not_null(tmp_path: Path) -> None:
-    """A fill's plan may prove a column never null where the plan of a change does not."""
+    """The plan of a fill may prove a column not null where the plan of a delta does not."""
     sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
     first: Bag = Counter({(1, 0.5): 1})
     fill = delta(Counter(), first, LsnRange(ORIGIN, Lsn(10)))
@@ -127,7 +127,7 @@ def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("key", [None, (0,)])
-def test_a_delta_table_somebody_wrote_to_is_told(tmp_path: Path, key: tuple[int, ...] | None) -> None:
+def test_foreign_writes_to_a_delta_table_are_reported(tmp_path: Path, key: tuple[int, ...] | None) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table(key)
     first: Bag = Counter({(1, 0.5): 1, (2, None): 1})
     sink.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(10))))
@@ -155,7 +155,7 @@ def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(MANY_FILES + 2)
 
 
-def test_only_the_files_that_hold_a_leaving_row_are_read(tmp_path: Path) -> None:
+def test_only_files_with_a_deleted_row_are_read(tmp_path: Path) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
     held: Bag = Counter()
     for number in range(5):
@@ -172,7 +172,7 @@ def test_only_the_files_that_hold_a_leaving_row_are_read(tmp_path: Path) -> None
     assert stored(tmp_path) == second
 
 
-def test_spark_delta_rs_and_duckdb_read_any_position_that_is_kept(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_delta_rs_and_duckdb_read_any_retained_position(tmp_path: Path, spark: SparkSession) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
     table = replace(table, columns=(table.columns[0], Column("b", FLOAT)))
     states: list[Bag] = [Counter({(1, 0.5): 1}), Counter({(1, 1.5): 1, (2, None): 1}), Counter({(3, math.inf): 1})]

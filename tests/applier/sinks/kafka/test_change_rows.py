@@ -1,5 +1,4 @@
-"""A net delta as change rows: replaying them gives the delta back, pairs are adjacent, values are in their physical
-types."""
+"""A net delta as change rows: replaying returns the delta, pairs are adjacent, values have their physical types."""
 
 from __future__ import annotations
 

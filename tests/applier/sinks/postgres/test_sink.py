@@ -1,4 +1,4 @@
-"""The PostgreSQL sink alone: any states, any batch size, with MERGE and without, by key and by counting copies."""
+"""The PostgreSQL sink alone: any contents and batch size, with and without MERGE, by key and by counting duplicates."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def test_any_states_in_any_batches(
         to = sink(database, size, server, driver_rows=driver_rows)
         before: Bag = Counter()
         for number, (after, at_once) in enumerate(zip(states, wholesale, strict=False)):
-            window = number * 10, number * 10 + 10
+            lsn_range = number * 10, number * 10 + 10
             if at_once and number:
-                full_result = contents(zset(table, after), *window)
+                full_result = contents(zset(table, after), *lsn_range)
                 made = to.replace(table, full_result, NOW, executed("test"), acknowledged=Lsn(0))
-                expected = bag_of(delta(table, before, after, window).rows)
+                expected = bag_of(delta(table, before, after, lsn_range).rows)
                 assert bag_of(made.rows) == expected
                 assert isinstance(made, StagedDelta) is (expected.total() > driver_rows)
-                # Kept for a sink that has not seen any of it.
+                # Held in the outbox for a sink that has none of it yet.
                 kept = [d for d in to.pending_deltas(table, Lsn(0)) if d.lsn_range == made.lsn_range]
                 assert sum((bag_of(d.rows) for d in kept), Counter()) == expected
                 made.release()
             else:
-                to.apply(table, delta(table, before, after, window), NOW, executed("test"))
+                to.apply(table, delta(table, before, after, lsn_range), NOW, executed("test"))
             assert held(db, table) == after
             before = after
         frontier = db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchall()
@@ -109,12 +109,12 @@ def test_contents_may_be_a_query(db: Connection, database: str) -> None:
     assert history.fetchall() == [("fill", 2, 0), ("full", 1, 1)]
 
 
-def test_a_progressive_window_is_seen_before_it_ends_and_mended_after_a_crash(db: Connection, database: str) -> None:
+def test_a_progressive_write_is_seen_before_it_ends_and_repaired_after_a_crash(db: Connection, database: str) -> None:
     table = make(db, "st", COLUMNS, None, visibility="progressive")
     first: Bag = Counter({(i, "x", None, None, None): 2 for i in range(10)})
     second: Bag = Counter({(i, "y", None, None, None): 1 for i in range(5, 20)})
     sink(database, 4).apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
-    # A constraint that only the last batch meets stands for the crash: the batches before it are committed.
+    # A constraint that only the last batch violates simulates the crash: the batches before it are committed.
     db.execute("ALTER TABLE st ADD CHECK (a <> 19)")
     with pytest.raises(TargetError, match="check violation"):
         sink(database, 4).apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
@@ -134,7 +134,7 @@ def test_deletions_come_before_insertions_across_batches(db: Connection, databas
     first: Bag = Counter({(i, f"name {i}"): 1 for i in range(6)})
     to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     db.execute("CREATE UNIQUE INDEX ON st (b)")
-    # Each name moves to a new key; the row that had it leaves.
+    # Each name moves to a new key; the row that had it is deleted.
     second: Bag = Counter({(i + 100, f"name {i}"): 1 for i in range(6)})
     to.apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
     assert held(db, table) == second
@@ -171,7 +171,7 @@ def test_a_refused_row_is_named_by_its_key(
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/A",)
 
 
-def test_somebody_elses_lock_is_waited_for_so_long(db: Connection, database: str) -> None:
+def test_the_lock_of_another_session_is_waited_for_up_to_a_limit(db: Connection, database: str) -> None:
     table = make(db, "st", {"a": "int"}, (0,))
     with db.transaction():
         db.execute("LOCK TABLE st")
@@ -187,7 +187,7 @@ def test_a_session_whose_own_tables_are_gone_is_given_up(db: Connection, databas
     first, second = (Counter({(i,): 1 for i in range(some)}) for some in (2, 4))
     to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
     to.apply(table, delta(table, first, second, (10, 20)), NOW, executed("changes"))
-    # As whoever drops every table of a database does, who meets those of other sessions too.
+    # As a script that drops every table of a database, including the temporary tables of other sessions.
     temporary = db.execute(
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE tablename ~ '^pgt_delta'"
     )
@@ -207,7 +207,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
         to.apply(table, delta(table, Counter(), states[0], (0, 10)), NOW, executed("fill"))
 
     def both(old: int, new: int) -> None:
-        """From one state to the next."""
+        """Apply the delta from one content to the next to both."""
         with to.group_commit():
             for table in (one, other):
                 change = delta(table, states[old], states[new], (10 * old + 10, 10 * new + 10))
@@ -219,7 +219,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
             both(old, new)
         assert [held(db, table) for table in (one, other)] == [states[old]] * 2
 
-    # What waits for one of them would wait for all; a constraint that speaks up at the commit blames none of them.
+    # A lock on one of them would delay all; a deferred constraint that fails at the commit blames none of them.
     with db.transaction():
         db.execute("LOCK TABLE other")
         by_name(0, 1, "held a lock")
@@ -229,7 +229,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
     db.execute("ALTER TABLE other DROP CONSTRAINT late")
     both(0, 1)
     assert [held(db, table) for table in (one, other)] == [states[1]] * 2
-    # A row that is refused concerns its own stream table.
+    # A refused row affects only its own stream table.
     db.execute("ALTER TABLE other ADD CHECK (a <> 5)")
     with to.group_commit():
         to.apply(one, delta(one, states[1], states[2], (20, 30)), NOW, executed("changes"))
@@ -251,7 +251,7 @@ def test_rows_that_did_not_change_are_not_written(db: Connection, database: str)
     assert db.execute("SELECT a, ctid::text, xmin::text FROM st WHERE a <> 3 ORDER BY a").fetchall() == places
 
 
-def test_a_table_somebody_wrote_to_is_noticed(db: Connection, database: str) -> None:
+def test_foreign_writes_to_a_table_are_noticed(db: Connection, database: str) -> None:
     for server, key in ((None, (0,)), (PG14, (0,)), (None, None)):
         table = make(db, "st", {"a": "int"}, key)
         to = sink(database, server=server)

@@ -1,4 +1,4 @@
-"""What users put on a stream table keeps working: triggers, foreign keys, indexes, grants, publications."""
+"""Objects that users add to a stream table keep working: triggers, foreign keys, indexes, grants, publications."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_triggers_foreign_keys_indexes_and_grants(db: Connection, database: str)
 
 
 def test_the_row_identity_is_a_unique_index(db: Connection, database: str) -> None:
-    """Before PostgreSQL 15 NULLs are never equal to an index, so one over columns that may be NULL is not unique."""
+    """Before PostgreSQL 15 an index never treats NULLs as equal, so one over nullable columns is not unique."""
     since = db.info.server_version >= MERGE_SINCE
     begins, ends = ("CREATE UNIQUE INDEX", " NULLS NOT DISTINCT") if since else ("CREATE INDEX", "")
     for name, key, columns in (("one", (0,), "a"), ("both", (1, 0), "b, a"), ("none", None, None)):
@@ -80,8 +80,8 @@ def test_the_row_identity_is_a_unique_index(db: Connection, database: str) -> No
         assert all(f"({columns}){ends}" in str(index[0]) for index in made)
 
 
-def test_how_far_a_long_write_is(db: Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows, rate and time left, seen by others while the transaction is open."""
+def test_the_progress_of_a_long_write(db: Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other sessions see rows, rate and remaining time while the transaction is open."""
     monkeypatch.setattr(write_progress, "REPORT_EVERY_S", 0.0)
     table = make(db, "st", {"a": "int"}, (0,))
     seen = (
@@ -115,7 +115,7 @@ def test_a_subscriber_receives_what_happens(db: Connection, database: str, secon
     to = sink(database)
     assert db.execute("SELECT pgtrickle.stream_table_to_publication('st')").fetchone() == ("pgt_pub_st",)
     assert db.execute("SELECT publication FROM pgtrickle.pg_stat_stream_tables").fetchone() == ("pgt_pub_st",)
-    # Somebody dropped it: filling makes it again.
+    # A user dropped it: filling creates it again.
     db.execute("DROP PUBLICATION pgt_pub_st")
     to.apply(table, delta(table, Counter(), FIRST, (0, 10)), NOW, executed("fill"))
     name = f"sub_{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Deltas that do not come to the driver: executors COPY them, PostgreSQL merges them, the other sinks stream them."""
+"""Deltas that bypass the driver: executors COPY them, PostgreSQL merges them, the other sinks stream them."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def zframe(spark: SparkSession, table: StreamTable, weights: Bag) -> DataFrame:
     return spark.createDataFrame(zset(table, weights), f"{ddl}, __w bigint")
 
 
-def staged(url: str, table: StreamTable, frame: DataFrame, window: tuple[int, int], parts: int = 3) -> StagedDelta:
+def staged(url: str, table: StreamTable, frame: DataFrame, lsn_range: tuple[int, int], parts: int = 3) -> StagedDelta:
     return Staging(url).stage(
         table,
-        LsnRange(Lsn(window[0]), Lsn(window[1])),
+        LsnRange(Lsn(lsn_range[0]), Lsn(lsn_range[1])),
         frame,
         parts,
         lambda error: decode_from_executor(str(error)) or error,
@@ -78,7 +78,7 @@ def test_a_staged_fill_and_a_staged_change(
     table = make(db, "st", COLUMNS, key, visibility=visibility)
     first = FIRST if key else Counter({r: 1 + i % 3 for i, r in enumerate(FIRST)})
     to, delta_sink = sink(database), DeltaSink(str(tmp_path), database, merge_rows=5)
-    # Rows that came and went do not arrive anywhere.
+    # Rows that were inserted and deleted again do not arrive anywhere.
     passing = Counter({row(99, "passing"): 1})
     came = (
         zframe(spark, table, first)
@@ -105,18 +105,18 @@ def test_a_staged_fill_and_a_staged_change(
     delta_sink.add(table, change)
     delta_sink.flush()
     assert in_delta(delta_sink, table) == SECOND
-    # Too large to be merged in memory: written anew, as PostgreSQL holds it.
+    # Too large to be merged in memory: written again with the rows of PostgreSQL.
     newest = DeltaTable(delta_sink.path(table)).history(1)[0]
     assert (newest["operation"], newest["pgtrickle_lsn"]) == ("WRITE", "0/14")
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(20)
     for one in (fill, change):
         one.release()
-    assert left_behind(db) == 0
+    assert count_staging_tables(db) == 0
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/14",)
     with pytest.raises(TargetDiverged):
         to.apply(table, staged(database, table, zframe(spark, table, weights), (20, 30)), NOW, executed("changes"))
     drop_leftovers(database)
-    assert left_behind(db) == 0
+    assert count_staging_tables(db) == 0
 
 
 def in_delta(delta_sink: DeltaSink, table: StreamTable) -> Bag:
@@ -125,7 +125,7 @@ def in_delta(delta_sink: DeltaSink, table: StreamTable) -> Bag:
 
 
 def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path: Path) -> None:
-    """What only comes is appended; PostgreSQL's rows are taken only where they are the applier's alone."""
+    """Pure insertions are appended; PostgreSQL's rows are used only if the applier alone wrote them."""
     table = make(db, "st", {"a": "int", "b": "text"}, (0,))
     to, delta_sink = sink(database), DeltaSink(str(tmp_path), database, merge_rows=5)
     states: list[Bag] = [Counter(), *(Counter({(i, f"{i % n}"): 1 for i in range(10 * n)}) for n in (1, 2, 3, 4))]
@@ -147,12 +147,12 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
     states[2] = states[1] + Counter({(i, "more"): 1 for i in range(100, 120)})
     assert step(2) == ["WRITE", "Append"]
     assert step(3) == ["WRITE", "Overwrite"]
-    # A trigger of the user's may have made other rows of them.
+    # A trigger of the user may have changed the rows.
     db.execute("CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
     db.execute("CREATE TRIGGER see AFTER UPDATE ON st FOR EACH ROW EXECUTE FUNCTION see()")
     assert step(4)[0] == "MERGE"
     db.execute("DROP TRIGGER see ON st")
-    # PostgreSQL is further already, by a change that is handed on only after the table was written anew.
+    # PostgreSQL is already ahead by a delta that is passed on only after the table was written again.
     states += [Counter({(i, "a"): 1 for i in range(12)}), Counter({(i, "b"): 1 for i in range(12)})]
     late = [written(5), written(6)]
     for change in late:
@@ -162,7 +162,7 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
         assert delta_sink.is_idle(table.id)
 
 
-def test_whole_contents_by_executors(db: Connection, database: str, spark: SparkSession) -> None:
+def test_a_full_result_by_executors(db: Connection, database: str, spark: SparkSession) -> None:
     """A full refresh whose rows never come to the driver: neither they nor the difference."""
     for key in ((0,), None):
         table = make(db, "st", COLUMNS, key)
@@ -182,7 +182,7 @@ def test_whole_contents_by_executors(db: Connection, database: str, spark: Spark
         for one in (made, *kept):
             assert Counter(dict(rows_of(one))) == Counter({r: n for r, n in weights.items() if n})
         made.release()
-        assert left_behind(db) == 0
+        assert count_staging_tables(db) == 0
         db.execute("SELECT pgtrickle.drop_stream_table('st')")
 
 
@@ -195,7 +195,7 @@ def rows_of(change: DeltaRows) -> list[tuple[tuple[object, ...], int]]:
     [
         (False, "ALTER TABLE st ADD CONSTRAINT small CHECK (b < 100)", "a = 17 .*check violation, constraint small"),
         (True, "CREATE UNIQUE INDEX once ON st (b)", "a = 17 .*unique violation, constraint once"),
-        # Found by the executors already.
+        # The executors have already found it.
         (False, "ALTER TABLE st ALTER b TYPE smallint", "a = 17 .*numeric value out of range"),
     ],
     ids=["merged", "compared", "copied"],
@@ -233,7 +233,7 @@ def test_a_query_that_returns_more_than_it_reads_is_not_collected(spark: SparkSe
 def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     db: Connection, database: str, spark: SparkSession, unique: bool
 ) -> None:
-    """Names move from key to key: with a unique index upon them what leaves must leave first, in all parts."""
+    """Names move from key to key: with a unique index on them, deletions must come first, in all parts."""
     table = make(db, "st", {"a": "int", "b": "text"}, (0,), visibility="progressive")
     first: Bag = Counter({(i, f"name {i}"): 1 for i in range(40)})
     second: Bag = Counter({(i + 100, f"name {i}"): 1 for i in range(40)})
@@ -246,7 +246,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     change = staged(database, table, zframe(spark, table, weights), (10, 20))
     with to._database.connection.cursor() as cursor:
         assert can_merge_in_any_order(cursor, table, change) is not unique
-    # Rows first, beside the ticks; then the frontier.
+    # Rows first, in parallel to the ticks; then the frontier.
     beside = sink(database)
     beside.apply_parts_early(table, change)
     assert change.applied == (40, 40) and held(db, table) == second
@@ -262,20 +262,20 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
 
 
 def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database: str, spark: SparkSession) -> None:
-    """As after a crash: what a sink missed, and what came since."""
+    """As after a crash: a delta that a sink missed, and a later one."""
     table = make(db, "st", {"a": "int"}, (0,))
     rows: list[Bag] = [Counter({(i,): 1 for i in range(start, start + 50)}) for start in (0, 100)]
     both = [staged(database, table, zframe(spark, table, bag), (10, 20)) for bag in rows]
-    # Each is read by the topic and by Delta, which do not wait for one another.
+    # The topic and Delta read each of them and do not wait for one another.
     with ThreadPoolExecutor(4) as readers:
         found = list(readers.map(lambda delta: Counter((a,) for a in delta.rows["c0"].to_pylist()), both * 2))
     assert found == rows * 2
     for one in both:
         one.release(all_holders=True)
-    assert left_behind(db) == 0
+    assert count_staging_tables(db) == 0
 
 
-def left_behind(db: Connection) -> int:
+def count_staging_tables(db: Connection) -> int:
     found = db.execute("SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)", (PREFIX,))
     return int(str(found.fetchall()[0][0]))
 
@@ -293,15 +293,15 @@ def test_what_fails_on_an_executor_is_raised_where_the_rows_are_awaited(
 def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     db: Connection, database: str, spark: SparkSession
 ) -> None:
-    """2 000 000 rows with PG_TRICKLE_LONG_TESTS; progressive, watched from outside."""
+    """2 000 000 rows with PG_TRICKLE_LONG_TESTS; progressive, observed by another session."""
     rows = 2_000_000 if LONG else 50_000
     table = make(db, "st", {"a": "int", "b": "text"}, (0,), visibility="progressive")
 
-    # As from a source that was read already: what is measured is the way into PostgreSQL.
+    # As from a source that was already read: only the write to PostgreSQL is measured.
     def frame(rows: int) -> DataFrame:
         return spark.sql(f"SELECT CAST(id AS int) AS c0, repeat('x', 40) AS c1, 1L AS __w FROM range({rows})")
 
-    # Nor that of a session that has done nothing before.
+    # Nor the start of a session that was not used before.
     first = make(db, "first", {"a": "int", "b": "text"}, (0,))
     sink(database).apply(first, staged(database, first, frame(100), (0, 10)), NOW, executed("fill"))
     seen: list[float] = []
@@ -326,7 +326,7 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
     share = (seen[0] - began) / took
     print(f"{rows} rows in {took:.1f} s, first seen after {share:.0%}, driver grew by {grown[0]:.0f} MB")
-    # The short form is over before Spark's own start-up is out of the way.
+    # The short form ends before Spark's own warm-up is over.
     assert not LONG or share < 0.1
     fill.release(all_holders=True)
 
@@ -335,8 +335,8 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
 def test_a_large_change_leaves_the_driver_alone(
     db: Connection, database: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Every row is updated, as a change that executors stage and as contents that PostgreSQL compares; each of the
-    sinks takes it. 2 000 000 rows with PG_TRICKLE_LONG_TESTS."""
+    """Every row is updated, as a delta that executors stage and as a full result that PostgreSQL compares; each sink
+    receives it. 2 000 000 rows with PG_TRICKLE_LONG_TESTS."""
     rows, room, parts = (2_000_000, 200_000, 16) if LONG else (3_000, 500, 2)
     table = make(db, "st", {"a": "int", "b": "text"}, (0,))
     to, delta_sink = sink(database, driver_rows=room), DeltaSink(str(tmp_path), database, merge_rows=room)
@@ -346,7 +346,7 @@ def test_a_large_change_leaves_the_driver_alone(
         return spark.sql(f"SELECT {columns} FROM range({rows})")
 
     def handed_on(change: Delta, text: str) -> None:
-        """To the topic and to Delta."""
+        """Pass the delta on to the topic and to Delta."""
         assert isinstance(change, StagedDelta)
         told = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
         assert told == (rows if change.is_fill else 2 * rows)
@@ -388,7 +388,7 @@ def test_a_large_change_leaves_the_driver_alone(
     measured("a change", "y", changed)
     measured("a replacement", "z", replaced)
     with growth() as grown:
-        # As after a crash: what was kept is read again, some rows at a time.
+        # As after a crash: the outbox is read again, some rows at a time.
         [kept] = to.pending_deltas(table, Lsn(20))
         assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
         assert sum(1 for _ in change_rows(table, kept, number=1, empty_first=False)) == 2 * rows

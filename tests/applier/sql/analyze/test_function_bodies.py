@@ -1,4 +1,4 @@
-"""Functions of users: simple SQL ones stand for their expression, a replaced one is noticed, others are refused."""
+"""User-defined functions: simple SQL ones are inlined, a replaced one is noticed, others are refused."""
 
 from __future__ import annotations
 

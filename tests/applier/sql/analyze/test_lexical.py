@@ -1,4 +1,4 @@
-"""What is read from the query text itself."""
+"""What is read from the query text itself: lexemes and the positions of constructs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from applier.sql.analyze.lexical import Kind, find_word, lexemes
 from applier.sql.refusal import Place
 
 
-def test_strings_comments_and_names_are_told_apart() -> None:
+def test_strings_comments_and_names_are_distinguished() -> None:
     text = """SELECT "now" /* 'a' */, 'it''s', E'x\\'y', $q$ 'z' $q$ -- 'c'\n, U&'d' || w FROM t"""
     found = [(kind, lexeme) for kind, lexeme, _ in lexemes(text)]
     assert found == [

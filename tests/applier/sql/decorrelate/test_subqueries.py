@@ -1,4 +1,4 @@
-"""A subquery used as a value that has more than one row: an error, and only where PostgreSQL has one too."""
+"""A scalar subquery with more than one row is an error, exactly where PostgreSQL raises one."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def test_more_than_one_row_is_an_error(
         "SELECT k, k IN (SELECT k FROM u) AS found, k > ALL (SELECT k FROM u) AS above FROM t",
     ],
 )
-def test_answers_leave_the_row_key_alone(tables: psycopg.Connection[Any], query: str) -> None:
+def test_scalar_subqueries_do_not_change_the_row_key(tables: psycopg.Connection[Any], query: str) -> None:
     assert row_key(plan_query(tables, query, "public").plan.root) == (0,)

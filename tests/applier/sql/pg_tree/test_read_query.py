@@ -1,4 +1,4 @@
-"""The strict reader on trees captured from real servers: what it was not taught, it refuses."""
+"""The strict reader on trees captured from real servers: it refuses everything that it does not know."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_tree_of_another_major_is_refused(major: int) -> None:
 
 
 @pytest.mark.parametrize("major", [13, 19])
-def test_a_major_nobody_looked_at_is_refused(major: int) -> None:
+def test_an_unknown_major_is_refused(major: int) -> None:
     with pytest.raises(Refused):
         read_query(TREES[18], major)
 

@@ -1,4 +1,4 @@
-"""Constants from their bytes: PostgreSQL writes them, psycopg says what they are."""
+"""Constants are read from their bytes: PostgreSQL writes them, psycopg returns the expected values."""
 
 from __future__ import annotations
 
