@@ -246,8 +246,8 @@ def test_a_message_outside_of_transactions_moves_the_frontier_by_itself(monkeypa
     """No keepalive is needed: on a busy connection it may come late, and a reader may wait for this message."""
     monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
     stream = Stream(lambda _: cast(RelationFacts, None), load_settings(ConsumerSettings), Lsn(100))
-    for lsn, taken in ((Lsn(90), 0), (Lsn(100), 0), (Lsn(150), 1), (Lsn(180), 2)):
+    for lsn, expected in ((Lsn(90), 0), (Lsn(100), 0), (Lsn(150), 1), (Lsn(180), 2)):
         message = LogicalMessage(False, lsn, "app", b"x")
         found = stream.outcome([b"w" + bytes(24) + message_bytes(message)])
-        assert isinstance(found, list) and len(found) == taken
+        assert isinstance(found, list) and len(found) == expected
         assert stream.frontier.received == max(lsn, Lsn(100))

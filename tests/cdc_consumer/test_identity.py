@@ -207,8 +207,8 @@ def test_the_server_is_away_and_comes_back(own: OwnServer, kafka: KafkaBroker, t
     until(lambda: consumer.metric("pg_trickle_cdc_source_reachable") == 0, "noticed by the gauge")
     assert consumer.get("/healthz")[0] == 200
     assert "PostgreSQL" in consumer.get("/readyz")[1]
-    told = consumer.command("status")
-    assert told.returncode == 1 and "Traceback" not in told.stderr and "hint" in told.stderr
+    completed = consumer.command("status")
+    assert completed.returncode == 1 and "Traceback" not in completed.stderr and "hint" in completed.stderr
     own.server.start()
     until(lambda: consumer.get("/readyz")[0] == 200, "ready again", 20)
     execute(own, "INSERT INTO t VALUES (14, 'after')")

@@ -17,7 +17,7 @@ PUBLICATION = "p'u\"b, ü%_\\"
 
 TABLES = [
     TableId("a", "b_c"),
-    TableId("a_b", "c"),  # Kafka takes this topic and the one before for the same if nobody escapes
+    TableId("a_b", "c"),  # without escaping, Kafka mistakes this topic for the previous one
     TableId("public", "T"),
     TableId("public", "t"),
     TableId("public", "t%"),

@@ -54,9 +54,11 @@ def test_each_setting_with_its_source(make_consumer: MakeConsumer, db: Connectio
     db.execute("SELECT pgtrickle.set_setting('batch_max_rows', '9'), pgtrickle.set_setting('linger_ms', '8')")
     assert shown(db, "batch_max_rows") == ("10000", "default", True)
     assert shown(db, "linger_ms") == ("7", "environment", False)
-    told: dict[str, str] = dict(db.execute("SELECT name, value FROM pgtrickle.pgt_consumer_settings_in_use").fetchall())
-    assert set(told) == set(ConsumerSettings.model_fields) - HIDDEN - {"target_url", "schema_registry_url"}
-    assert not any("hush" in value or "postgresql:" in value for value in told.values())
+    reported: dict[str, str] = dict(
+        db.execute("SELECT name, value FROM pgtrickle.pgt_consumer_settings_in_use").fetchall()
+    )
+    assert set(reported) == set(ConsumerSettings.model_fields) - HIDDEN - {"target_url", "schema_registry_url"}
+    assert not any("hush" in value or "postgresql:" in value for value in reported.values())
     assert db.execute(
         "SELECT max_workers FROM pgtrickle.worker_pool_status() WHERE program LIKE '%cdc'"
     ).fetchone() == (4,)

@@ -164,13 +164,15 @@ def _multiset(rows: list[Row]) -> Counter[Row]:
 
 
 def test_the_accepted_queries_are_as_listed(corpus: psycopg.Connection[Any]) -> None:
-    taken = _definitions(corpus)
+    accepted = _definitions(corpus)
     if os.environ.get("CORPUS") == "rewrite":
-        (FOLDER / "accepted.txt").write_text("".join(f"{name}\n" for name in taken))
-    lost = [name for name in ACCEPTED if name not in taken]
+        (FOLDER / "accepted.txt").write_text("".join(f"{name}\n" for name in accepted))
+    lost = [name for name in ACCEPTED if name not in accepted]
     assert not lost, f"no longer accepted: {lost}"
-    counts = f"{sum(n in taken for n in TPCH)} of {len(TPCH)} TPC-H, {sum(n in taken for n in EXTRA)} of {len(EXTRA)}"
-    print(f"{counts} others; not listed yet: {[name for name in taken if name not in ACCEPTED]}")
+    counts = (
+        f"{sum(n in accepted for n in TPCH)} of {len(TPCH)} TPC-H, {sum(n in accepted for n in EXTRA)} of {len(EXTRA)}"
+    )
+    print(f"{counts} others; not listed yet: {[name for name in accepted if name not in ACCEPTED]}")
 
 
 def test_what_is_refused_says_why_and_what_full_mode_does(corpus: psycopg.Connection[Any]) -> None:

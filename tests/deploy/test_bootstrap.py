@@ -46,18 +46,20 @@ def run(checkout: Path, path: Path, *arguments: str) -> subprocess.CompletedProc
 
 def test_too_old_python_is_one_sentence(bare_checkout: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "python3", "#!/bin/sh\necho 3 9\n")
-    told = run(bare_checkout, tmp_path / "bin")
-    assert told.returncode == 1
-    assert told.stderr.startswith("Python 3.11 or newer with its venv module is needed and none was found; install")
-    assert told.stderr.count("\n") == 1
+    completed = run(bare_checkout, tmp_path / "bin")
+    assert completed.returncode == 1
+    assert completed.stderr.startswith(
+        "Python 3.11 or newer with its venv module is needed and none was found; install"
+    )
+    assert completed.stderr.count("\n") == 1
     assert not (bare_checkout / ".venv").exists()
 
 
 def test_missing_java_is_reported_before_anything_is_installed(bare_checkout: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "python3.11", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    told = run(bare_checkout, tmp_path / "bin", "--java")
-    assert told.returncode == 1
-    assert told.stderr.startswith("Java 17 or newer is needed and there is no java on the PATH\nhint: install")
+    completed = run(bare_checkout, tmp_path / "bin", "--java")
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("Java 17 or newer is needed and there is no java on the PATH\nhint: install")
     assert not (bare_checkout / ".venv").exists()
 
 

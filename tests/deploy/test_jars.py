@@ -101,10 +101,10 @@ def test_two_processes_at_once(tmp_path: Path, repository: Repository, jar_set: 
     )
     command = [sys.executable, "-c", code, str(jar_set.lock), str(tmp_path / "cache"), str(repository.settings)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [child.communicate(timeout=60) for child in both]
+    outputs = [child.communicate(timeout=60) for child in both]
     assert [child.returncode for child in both] == [0, 0]
-    assert told[0][0] == told[1][0] != ""
-    assert "".join(err for _, err in told).count("fetching 2 by Ivy") == 1
+    assert outputs[0][0] == outputs[1][0] != ""
+    assert "".join(err for _, err in outputs).count("fetching 2 by Ivy") == 1
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,10 @@ def test_postgres_survives_every_kind_of_end(folder: Path, major: int) -> None:
     url, port = server.url, int(server.url.rpartition(":")[2].partition("/")[0])
     with psycopg.connect(url) as connection:
         assert connection.info.server_version // 10_000 == major
-        told = connection.execute("SELECT current_setting('wal_level'), current_setting('server_encoding')").fetchone()
-        assert told == ("logical", "UTF8")
+        settings = connection.execute(
+            "SELECT current_setting('wal_level'), current_setting('server_encoding')"
+        ).fetchone()
+        assert settings == ("logical", "UTF8")
         connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
     assert listening(port) == {"0100007F"}
 
@@ -140,8 +142,10 @@ def test_programs_are_copied_where_the_servers_user_can_read_them(
     monkeypatch.setattr(process, "may_read_tree", lambda path, who: False)
     copied = postgres_programs.programs(18, user)
     assert copied.is_relative_to(folder)
-    told = subprocess.run([copied / "psql", "--version"], user=user.uid, capture_output=True, text=True, check=True)
-    assert "18." in told.stdout
+    completed = subprocess.run(
+        [copied / "psql", "--version"], user=user.uid, capture_output=True, text=True, check=True
+    )
+    assert "18." in completed.stdout
     server = Postgres(folder, durable=False)
     server.start()
     assert os.readlink(f"/proc/{server.pid}/exe") == str(copied / "postgres")
@@ -152,15 +156,15 @@ def test_a_private_folder_anywhere_above_keeps_another_user_out(folder: Path) ->
     inner = folder / "private" / "inner"
     inner.mkdir(parents=True)
     (inner / "file").write_text("")
-    me, somebody = User(os.getuid(), os.getgid()), User(54321, 54321)
-    assert process.may_read_tree(inner, somebody)
+    me, other_user = User(os.getuid(), os.getgid()), User(54321, 54321)
+    assert process.may_read_tree(inner, other_user)
     (folder / "private").chmod(0o700)
-    assert not process.may_enter(inner / "not there yet", somebody)
+    assert not process.may_enter(inner / "not there yet", other_user)
     assert process.may_enter(inner, me)
     (folder / "private").chmod(0o711)
-    assert process.may_read_tree(inner, somebody)
+    assert process.may_read_tree(inner, other_user)
     (inner / "file").chmod(0o600)
-    assert not process.may_read_tree(inner, somebody)
+    assert not process.may_read_tree(inner, other_user)
 
 
 def test_broker_keeps_its_topics(folder: Path) -> None:

@@ -148,12 +148,12 @@ def test_any_batching_gives_the_same_rows_in_order(data: st.DataObject) -> None:
                     inbox.add_chunk(at(source), np.array([number for number, _ in some]), chunk([a for _, a in some]))
         if data.draw(st.booleans()):
             frontier = inbox.advance()
-            for taken, runs in inbox.take().items():
+            for relation, runs in inbox.take().items():
                 assert all(stamp.lsn < frontier for stamp in stamps(runs))
-                got[taken.name] += stamps(runs)
+                got[relation.name] += stamps(runs)
     inbox.advance()
-    for taken, runs in inbox.take().items():
-        got[taken.name] += stamps(runs)
+    for relation, runs in inbox.take().items():
+        got[relation.name] += stamps(runs)
     assert got == {t: [a.row.stamp for _, a in queue] for t, queue in queues.items()}
 
 

@@ -158,8 +158,8 @@ def windows(draw: st.DrawFn, child: Node) -> Node:
         WindowCall(WindowFunction.LAG, (argument, Const(1, INT)), argument.type, keys, sorts),
         WindowCall(WindowFunction.RANK, (), BIG, (), sorts[:1]),
     ]
-    asked = tuple(draw(st.lists(st.sampled_from(calls), min_size=1, unique=True)))
-    return Window(child, keys if calls[-1] not in asked else (), asked)
+    drawn = tuple(draw(st.lists(st.sampled_from(calls), min_size=1, unique=True)))
+    return Window(child, keys if calls[-1] not in drawn else (), drawn)
 
 
 @st.composite
@@ -339,10 +339,10 @@ def _top_k(node: TopK, bag: Bag) -> Bag:
     for members in partitions(node.keys, bag):
         members.sort(key=lambda row: sort_value(node.order, row))
         last = len(members) if node.limit is None else node.offset + node.limit
-        taken = members[node.offset : last]
-        if node.ties and taken:
-            taken += [r for r in members[last:] if sort_value(node.order, r) == sort_value(node.order, taken[-1])]
-        out.update(taken)
+        selected = members[node.offset : last]
+        if node.ties and selected:
+            selected += [r for r in members[last:] if sort_value(node.order, r) == sort_value(node.order, selected[-1])]
+        out.update(selected)
     return out
 
 

@@ -20,6 +20,6 @@ def test_a_deep_join_is_named_with_its_depth(database: str) -> None:
     (one,) = exceeded_thresholds(deep, Thresholds())
     assert (one.threshold, one.limit, one.value) == ("deep_join_l0_scan_threshold", 4, 5)
     assert [found.threshold for found in exceeded_thresholds(wide, Thresholds(5, 5))] == ["part3_max_scan_count"]
-    told = plan_facts(wide, Thresholds(5, 5), ())
-    assert told["crossed"][0]["value"] == 6
-    assert "part3_max_scan_count is 5, here it is 6" in told["suggestions"][0]
+    facts = plan_facts(wide, Thresholds(5, 5), ())
+    assert facts["crossed"][0]["value"] == 6
+    assert "part3_max_scan_count is 5, here it is 6" in facts["suggestions"][0]

@@ -45,16 +45,16 @@ def test_a_step_is_a_prefix_of_whole_commits(sizes: list[tuple[int, int]], most:
     lsn_range = LsnRange(Lsn(old), Lsn(max(old, placed[-1][0] + 1)))
     inside = [(at, rows) for at, rows in placed if Lsn(at) in lsn_range]
     step = traces.first_changes([TABLE], lsn_range, most)
-    taken = traces.changes([TABLE], step)
+    changes = traces.changes([TABLE], step)
     assert step.lower == lsn_range.lower and step.upper <= lsn_range.upper
     # Whole commits, the last of which reaches the limit, or everything.
-    assert taken == sum(rows for at, rows in inside if Lsn(at) in step)
+    assert changes == sum(rows for at, rows in inside if Lsn(at) in step)
     if step.upper < lsn_range.upper:
-        assert taken >= most
+        assert changes >= most
         before_last = [rows for at, rows in inside if Lsn(at) in step][:-1]
         assert sum(before_last) < most
     else:
-        assert taken == sum(rows for _, rows in inside)
+        assert changes == sum(rows for _, rows in inside)
     assert step.upper > step.lower or not inside
 
 

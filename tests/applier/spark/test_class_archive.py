@@ -56,7 +56,7 @@ def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
 def test_the_command_leaves_an_archive() -> None:
     """`make test` creates it before the tests begin, so it is only checked; otherwise it takes a minute here."""
     program = Path(sys.executable).with_name("pg-trickle-applier")
-    told = subprocess.run([program, "prepare"], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    last = told.stdout.splitlines()[-1]
+    completed = subprocess.run([program, "prepare"], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    last = completed.stdout.splitlines()[-1]
     assert Path(last) == archive_path(class_path(ensure(SPARK_JARS))) and Path(last).stat().st_size > 0

@@ -47,8 +47,8 @@ def test_a_change_takes_no_more_jobs_than_it_did(
             lab.change("a", f"UPDATE a SET v = v + 1 WHERE id % 100 = {turn}")
             lab.change("b", f"DELETE FROM b WHERE id = {20 + turn}")
             lab.step()
-            taken = {query: lab.tick(name).jobs for name, query in names.items()}
+            jobs = {query: lab.tick(name).jobs for name, query in names.items()}
         assert all(not lab.differences(name, query) for name, query in names.items())
         lab.step()
         assert not any(lab.tick(name).jobs for name in names), "nothing changed, and nothing is asked of Spark"
-    assert {query: n for query, n in taken.items() if n > JOBS[query]} == {}
+    assert {query: n for query, n in jobs.items() if n > JOBS[query]} == {}

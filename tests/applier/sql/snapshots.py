@@ -55,11 +55,11 @@ class LoadedInputs:
 def weighted(result: DataFrame) -> list[Row]:
     """Return the rows of a Z-set, each as often as its weight; a negative weight is an error."""
     rows: list[Row] = []
-    taken: dict[str, tuple[Row, int]] = {}
+    weights: dict[str, tuple[Row, int]] = {}
     for *values, weight in collect(result):
         row: Any = tuple(values)
-        taken[repr(row)] = row, taken.get(repr(row), (row, 0))[1] + weight
-    for row, weight in taken.values():
+        weights[repr(row)] = row, weights.get(repr(row), (row, 0))[1] + weight
+    for row, weight in weights.values():
         assert weight >= 0, f"{row} is there {weight} times"
         rows += [row] * weight
     return rows

@@ -100,17 +100,17 @@ def _scanned(connection: psycopg.Connection[Any], scan: Scan) -> list[tuple[Any,
 def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
     spark = interpreted
     _load(shop, seed)
-    asked = []
+    compared = []
     for name, query in ((n, q) for n, q in ACCEPTED.items() if ONLY.search(n)):
         definition = plan_query(shop, query, "shop")
         root = definition.plan.root
         text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan)))
         typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))
         inner = definition.canonical.rstrip().removesuffix(";")
-        asked.append((name, root, text, typed, fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)))
+        compared.append((name, root, text, typed, fetch(shop, sql.SQL("({}) q").format(sql.SQL(inner)), typed)))
     # Most of the time is spent in Spark's planning, which uses one core.
     with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda question: list(_differences(spark, *question)), asked)
+        found = pool.map(lambda query: list(_differences(spark, *query)), compared)
         wrong = [difference for differences in found for difference in differences]
     assert not wrong, "\n".join(wrong)
 

@@ -38,7 +38,7 @@ def never_rederive_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forbid deriving everything again: the result would also be correct, and the test would prove nothing."""
 
     def forbidden(*_: object) -> str:
-        raise AssertionError("derived anew")
+        raise AssertionError("derived again")
 
     monkeypatch.setattr(delete_rederive, "delta_recursion", forbidden)
 

@@ -67,9 +67,9 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
         assert consumer.get("/healthz")[0] == 200
         code, text = consumer.get("/readyz")
         assert code == 503 and "no Kafka broker answered" in text
-        told = json.loads(consumer.command("status", "--json").stdout)
-        assert "no Kafka broker answered" in told["blocked"] and told["active"] and told["frontier"] is None
-        assert told["instance"]["ready"] is False
+        status = json.loads(consumer.command("status", "--json").stdout)
+        assert "no Kafka broker answered" in status["blocked"] and status["active"] and status["frontier"] is None
+        assert status["instance"]["ready"] is False
     finally:
         kafka.start()
     until(lambda: consumer.get("/readyz")[0] == 200, "ready again")

@@ -25,22 +25,22 @@ def test_frames_leave_in_the_order_they_came(
     steps: list[list[bytes] | int], slots: int, disk: int, memory: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        queue, put, taken = FrameQueue(Bounds(slots, disk, memory), Segments(folder)), list[bytes](), list[bytes]()
+        queue, put, received = FrameQueue(Bounds(slots, disk, memory), Segments(folder)), list[bytes](), list[bytes]()
         for step in steps:
             if isinstance(step, int):
                 frames = queue.take(step)
                 assert len(frames) <= step
-                taken += frames
+                received += frames
             elif queue.accepts(on_disk=True):
                 queue.put(step)
                 put += step
                 # A chunk is accepted when there is space for its first frame.
                 assert len(queue) < slots + 30
                 assert queue.disk_bytes < disk + 30 * 44
-            assert bool(queue) == (len(taken) < len(put))
+            assert bool(queue) == (len(received) < len(put))
         while queue:
-            taken += queue.take(7)
-        assert taken == put
+            received += queue.take(7)
+        assert received == put
         assert list(Path(folder).iterdir()) == []
         queue.close()
 
@@ -85,9 +85,9 @@ def test_a_chunk_the_disk_refuses_is_kept() -> None:
             queue.put(chunk)
             put += chunk
     assert queue.disk_error is not None and 0 < queue.disk_bytes <= 10_000
-    taken = list[bytes]()
+    received = list[bytes]()
     while queue:
-        taken += queue.take(4)
-    assert taken == put
+        received += queue.take(4)
+    assert received == put
     assert queue.accepts(on_disk=True)
     queue.close()

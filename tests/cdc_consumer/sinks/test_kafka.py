@@ -37,10 +37,10 @@ def progress(offsets: Offsets) -> Progress:
 
 
 def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:
-    to, told = channel(kafka, topic_prefix, 3), list[Offsets]()
+    to, reported = channel(kafka, topic_prefix, 3), list[Offsets]()
 
     def ends(offsets: Offsets) -> Progress:
-        told.append({topic: dict(of) for topic, of in offsets.items()})
+        reported.append({topic: dict(of) for topic, of in offsets.items()})
         return progress(offsets)
 
     for number in range(1000):
@@ -48,10 +48,10 @@ def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: 
     publisher.publish(ends)
     publisher.write(to, b"1", b"value")
     publisher.publish(ends)
-    assert sum(told[0][to.topic].values()) == 1000
-    moved = [p for p in range(3) if told[1][to.topic][p] != told[0][to.topic][p]]
+    assert sum(reported[0][to.topic].values()) == 1000
+    moved = [p for p in range(3) if reported[1][to.topic][p] != reported[0][to.topic][p]]
     # One row, and the end marker of the first transaction.
-    assert [told[1][to.topic][p] - told[0][to.topic][p] for p in moved] == [2]
+    assert [reported[1][to.topic][p] - reported[0][to.topic][p] for p in moved] == [2]
 
 
 def test_a_lost_row_in_the_middle_fails_the_transaction(

@@ -15,9 +15,9 @@ from tests.cdc_consumer.sinks.records import TABLE
 
 
 def config(settings: ConsumerSettings, topic: str) -> dict[str, str | None]:
-    asked = ConfigResource(ResourceType.TOPIC, topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    return {name: entry.value for name, entry in admin.describe_configs([asked])[asked].result(20).items()}
+    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(20).items()}
 
 
 def test_the_settings_of_the_contract(settings: ConsumerSettings) -> None:

@@ -24,29 +24,29 @@ def test_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixture, monkeypa
     monkeypatch.setattr(report, "LOG_EVERY_S", 0.0)
     metrics = Metrics()
     with caplog.at_level(logging.INFO):
-        told = CopyReport(TABLE, 1000, 10, metrics)
-        told.advance(250, 2)
+        copy_report = CopyReport(TABLE, 1000, 10, metrics)
+        copy_report.advance(250, 2)
     (record,) = caplog.records
     assert record.message == "copying table" and record.__dict__["rows"] == 250
     assert record.__dict__["expected_rows"] == 1000 and record.__dict__["rows_per_s"] > 0
     assert record.__dict__["eta_s"] >= 0 and left(metrics) == 750
-    told.end()
+    copy_report.end()
     assert left(metrics) == 0
 
 
 def test_without_statistics_the_finished_pages_count() -> None:
     metrics = Metrics()
-    told = CopyReport(TABLE, None, 10, metrics)
-    told.advance(100, 0)
-    assert told.expected is None and "eta_s" not in told.figures()
-    told.advance(100, 4)
-    assert told.expected == 500 and left(metrics) == 300
+    copy_report = CopyReport(TABLE, None, 10, metrics)
+    copy_report.advance(100, 0)
+    assert copy_report.expected is None and "eta_s" not in copy_report.figures()
+    copy_report.advance(100, 4)
+    assert copy_report.expected == 500 and left(metrics) == 300
 
 
 def test_a_table_larger_than_its_statistics() -> None:
-    told = CopyReport(TABLE, 10, 1, Metrics())
-    told.advance(25, 0)
-    assert told.expected == 25 and told.figures()["eta_s"] == 0
+    copy_report = CopyReport(TABLE, 10, 1, Metrics())
+    copy_report.advance(25, 0)
+    assert copy_report.expected == 25 and copy_report.figures()["eta_s"] == 0
 
 
 class Terminal(io.StringIO):
@@ -60,8 +60,8 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     monkeypatch.setattr(report, "LOG_EVERY_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    told = CopyReport(TABLE, 1000, 10, Metrics())
-    told.advance(250, 2)
-    told.end()
+    copy_report = CopyReport(TABLE, 1000, 10, Metrics())
+    copy_report.advance(250, 2)
+    copy_report.end()
     assert "public.orders" in terminal.getvalue() and "250/1000" in terminal.getvalue()
     assert not caplog.records

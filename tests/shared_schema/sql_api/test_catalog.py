@@ -342,16 +342,20 @@ def test_costs_are_reported_in_rows_and_milliseconds(db: Connection) -> None:
         " FROM pgtrickle.pgt_stream_tables"
     )
     db.execute(history, (30, "FULL", "INITIAL", 5, None, None))
-    told = str(rows(db, "SELECT pgtrickle.explain_stream_table('st')")[0][0])
-    assert "recomputed in full when more than 15 % of the sources' rows changed, full_policy allow\n" in told
-    assert "last refresh: FULL (INITIAL), 5 rows inserted, 1 deleted in 30.0 ms\n" in told
-    assert "last 1 refreshes: 30.0 ms on average, 95 % within 30.0 ms; each 6.0 rows written\n" in told
+    explained = str(rows(db, "SELECT pgtrickle.explain_stream_table('st')")[0][0])
+    assert "recomputed in full when more than 15 % of the sources' rows changed, full_policy allow\n" in explained
+    assert "last refresh: FULL (INITIAL), 5 rows inserted, 1 deleted in 30.0 ms\n" in explained
+    assert "last 1 refreshes: 30.0 ms on average, 95 % within 30.0 ms; each 6.0 rows written\n" in explained
     db.execute(history, (10, "DIFFERENTIAL", "SCHEDULED", 2, 4, 7))
-    told = str(rows(db, "SELECT pgtrickle.explain_stream_table('st')")[0][0])
-    assert told.startswith("public.st, INITIALIZING, refresh mode AUTO, schedule ") and "\n\nthe plan\n" in told
+    explained = str(rows(db, "SELECT pgtrickle.explain_stream_table('st')")[0][0])
+    assert (
+        explained.startswith("public.st, INITIALIZING, refresh mode AUTO, schedule ") and "\n\nthe plan\n" in explained
+    )
     last = "last refresh: DIFFERENTIAL (SCHEDULED), 4 change rows read, 2 rows inserted, 1 deleted in 10.0 ms"
-    assert f"{last}: 7.0 ms to compute, 2.0 ms to write\n" in told
-    assert "last 2 refreshes: 20.0 ms on average, 95 % within 29.0 ms; each 4.0 change rows read and 4.5 rows" in told
+    assert f"{last}: 7.0 ms to compute, 2.0 ms to write\n" in explained
+    assert (
+        "last 2 refreshes: 20.0 ms on average, 95 % within 29.0 ms; each 4.0 change rows read and 4.5 rows" in explained
+    )
 
 
 def test_a_rolled_back_alteration_leaves_nothing(db: Connection) -> None:

@@ -134,8 +134,8 @@ def test_foreign_writes_to_a_delta_table_are_reported(tmp_path: Path, key: tuple
     assert sink.flush() == []
     DeltaTable(sink.path(table)).delete("a = 1")
     sink.add(table, delta(first, Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
-    [(told, error)] = sink.flush()
-    assert told is table and "another program" in error.problem
+    [(failed, error)] = sink.flush()
+    assert failed is table and "another program" in error.problem
     assert sink.is_idle(table.id)
 
 

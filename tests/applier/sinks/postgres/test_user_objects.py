@@ -88,9 +88,9 @@ def test_the_progress_of_a_long_write(db: Connection, database: str, monkeypatch
         "SELECT writing_rows_done, writing_rows_total, writing_rows_per_s > 0, writing_eta > '0 s'"
         " FROM pgtrickle.pg_stat_stream_tables"
     )
-    with write_progress.WriteProgress(database, table) as told:
+    with write_progress.WriteProgress(database, table) as progress:
         time.sleep(0.02)
-        told.report(250, 1000)
+        progress.report(250, 1000)
         assert db.execute(seen).fetchone() == (250, 1000, True, True)
     assert db.execute(seen).fetchone() == (None, None, None, None)
 

@@ -98,9 +98,9 @@ def test_a_staged_fill_and_a_staged_change(
     assert held(db, table) == SECOND
     replayed = Counter(first)
     updates = 0
-    for told in change_rows(table, change, number=1, empty_first=False):
-        replayed[told.values or ()] += 1 if told.op is Op.INSERT else -1
-        updates += told.changed is not None
+    for change_row in change_rows(table, change, number=1, empty_first=False):
+        replayed[change_row.values or ()] += 1 if change_row.op is Op.INSERT else -1
+        updates += change_row.changed is not None
     assert +replayed == SECOND and (updates > 0) == (key is not None)
     delta_sink.add(table, change)
     delta_sink.flush()
@@ -247,8 +247,8 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     with to._database.connection.cursor() as cursor:
         assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, in parallel to the ticks; then the frontier.
-    beside = sink(database)
-    beside.apply_parts_early(table, change)
+    early_sink = sink(database)
+    early_sink.apply_parts_early(table, change)
     assert change.applied == (40, 40) and held(db, table) == second
     state = (
         "SELECT f.frontier::text, s.partial_until::text FROM pgtrickle.pgt_stream_tables s"
@@ -348,8 +348,8 @@ def test_a_large_change_leaves_the_driver_alone(
     def handed_on(change: Delta, text: str) -> None:
         """Pass the delta on to the topic and to Delta."""
         assert isinstance(change, StagedDelta)
-        told = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
-        assert told == (rows if change.is_fill else 2 * rows)
+        sent = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
+        assert sent == (rows if change.is_fill else 2 * rows)
         delta_sink.add(table, change)
         assert delta_sink.flush() == [] and delta_sink.is_idle(table.id)
         right = f"SELECT count(*), bool_and(b = repeat('{text}', 40) || a) FROM st"
