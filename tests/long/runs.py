@@ -46,7 +46,7 @@ RUNS = (
     ),
     Run(
         "equals",
-        (*PYTEST, "tests/applier/definition/test_equals_postgres.py", "tests/applier/state/test_recursion.py"),
+        (*PYTEST, "tests/applier/sql/test_equals_postgres.py", "tests/applier/state/test_delete_rederive.py"),
         "every golden query on 10 data sets, 20 random recursions",
         90,
         {"EQUALS_SEEDS": "10", "RECURSIONS": "20"},
@@ -55,7 +55,7 @@ RUNS = (
         "forms",
         (
             *PYTEST,
-            "tests/applier/apply/test_staging.py",
+            "tests/applier/sinks/staging/test_staging.py",
             "tests/cdc_consumer/test_lifecycle.py",
             "tests/e2e/test_alter.py",
             "tests/e2e/test_bad_input.py",

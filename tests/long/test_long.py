@@ -49,3 +49,10 @@ def test_the_age_is_shown(tmp_path: Path) -> None:
 
 def test_only_existing_runs_have_results() -> None:
     assert set(read()) <= {run.name for run in RUNS}
+
+
+def test_every_run_names_tests_that_exist() -> None:
+    root = Path(__file__).parents[2]
+    named = {argument.partition("::")[0] for each in RUNS for argument in each.command if argument.startswith("tests/")}
+    assert named
+    assert [path for path in sorted(named) if not (root / path).exists()] == []

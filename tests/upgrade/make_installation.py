@@ -281,7 +281,7 @@ def facts(db: Connection, stack: Stack, behind: Sequence[str]) -> dict[str, Any]
     )
     names = [column.name for column in tables.description or ()]
     owed = db.execute(
-        "SELECT s.pgt_name, o.old_frontier::text, o.new_frontier::text FROM pgtrickle.pgt_owed o"
+        "SELECT s.pgt_name, o.old_frontier::text, o.new_frontier::text FROM pgtrickle.pgt_outbox o"
         " JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) ORDER BY 1, 3, o.part"
     ).fetchall()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
@@ -366,7 +366,7 @@ def live(stack: Stack, db: Connection) -> dict[str, Any]:
     stack.kill("applier")
     db.execute("SELECT pgtrickle.set_setting('delta_interval_ms', %s)", (SETTINGS["delta_interval_ms"],))
     behind = behind_in_delta(stack, db)
-    if not {"whole", "run_by_postgres"} <= set(behind) or not one(db, "SELECT count(*) FROM pgtrickle.pgt_owed"):
+    if not {"whole", "run_by_postgres"} <= set(behind) or not one(db, "SELECT count(*) FROM pgtrickle.pgt_outbox"):
         raise SystemExit(f"the outbox is empty; behind are {behind}")
     say(f"the applier is dead; Delta is behind for {', '.join(behind)}")
     write(db, 5)
