@@ -32,6 +32,8 @@ LANE_OF_FOLDER = {"applier": "spark", "shared_schema": "spark", "corpus": "spark
 started once. A folder that is not listed is a lane of its own."""
 
 
+# First: pytest-xdist reads the lanes in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier, so that `-m 'not spark'` excludes exactly what needs Spark, and with its lane."""
     for item in items:
