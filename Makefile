@@ -36,7 +36,7 @@ test: ## see it proven: the static checks of `make check`, then all tests
 	$(MAKE) --no-print-directory check; checked=$$?; \
 	wait $$prepared || echo "Spark's classes are not archived: starts are slower" >&2; \
 	exit $$checked
-	@$(BIN)/python -m pytest -n $(LANES) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(LANES)
 
 test-long: ## see more proven: runs of up to hours, one after the other (ONLY=corpus for one); `test` shows the last results
 	$(SETUP)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.long.results import read, table
 
@@ -32,15 +33,25 @@ LANE_OF_FOLDER = {"applier": "spark", "shared_schema": "spark", "corpus": "spark
 started once. A folder that is not listed is a lane of its own."""
 
 
-# First: pytest-xdist reads the lanes in the same hook.
-@pytest.hookimpl(tryfirst=True)
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives whole lanes to the workers. (Marks of `--dist loadgroup` are lost: pytest 9.2 ignores the node ids that
+    pytest-xdist 3.8 writes, and every test goes to any worker.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.removeprefix("tests/").split("::")[0].split("/")[0]
+        return LANE_OF_FOLDER.get(folder, folder)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
+    """Called once when tests run in parallel."""
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier, so that `-m 'not spark'` excludes exactly what needs Spark, and with its lane."""
+    """Mark each test with its tier, so that `-m 'not spark'` excludes exactly what needs Spark."""
     for item in items:
         for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
             item.add_marker(tier)
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group(LANE_OF_FOLDER.get(folder, folder)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
