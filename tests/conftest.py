@@ -28,30 +28,46 @@ TIER_OF_FIXTURE = {
 """`fixturenames` also contains indirect fixtures: `database` uses `postgres`."""
 
 
-LANE_OF_FOLDER = {"applier": "spark", "shared_schema": "spark", "corpus": "spark", "security": "spark"}
+LANES = (
+    "tests/e2e/",
+    "tests/applier/ tests/shared_schema/ tests/corpus/ tests/security/",
+    "tests/upgrade/",
+)
 """`make test` runs two tests in parallel. Tests of one lane run one after the other, so that each server and session is
-started once. A folder that is not listed is a lane of its own."""
+started once. Lanes start in this order, the longest first; a folder that is not listed is a lane of its own."""
 
 
-class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives whole lanes to the workers. (Marks of `--dist loadgroup` are lost: pytest 9.2 ignores the node ids that
-    pytest-xdist 3.8 writes, and every test goes to any worker.)"""
+def lane(nodeid: str) -> tuple[int, str]:
+    """Return the place of a test's lane in the order in which lanes start, and its name."""
+    folder = nodeid.partition("::")[0].rpartition("/")[0] + "/"
+    for place, folders in enumerate(LANES):
+        if folder.startswith(tuple(folders.split())):
+            return place, folders
+    return len(LANES), folder
+
+
+class LaneScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives whole lanes to the workers. (`--dist loadgroup` would do it, but pytest 9.2 ignores the node ids that
+    pytest-xdist 3.8 writes, so that every test goes to any worker.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.removeprefix("tests/").split("::")[0].split("/")[0]
-        return LANE_OF_FOLDER.get(folder, folder)
+        return lane(nodeid)[1]
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LaneScheduling:
     """Called once when tests run in parallel."""
-    return Lanes(config, log)
+    # Lanes with many tests are not the longest ones: the order of collection counts.
+    config.option.loadscopereorder = False
+    return LaneScheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, so that `-m 'not spark'` excludes exactly what needs Spark."""
     for item in items:
         for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
             item.add_marker(tier)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: lane(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
