@@ -19,15 +19,13 @@ from psycopg.rows import tuple_row
 from applier.sql.analyze.system_catalog import SystemCatalog, system_catalog_of
 from applier.sql.refusal import DefinitionError, Place, Reason, Refused
 from shared_schema.pg_types import PgType
+from shared_schema.session_pins import set_local_query
 
 _VIEW: LiteralString = "pgtrickle_definition"
 _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
-_PIN: LiteralString = (
-    "SELECT set_config('search_path', %s, true), set_config('TimeZone', 'UTC', true), "
-    "set_config('DateStyle', 'ISO, MDY', true), set_config('IntervalStyle', 'postgres', true), "
-    "set_config('transform_null_equals', 'off', true), set_config('standard_conforming_strings', 'on', true), "
-    "set_config('extra_float_digits', '1', true), set_config('bytea_output', 'hex', true)"
-)
+_PIN = set_local_query().encode()
+"""For sessions whose search path is another one; it repeats the other pins, so that any connection can analyse."""
+
 _FIND: LiteralString = (
     # An empty search path makes the canonical text name every schema.
     "SELECT c.oid::int8, c.reloptions IS NOT NULL, r.ev_action::text, now(), set_config('search_path', '', true) "
