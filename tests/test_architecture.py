@@ -141,6 +141,24 @@ def test_identifiers_are_made_of_the_fields_words() -> None:
     assert found == set()
 
 
+SESSIONS_ARE_OPENED_IN = {
+    "shared_schema.connections",
+    "deploy.local.postgres",  # asks whether the server answers, and closes the session
+}
+
+
+def test_every_session_is_opened_with_the_pins() -> None:
+    found = {
+        module
+        for package in (*SHIPPED, "deploy")
+        for module, path in _modules(package)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call)
+        and re.search(r"\bpsycopg\b.*\.connect$|^(Async)?Connection\.connect$", ast.unparse(node.func))
+    }
+    assert found == SESSIONS_ARE_OPENED_IN
+
+
 # -- which test covers which module ------------------------------------------------------------------------------------
 
 

@@ -7,22 +7,20 @@ from collections.abc import Callable
 import psycopg
 
 from applier.errors import Infrastructure
-from shared_schema.connections import SERVER_SIDE, conninfo
+from shared_schema.connections import connect_with_statement
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def connect(url: str) -> Connection:
-    """Open a connection in autocommit mode with times in UTC; raise Infrastructure when the server is not reachable."""
+    """Open a pinned connection in autocommit mode; raise Infrastructure when the server is not reachable."""
     try:
-        connection = psycopg.connect(conninfo(url, application_name="pg-trickle-applier"), autocommit=True)
-        connection.execute(f"SET timezone = 'UTC'; {SERVER_SIDE}")
+        return connect_with_statement(url, application_name="pg-trickle-applier")
     except psycopg.OperationalError as error:
         raise Infrastructure(
             f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
             hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
         ) from None
-    return connection
 
 
 class Database:

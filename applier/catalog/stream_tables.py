@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, tuple_row
 
 from applier.catalog.database import Connection, Database
 from applier.catalog.service import send_alert
@@ -75,6 +75,19 @@ class StreamTableRow:
         return Status(self.status)
 
 
+_BASE_COLUMNS = """
+WITH RECURSIVE step (attnum, attname, type, typmod) AS (
+    SELECT a.attnum, a.attname::text, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = %s::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+    SELECT s.attnum, s.attname, t.typbasetype, CASE WHEN s.typmod >= 0 THEN s.typmod ELSE t.typtypmod END
+    FROM step s JOIN pg_catalog.pg_type t ON t.oid = s.type AND t.typtype = 'd'
+)
+SELECT s.attname, s.type::int8, s.typmod FROM step s JOIN pg_catalog.pg_type t ON t.oid = s.type AND t.typtype <> 'd'
+ORDER BY s.attnum
+"""
+
+
 class StreamTableStore:
     """Reads and writes stream tables; every method is one transaction."""
 
@@ -117,10 +130,10 @@ class StreamTableStore:
         rows = self._connection.execute("SELECT pgt_id FROM pgtrickle._readers_of(%s::int8::oid)", (relid,)).fetchall()
         return {int(str(row[0])) for row in rows}
 
-    def result_columns(self, query: str) -> list[tuple[object, ...]]:
-        """Return names and types of a query's columns, as the server describes them; no row is computed."""
-        described = self._connection.execute(f"SELECT * FROM ({query.rstrip().rstrip(';')}) AS q LIMIT 0".encode())
-        return [(c.name, c.type_code, c.display_size, c.precision, c.scale) for c in described.description or ()]
+    def base_columns(self, relid: int) -> list[tuple[str, int, int]]:
+        """Return names, types and modifiers of a stream table's columns; a domain is its base type."""
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(_BASE_COLUMNS, (relid,)).fetchall()
 
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
         """Store how a stream table is maintained, for explain_stream_table(); nothing if it was just dropped."""

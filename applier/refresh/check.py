@@ -14,6 +14,7 @@ from psycopg import sql
 
 from applier.errors import CheckFailed
 from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.session_pins import PATH_OF_THE_ROLE
 from shared_schema.table_schema import TableId
 
 SHOWN_DIFFERENCES = 5
@@ -159,6 +160,8 @@ def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.
 
     Without a key it uses the first column. A row that the stream table lacks is found when it has such values too.
     """
+    # The key may be of a type from an extension, whose operators are not in pg_catalog.
+    connection.execute("SELECT " + PATH_OF_THE_ROLE)
     found = connection.execute(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples FROM pg_class c"
         " LEFT JOIN LATERAL (SELECT i.indkey FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique"

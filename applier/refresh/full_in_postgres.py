@@ -14,13 +14,6 @@ from applier.sinks.postgres.gather import DriverLimit, collect_delta
 from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.lsn import Lsn, LsnRange
 
-_PIN = (
-    "SELECT set_config('search_path', 'pg_catalog', true), set_config('TimeZone', 'UTC', true),"
-    " set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true),"
-    " set_config('extra_float_digits', '1', true), set_config('bytea_output', 'hex', true)"
-)
-"""The settings under which the query was stored."""
-
 
 class FullInPostgres:
     """Runs queries in PostgreSQL; one at a time per calling thread."""
@@ -60,14 +53,16 @@ class FullInPostgres:
 
     @staticmethod
     def _become_owner(connection: Connection, table: StreamTable) -> None:
-        """Functions in the query run with the rights of the stream table's owner, not with those of the applier."""
+        """Functions in the query run with the rights of the stream table's owner, not with those of the applier.
+
+        The settings stay: a role's own settings apply to its logins only.
+        """
         row = connection.execute(
             "SELECT pg_get_userbyid(relowner)::text FROM pg_catalog.pg_class WHERE oid = %s::int8::oid", (table.relid,)
         ).fetchone()
         if row is None:
             raise CalculationError(f"{table} does not exist any more")
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(str(row[0]))))
-        connection.execute(_PIN)
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -18,7 +18,7 @@ from psycopg import pq, sql
 
 from applier.catalog.database import Connection, connect
 from applier.errors import Infrastructure
-from shared_schema.connections import conninfo
+from shared_schema.connections import connect_with_statement
 from shared_schema.lsn import Lsn
 
 _numbers = count()
@@ -69,9 +69,7 @@ class PinnedSnapshots:
 
 def _connect_replication(url: str) -> psycopg.Connection[tuple[object, ...]]:
     try:
-        return psycopg.connect(
-            conninfo(url, application_name="pg-trickle-applier snapshot", replication="database"), autocommit=True
-        )
+        return connect_with_statement(url, application_name="pg-trickle-applier snapshot", replication=True)
     except psycopg.OperationalError as error:
         raise Infrastructure(
             f"a snapshot at a known LSN cannot be taken: {str(error).splitlines()[0]}",

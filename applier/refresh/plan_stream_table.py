@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 
@@ -18,10 +17,10 @@ from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.strategy import FullPolicy, RefreshMode
-from applier.sql.analyze.analyze import analysis_transaction, analyze
-from applier.sql.plan_query import StoredQuery, plan_query
-from applier.sql.refusal import Reason, Refused
-from shared_schema.table_schema import Column, TableId
+from applier.sql.analyze.analyze import AnalyzedQuery
+from applier.sql.plan_query import StoredQuery, analyze_query, plan_analyzed
+from applier.sql.refusal import DefinitionError, Reason, Refused
+from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
@@ -44,34 +43,38 @@ class StreamTablePlanner:
         """Return the stream table with its plan; raise a TrickleError when it cannot be maintained."""
         try:
             return self._plan(row)
-        except psycopg.ProgrammingError as error:
+        except (psycopg.ProgrammingError, DefinitionError) as error:
+            refusal = error.__cause__ if isinstance(error, DefinitionError) else error
+            if not isinstance(refusal, psycopg.ProgrammingError):
+                raise
             # The stream table, or a relation that it reads, is dropped or altered at this moment.
             raise SourceChanged(
-                f"the query of {row.table} can no longer be run: {error.diag.message_primary}",
-                hint=error.diag.message_hint or "a source was dropped or altered: drop and create the stream table",
+                f"the query of {row.table} can no longer be run: {refusal.diag.message_primary}",
+                hint=refusal.diag.message_hint or "a source was dropped or altered: drop and create the stream table",
             ) from error
 
     def _plan(self, row: StreamTableRow) -> StreamTable:
-        if self.catalog.stream_tables.result_columns(row.defining_query) != self.catalog.stream_tables.result_columns(
-            f"TABLE {row.table.quoted}"
-        ):
+        connection = self.database.connection
+        stored = StoredQuery(row.original_query, row.created_at)
+        analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored)
+        if analyzed.base_columns() != self.catalog.stream_tables.base_columns(row.pgt_relid):
             raise SourceChanged(
                 f"the query of {row.table} no longer returns the columns of the stream table",
                 hint="a source was altered: drop and create the stream table",
             )
         if row.reads_uncaptured:
-            return self._run_by_postgres(row, "it reads a relation whose changes are not in the log", steady=False)
+            return self._run_by_postgres(
+                row, analyzed, "it reads a relation whose changes are not in the log", steady=False
+            )
         try:
-            stored = StoredQuery(row.original_query, row.created_at)
-            definition = plan_query(self.database.connection, row.defining_query, "pg_catalog", stored)
+            definition = plan_analyzed(connection, analyzed, stored)
         except Refused as refused:
             if not _may_postgres_run(row, refused):
                 raise
             steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
-            return self._run_by_postgres(row, refused.problem, steady=steady)
+            return self._run_by_postgres(row, analyzed, refused.problem, steady=steady)
         self.save(row.pgt_id, row.table, definition.plan)
-        columns = tuple(Column(name, kind) for name, kind in definition.columns)
-        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, definition.plan)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, definition.plan)
 
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Store the facts of a plan for `explain`, and log the thresholds that it exceeds."""
@@ -88,12 +91,13 @@ class StreamTablePlanner:
                 rows = [row for row in inside.catalog.stream_tables.all() if row.pgt_id in ids]
                 return {row.pgt_id: (row, inside(row)) for row in rows}
 
-    def _run_by_postgres(self, row: StreamTableRow, refusal: str, *, steady: bool) -> StreamTable:
+    def _run_by_postgres(
+        self, row: StreamTableRow, analyzed: AnalyzedQuery, refusal: str, *, steady: bool
+    ) -> StreamTable:
         """Return a stream table without a plan; `steady` when its result changes only with its sources."""
         self.catalog.stream_tables.save_plan(row.pgt_id, facts_without_plan(refusal))
         plan = PostgresQuery(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
-        columns = _columns(self.database.connection, row.defining_query)
-        return StreamTable(row.pgt_id, row.table, row.pgt_relid, columns, plan)
+        return StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, plan)
 
 
 def _may_postgres_run(row: StreamTableRow, refused: Refused) -> bool:
@@ -110,8 +114,3 @@ def _may_postgres_run(row: StreamTableRow, refused: Refused) -> bool:
             return FullPolicy(row.full_policy) is FullPolicy.ALLOW and refused.reason not in CHANGES_BY_ITSELF
         case RefreshMode.DIFFERENTIAL | RefreshMode.IMMEDIATE:
             return False
-
-
-def _columns(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
-    with analysis_transaction(connection, "pg_catalog") as catalog:
-        return tuple(Column(c.name, c.type) for c in analyze(connection, catalog, query).columns)

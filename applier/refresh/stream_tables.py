@@ -12,7 +12,7 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceChanged, SourcesElsewhere
 from applier.plan.nodes import Scan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.sql.analyze.function_bodies import declared_digests
+from applier.sql.lexical import declared_digests
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import membership_epoch

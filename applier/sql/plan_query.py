@@ -1,4 +1,8 @@
-"""The text of a query -> its plan, result columns, sources and canonical text: the passes in their order."""
+"""The text of a query -> its plan, result columns and sources: the passes in their order.
+
+analyze → read the tree → bind, which decorrelates and types. Only `analyze` does IO; every later pass is a function of
+the one before it and of the catalog snapshot.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,24 @@ from typing import Any
 
 import psycopg
 
-from applier.plan.nodes import StreamPlan, scans
-from applier.sql.analyze.analyze import AnalyzedQuery, analysis_transaction, analyze, place_of_byte, tree_with_positions
-from applier.sql.analyze.function_bodies import declared_digests
-from applier.sql.analyze.lexical import find_word, refuse_special_times
-from applier.sql.analyze.sources import gather_sources
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.plan.nodes import Node, StreamPlan, scans
+from applier.sql.analyze.analyze import AnalyzedQuery, analyze, place_of_byte, tree_with_positions
 from applier.sql.bind.bind import bind
+from applier.sql.lexical import declared_digests, find_word, refuse_special_times
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Place, Refused
+from applier.sql.sources import read_sources
 from shared_schema.pg_types import PgType
 from shared_schema.table_schema import TableId
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """What a stream table consists of: its plan, result columns, source tables and canonical query text."""
+    """What a stream table consists of: its plan, result columns and source tables."""
 
     plan: StreamPlan
     columns: tuple[tuple[str, PgType], ...]
     sources: frozenset[TableId]
-    canonical: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +49,55 @@ def plan_query(
 
     Raises DefinitionError when PostgreSQL does not accept the query, Refused when it cannot be maintained exactly.
     """
-    with analysis_transaction(connection, search_path) as catalog:
-        catalog.expected_digests = None if original is None else declared_digests(query) or {}
-        try:
-            analysed = analyze(connection, catalog, query)
-        except Refused as refused:
-            raise refused.with_place(find_word(query, refused.construct)) from refused.__cause__
-        try:
-            return _plan_analyzed(analysed, catalog, original or StoredQuery(analysed.query, analysed.analysed_at))
-        except Refused as refused:
-            place = refused.place or analysed.place(refused.token)
-            if place is None and not refused.in_view:
-                place = _find_place_by_replanning(connection, catalog, refused, query, search_path)
-            raise refused.with_place(place or find_word(query, refused.construct)) from refused.__cause__
+    return plan_analyzed(connection, analyze_query(connection, query, search_path, original), original)
 
 
-def _plan_analyzed(analysed: AnalyzedQuery, catalog: SystemCatalog, original: StoredQuery) -> PlannedQuery:
-    tree = read_query(analysed.tree, analysed.major)
-    refuse_special_times(original.text, tree, original.at)
-    root = bind(tree, catalog, gather_sources(tree, catalog))
+def analyze_query(
+    connection: psycopg.Connection[Any], query: str, search_path: str, original: StoredQuery | None = None
+) -> AnalyzedQuery:
+    """Run the first pass; of a stored query, the functions must be those that it was created with."""
+    try:
+        digests = None if original is None else declared_digests(query) or {}
+        return analyze(connection, query, search_path, digests)
+    except Refused as refused:
+        raise refused.with_place(find_word(query, refused.construct)) from refused.__cause__
+
+
+def plan_analyzed(
+    connection: psycopg.Connection[Any], analyzed: AnalyzedQuery, original: StoredQuery | None = None
+) -> PlannedQuery:
+    """Run the other passes. The connection is used only to find the place of a refusal in the text."""
+    written = original or StoredQuery(analyzed.query, analyzed.analysed_at)
+    try:
+        root = _plan_tree(analyzed.tree, analyzed, written)
+    except Refused as refused:
+        place = refused.place or analyzed.place(refused.token)
+        if place is None and not refused.in_view:
+            place = _find_place_by_replanning(connection, analyzed, refused, written)
+        raise refused.with_place(place or find_word(analyzed.query, refused.construct)) from refused.__cause__
     return PlannedQuery(
-        plan=StreamPlan(root, tuple(c.name for c in analysed.columns)),
-        columns=tuple((c.name, c.type) for c in analysed.columns),
+        plan=StreamPlan(root, tuple(column.name for column in analyzed.columns)),
+        columns=tuple((column.name, column.type) for column in analyzed.columns),
         sources=frozenset(scan.table for scan in scans(root)),
-        canonical=analysed.canonical,
     )
 
 
+def _plan_tree(tree_text: str, analyzed: AnalyzedQuery, written: StoredQuery) -> Node:
+    tree = read_query(tree_text, analyzed.catalog.major)
+    refuse_special_times(written.text, tree, written.at)
+    return bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
+
+
 def _find_place_by_replanning(
-    connection: psycopg.Connection[Any], catalog: SystemCatalog, refused: Refused, query: str, search_path: str
+    connection: psycopg.Connection[Any], analyzed: AnalyzedQuery, refused: Refused, written: StoredQuery
 ) -> Place | None:
     """Plan the query again from a tree with positions, and return the place of the same refusal there."""
-    text = tree_with_positions(connection, query, search_path)
+    text = tree_with_positions(connection, analyzed.query, analyzed.search_path)
     if text is None:
         return None
     try:
-        tree = read_query(text, catalog.major)
-        bind(tree, catalog, gather_sources(tree, catalog))
+        _plan_tree(text, analyzed, written)
     except Refused as again:
         if again.construct == refused.construct and again.token is not None:
-            return place_of_byte(query, again.token)
+            return place_of_byte(analyzed.query, again.token)
     return None

@@ -10,13 +10,16 @@ import psycopg
 
 from cdc_consumer.errors import ColumnListsDiffer
 from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
-from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose_exception
+from shared_schema.connections import connect_with_options
 from shared_schema.progress import with_epoch
 from shared_schema.stored_settings import INSTALLED, READ, Stored
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+APPLICATION_NAME = "pg-trickle-cdc"
+"""How the sessions of the consumer are called in pg_stat_activity, unless the connection string names them."""
 
 OWN_SCHEMAS = ("pgtrickle", "pgtrickle_changes")
 """The project's own tables are never captured: with a FOR ALL TABLES publication each change would cause another."""
@@ -28,11 +31,9 @@ def connect(database_url: str) -> Connection:
     A row security policy raises an error; it must not hide rows silently.
     """
     try:
-        connection = psycopg.connect(session_conninfo(database_url, replication=False), autocommit=True)
-        connection.execute("SET row_security = off")
+        return connect_with_options(database_url, application_name=APPLICATION_NAME, more={"row_security": "off"})
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
-    return connection
 
 
 _COLUMNS = """

@@ -18,9 +18,10 @@ from psycopg import pq
 
 from cdc_consumer.errors import ConnectionLost, SourceError, StopRequested
 from cdc_consumer.wal import commands
-from cdc_consumer.wal.conninfo import session_conninfo
+from cdc_consumer.wal.catalog import APPLICATION_NAME
 from cdc_consumer.wal.diagnosis import diagnose_exception, diagnose_postgres
 from cdc_consumer.wal.frames import encode_status
+from shared_schema.connections import connect_with_options
 from shared_schema.lsn import Lsn
 
 SEND_TIMEOUT_S = 10.0
@@ -53,10 +54,12 @@ class ReplicationSession:
         self._interrupted = interrupted
         self._lock = threading.Lock()
         """One thread receives frames, another one may send status updates; libpq allows one thread at a time."""
-        conninfo = session_conninfo(database_url, replication=True, sender_timeout_s=sender_timeout_s)
+        more = {} if sender_timeout_s is None else {"wal_sender_timeout": f"{sender_timeout_s}s"}
         try:
             # psycopg's own connect is used because it waits without the interpreter lock and tries every address.
-            self._owner = psycopg.Connection.connect(conninfo, autocommit=True)
+            self._owner = connect_with_options(
+                database_url, application_name=APPLICATION_NAME, replication=True, more=more
+            )
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
         self._conn = self._owner.pgconn

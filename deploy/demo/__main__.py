@@ -21,7 +21,7 @@ from rich.table import Table
 
 from applier.refresh.check import CheckResult, check_stream_table
 from deploy.demo import sinks
-from deploy.demo.shop import CUSTOMERS, ORDERS, STREAM_TABLES, TABLES, Writer
+from deploy.demo.shop import CUSTOMERS, ORDERS, STREAM_TABLES, TABLES, Writer, open_shop
 from deploy.local.stack import Stack
 from shared_schema.errors import TrickleError
 from shared_schema.table_schema import TableId
@@ -58,7 +58,7 @@ def main() -> int:
 def run_shop(console: Console, stack: Stack) -> int:
     """Load the shop, create stream tables, write, show, check."""
     url = stack.addresses.database_url
-    with psycopg.connect(url, autocommit=True) as connection:
+    with open_shop(url) as connection:
         console.print(f"loading {CUSTOMERS} customers and {ORDERS} orders")
         connection.execute(TABLES.encode())
         for name, query in STREAM_TABLES.items():

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from shared_schema.connections import connect_with_statement
+
 CUSTOMERS = 1_000
 ORDERS = 20_000
 
@@ -31,6 +33,13 @@ STREAM_TABLES = {
     "revenue_by_segment": "SELECT c.segment, count(*) AS orders, sum(o.amount) AS revenue"
     " FROM shop_orders o JOIN shop_customers c ON c.id = o.customer GROUP BY c.segment",
 }
+
+
+def open_shop(url: str) -> psycopg.Connection[tuple[object, ...]]:
+    """Open a session that prints values as those of the applier, and in which the shop's tables need no schema."""
+    connection = connect_with_statement(url, application_name="pg-trickle demo")
+    connection.execute("SET search_path = public")
+    return connection
 
 
 @dataclass
@@ -61,7 +70,7 @@ class Writer:
 
     def _guarded(self, work: Callable[[psycopg.Connection[tuple[object, ...]]], None]) -> None:
         try:
-            with psycopg.connect(self.url, autocommit=True) as connection:
+            with open_shop(self.url) as connection:
                 work(connection)
         except psycopg.Error as error:
             self.error = error

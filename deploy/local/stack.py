@@ -19,7 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-import psycopg
 from psycopg import sql
 
 from applier.spark.jars import SPARK_JARS, ensure
@@ -28,6 +27,7 @@ from deploy.local.binary import APPLIER, CDC, Binary, Program
 from deploy.local.kafka import Kafka
 from deploy.local.postgres import DEFAULT_MAJOR, Postgres
 from deploy.local.process import StackError
+from shared_schema.connections import connect_with_statement
 from shared_schema.errors import TrickleError
 
 DATABASE = "app"
@@ -263,7 +263,7 @@ class Stack:
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
 
     def _create_database(self) -> None:
-        with psycopg.connect(self.postgres.url, autocommit=True) as connection:
+        with connect_with_statement(self.postgres.url, application_name="pg-trickle stack") as connection:
             if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 

@@ -148,10 +148,10 @@ def _scans(definition: PlannedQuery) -> list[Scan]:
     return list(dict.fromkeys(scans(definition.plan.root)))
 
 
-def _expected(connection: psycopg.Connection[Any], definition: PlannedQuery) -> list[Row]:
+def _expected(connection: psycopg.Connection[Any], name: str, definition: PlannedQuery) -> list[Row]:
     typed = list(zip(definition.plan.names, (f.type for f in fields(definition.plan.root)), strict=True))
-    inner = definition.canonical.rstrip().removesuffix(";")
-    return fetch(connection, sql.SQL("({}) q").format(sql.SQL(inner)), typed)
+    inner = QUERIES[name].rstrip().removesuffix(";")
+    return fetch(connection, sql.SQL("({}\n) q").format(sql.SQL(inner)), typed)
 
 
 def _close(value: Any) -> Any:
@@ -201,7 +201,7 @@ def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], interp
     wrong: list[str] = []
     old = {}
     for name, definition in accepted.items():
-        ours, old[name] = _snapshot(spark, definition, Side.BEFORE, ends), _expected(corpus, definition)
+        ours, old[name] = _snapshot(spark, definition, Side.BEFORE, ends), _expected(corpus, name, definition)
         wrong += _difference(name, ours, old[name])
     _load(corpus, churn(before, seed))
     changed = [name for number, name in enumerate(accepted) if _has_its_turn(number, seed)]
@@ -210,7 +210,7 @@ def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], interp
         definition = accepted[name]
         for scan in _scans(definition):
             ends.load(scan, Side.AFTER)
-        new = _expected(corpus, definition)
+        new = _expected(corpus, name, definition)
         unmoved += [name] if _multiset(old[name]) == _multiset(new) else []
         wrong += _maintained(spark, name, definition, ends, (old[name], new))
     assert not wrong, "\n".join(wrong)

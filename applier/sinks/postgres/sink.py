@@ -34,6 +34,7 @@ from applier.sinks.postgres.prefetch import prefetch
 from applier.sinks.postgres.rejected_row import find_rejected_row
 from applier.sinks.staging.staged_delta import Delta, StagedDelta, StagedPart
 from shared_schema.lsn import Lsn, LsnRange
+from shared_schema.session_pins import PATH_OF_THE_ROLE
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +52,17 @@ DRIVER_ROWS = 200_000
 
 
 def prepare_write_session(lock_timeout_ms: int) -> Callable[[Connection], None]:
-    """Return a function that prepares a connection for writes: marks it as the applier's, and limits lock waits."""
+    """Return a function that prepares a connection for writes: marks it as the applier's, and limits lock waits.
+
+    Triggers of users run in it, and types from extensions are compared: their names are looked up as in other sessions
+    of the role, but after PostgreSQL's own.
+    """
 
     def prepare(connection: Connection) -> None:
         connection.execute(
             "SELECT set_config('pg_trickle.applier', 'on', false), set_config('lock_timeout', %s, false),"
-            " set_config('random_page_cost', least(current_setting('random_page_cost')::float8, %s)::text, false)",
+            " set_config('random_page_cost', least(current_setting('random_page_cost')::float8, %s)::text, false), "
+            + PATH_OF_THE_ROLE,
             (str(lock_timeout_ms), RANDOM_PAGE_COST),
         )
 

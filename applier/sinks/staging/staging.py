@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
-from applier.catalog.database import connect
+from applier.catalog.database import Connection, connect
 from applier.plan.stream_table import StreamTable
 from applier.sinks.net_delta import ACT, DELETE, INSERT, UPDATE
 from applier.sinks.postgres import copy_text
@@ -43,7 +43,7 @@ from applier.sinks.staging.staged_delta import (
     create_part_template,
 )
 from applier.zset import WEIGHT, column_name, column_names
-from shared_schema.connections import conninfo
+from shared_schema.connections import connect_with_statement
 from shared_schema.lsn import LsnRange
 
 log = logging.getLogger(__name__)
@@ -128,9 +128,8 @@ class _Copier:
             raise AssertionError("not on an executor")
         rows: pa.Table | None = None
         try:
-            with psycopg.connect(conninfo(self.url)) as connection, connection.cursor() as cursor:
+            with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
                 part = StagedPart(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
-                cursor.execute("SET LOCAL timezone = 'UTC'")
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
                 for rows in _pieces(batches):
@@ -144,6 +143,9 @@ class _Copier:
             raise encode_for_driver(to_refresh_error(error, self.table, row)) from None
         yield pa.RecordBatch.from_arrays([pa.array([context.partitionId()], pa.int32())], names=["part"])
 
+    def _connect(self) -> Connection:
+        return connect_with_statement(self.url, application_name="pg-trickle-applier staging")
+
     @staticmethod
     def _copy(cursor: psycopg.Cursor[tuple[object, ...]], part: StagedPart, rows: pa.Table) -> None:
         with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT csv, FREEZE)").format(part.table)) as copy:
@@ -152,7 +154,7 @@ class _Copier:
     def _find_rejected(self, rows: pa.Table) -> str | None:
         """Return the identity of the row that PostgreSQL rejects."""
         trial = StagedPart(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
-        with psycopg.connect(conninfo(self.url)) as connection:
+        with self._connect() as connection:
 
             def is_accepted(some: pa.Table) -> bool:
                 try:

@@ -1,14 +1,12 @@
-"""The text of a query -> PostgreSQL's analysed tree, result columns and canonical text.
+"""The text of a query -> PostgreSQL's analysed tree of it, its result columns and the catalog facts that it names.
 
-Does IO: it creates a temporary view in a transaction that is rolled back. The query itself is never run. What the
-server resolves depends on settings, so they are pinned: the search path to that of the stream table, the time zone to
-UTC, the date style to ISO.
+The only pass that does IO: it creates a temporary view in a transaction that is rolled back. The query itself is never
+run. What the server resolves depends on settings, so they are pinned, but for the search path of the stream table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -16,38 +14,27 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 
-from applier.sql.analyze.system_catalog import SystemCatalog, system_catalog_of
+from applier.sql.analyze.built_ins import built_ins_of
+from applier.sql.analyze.read_objects import read_user_objects
+from applier.sql.analyze.read_relations import read_relations
+from applier.sql.catalog_snapshot import CatalogSnapshot, TypeInfo
 from applier.sql.refusal import DefinitionError, Place, Reason, Refused
 from shared_schema.pg_types import PgType
+from shared_schema.session_pins import set_local_query
+from shared_schema.table_schema import Column
 
 _VIEW: LiteralString = "pgtrickle_definition"
 _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
-_PIN: LiteralString = (
-    "SELECT set_config('search_path', %s, true), set_config('TimeZone', 'UTC', true), "
-    "set_config('DateStyle', 'ISO, MDY', true), set_config('IntervalStyle', 'postgres', true), "
-    "set_config('transform_null_equals', 'off', true), set_config('standard_conforming_strings', 'on', true), "
-    "set_config('extra_float_digits', '1', true), set_config('bytea_output', 'hex', true)"
-)
+_PIN = set_local_query().encode()
+"""For sessions whose search path is another one; it repeats the other pins, so that any connection can analyse."""
+
 _FIND: LiteralString = (
-    # An empty search path makes the canonical text name every schema.
-    "SELECT c.oid::int8, c.reloptions IS NOT NULL, r.ev_action::text, now(), set_config('search_path', '', true) "
+    # An empty search path makes the names of types name their schemas.
+    "SELECT c.oid::int8, c.reloptions IS NOT NULL, r.ev_action::text, now(), "
+    "to_regclass('pgtrickle.pgt_stream_tables') IS NOT NULL, set_config('search_path', '', true) "
     "FROM pg_class c JOIN pg_rewrite r ON r.ev_class = c.oid "
     "WHERE c.relnamespace = pg_my_temp_schema() AND c.relname = '" + _VIEW + "'"
 )
-_RESULT: LiteralString = (
-    "SELECT attname::text, atttypid::int8, atttypmod, format_type(atttypid, atttypmod), attcollation::int8, "
-    "pg_get_viewdef(attrelid) FROM pg_attribute "
-    "WHERE attrelid = %s::int8::oid AND attnum > 0 ORDER BY attnum"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
-    """A column of the result, with its exact type."""
-
-    name: str
-    type: PgType
-    collation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +42,15 @@ class AnalyzedQuery:
     """PostgreSQL's analysis of a query text."""
 
     query: str
-    major: int
+    search_path: str
     tree: str
-    columns: tuple[ResultColumn, ...]
-    canonical: str
+    columns: tuple[Column, ...]
     analysed_at: datetime
+    catalog: CatalogSnapshot
+
+    def base_columns(self) -> list[tuple[str, int, int]]:
+        """Return names, types and modifiers of the result columns; a domain is its base type."""
+        return [(c.name, self.catalog.type(c.type.oid).base, c.type.typmod) for c in self.columns]
 
     def place(self, token: int | None) -> Place | None:
         """Return the place in the query text of a byte offset in the analysed statement."""
@@ -74,13 +65,47 @@ def place_of_byte(query: str, offset: int) -> Place | None:
     return Place.at(query, len(encoded[:offset].decode(errors="ignore")))
 
 
-@contextmanager
-def analysis_transaction(connection: psycopg.Connection[Any], search_path: str) -> Iterator[SystemCatalog]:
-    """Open a transaction with pinned settings that is rolled back at its end; yields the catalog of the server."""
-    catalog = system_catalog_of(connection)
+def analyze(
+    connection: psycopg.Connection[Any],
+    query: str,
+    search_path: str,
+    expected_digests: Mapping[int, str] | None = None,
+) -> AnalyzedQuery:
+    """Let PostgreSQL analyse one query; `expected_digests` are those of the functions of a stored query.
+
+    Raises DefinitionError when PostgreSQL does not accept the query, Refused when it is not a single SELECT.
+    """
+    built_ins = built_ins_of(connection)
     with connection.transaction(force_rollback=True):
         _pin_settings(connection, search_path)
-        yield catalog
+        _create_view(connection, query)
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            found = cursor.execute(_FIND).fetchone()
+        if found is None:
+            raise Refused(Reason.NOT_A_QUERY, "this statement", hint="write a single SELECT", full_in_postgres=False)
+        view, has_options, tree, now, has_stream_tables, _ = found
+        if has_options:
+            hint = "it is for views that are written to; remove WITH CHECK OPTION"
+            raise Refused(Reason.NOT_A_QUERY, "WITH CHECK OPTION", hint=hint, full_in_postgres=False)
+        rows = read_relations(connection, view, tree, has_stream_tables)
+        trees = [tree, *(row.rule for oid, row in rows.items() if row.rule is not None and oid != view)]
+        column_types = (oid for row in rows.values() for oid in row.column_types())
+        user_objects = read_user_objects(connection, built_ins, trees, column_types)
+    types = {**built_ins.objects.types, **user_objects.types}
+    relations = {oid: row.info(lambda *column: _column_type(types, *column)) for oid, row in rows.items()}
+    result = relations.pop(view)
+    catalog = CatalogSnapshot(
+        major=built_ins.major,
+        built_in_objects=built_ins.objects,
+        signatures=built_ins.signatures,
+        objects=user_objects.objects(),
+        function_texts=user_objects.function_texts,
+        aggregates=user_objects.aggregates,
+        relations=relations,
+        expected_digests=expected_digests,
+    )
+    columns = tuple(Column(column.name, column.type) for column in result.columns)
+    return AnalyzedQuery(query, search_path, tree, columns, now, catalog)
 
 
 def _pin_settings(connection: psycopg.Connection[Any], search_path: str) -> None:
@@ -92,20 +117,9 @@ def _pin_settings(connection: psycopg.Connection[Any], search_path: str) -> None
         ) from error
 
 
-def analyze(connection: psycopg.Connection[Any], catalog: SystemCatalog, query: str) -> AnalyzedQuery:
-    """Let PostgreSQL analyse one query inside an open `analysis_transaction`."""
-    _create_view(connection, query)
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(_FIND).fetchone()
-        if found is None:
-            raise Refused(Reason.NOT_A_QUERY, "this statement", hint="write a single SELECT", full_in_postgres=False)
-        view, has_options, text, now, _ = found
-        if has_options:
-            hint = "it is for views that are written to; remove WITH CHECK OPTION"
-            raise Refused(Reason.NOT_A_QUERY, "WITH CHECK OPTION", hint=hint, full_in_postgres=False)
-        rows = cursor.execute(_RESULT, [view]).fetchall()
-    columns = tuple(_result_column(catalog, row) for row in rows)
-    return AnalyzedQuery(query, catalog.major, text, columns, rows[0][5] if rows else "", now)
+def _column_type(types: Mapping[int, TypeInfo], oid: int, typmod: int, display: str) -> PgType:
+    info = types[oid]
+    return PgType(oid, typmod if typmod >= 0 else info.base_typmod, types[info.base].name, display)
 
 
 def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_path: str) -> str | None:
@@ -138,13 +152,6 @@ def tree_with_positions(connection: psycopg.Connection[Any], query: str, search_
         connection.remove_notice_handler(collect)
     # The tree of the query comes first; the tree of the statement that turns the output off may follow.
     return f"({found[0]})" if found else None
-
-
-def _result_column(catalog: SystemCatalog, row: tuple[Any, ...]) -> ResultColumn:
-    name, oid, typmod, display, collation, _ = row
-    info = catalog.type(oid)
-    modifier = typmod if typmod >= 0 else info.base_typmod
-    return ResultColumn(name, PgType(oid, modifier, catalog.type(info.base).name, display), collation)
 
 
 def _create_view(connection: psycopg.Connection[Any], query: str) -> None:

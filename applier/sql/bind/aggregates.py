@@ -18,10 +18,10 @@ from applier.functions.entry import CollationNeed, Entry, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
 from applier.plan.keys import identifies_rows
 from applier.plan.nodes import Node
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
 from applier.sql.bind.group_key import default_equality
 from applier.sql.bind.joins import is_total
 from applier.sql.bind.sort_key import sort_key
+from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
@@ -37,7 +37,11 @@ _ORDER_HINT = "order by columns that identify each row (add the primary key), or
 
 
 def plan_aggregate(
-    call: tree.Aggref, below: ExpressionCompiler, catalog: SystemCatalog, node: Node | None, within: Sequence[Expr] = ()
+    call: tree.Aggref,
+    below: ExpressionCompiler,
+    catalog: CatalogSnapshot,
+    node: Node | None,
+    within: Sequence[Expr] = (),
 ) -> AggregateCall:
     """Plan an aggregate over `node`; `below` compiles expressions over that node.
 
@@ -121,7 +125,7 @@ def _guard_by_filter(arg: Expr, condition: Expr | None) -> Expr:
     return Case(((condition, arg),), Const(None, arg.type), arg.type)
 
 
-def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.Aggref, catalog: SystemCatalog) -> None:
+def _check_collation(entry: AggregateEntry, collation_id: int, call: tree.Aggref, catalog: CatalogSnapshot) -> None:
     if entry.collation is not CollationNeed.ORDER or not collation_id:
         return
     collation = catalog.collation(collation_id)
@@ -135,7 +139,7 @@ def _refuse_text_order(collation: str, call: tree.Aggref) -> Refused:
 
 
 def _distinct_by(
-    entry: AggregateEntry, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog
+    entry: AggregateEntry, call: tree.Aggref, args: Sequence[Expr], catalog: CatalogSnapshot
 ) -> tuple[Expr, ...]:
     """Return the expressions that DISTINCT compares, one per argument; empty when they are the arguments themselves."""
     if not entry.takes_distinct:

@@ -15,8 +15,6 @@ from typing import Protocol
 from applier.plan.expr import Col, Expr
 from applier.plan.keys import row_key
 from applier.plan.nodes import Filter, Node, fields
-from applier.sql.analyze.sources import Sources, from_entries
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, project_columns
 from applier.sql.bind.from_items import FromItems
 from applier.sql.bind.grouping import (
@@ -45,6 +43,7 @@ from applier.sql.bind.set_operations import bind_set_operation, unify_columns
 from applier.sql.bind.table_functions import bind_set_functions
 from applier.sql.bind.values import is_lateral
 from applier.sql.bind.windows import bind_windows, window_inputs
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.decorrelate.domain import OuterQuery
 from applier.sql.decorrelate.lateral import LateralJoins
 from applier.sql.decorrelate.over_domain import is_correlated, is_correlated_only_in_where
@@ -63,13 +62,14 @@ from applier.sql.pg_tree.fields import unknown
 from applier.sql.pg_tree.flatten import Flattener, whole_row_refusal
 from applier.sql.pg_tree.query_tree import lateral_columns
 from applier.sql.refusal import Place, Reason, Refused
+from applier.sql.sources import Sources, from_entries
 from applier.sql.typing.compile import ExpressionCompiler, Scope
 
 Levels = tuple[query_tree.Query, ...]
 """A query and its outer queries, the outermost first."""
 
 
-def bind(query: query_tree.Query, catalog: SystemCatalog, sources: Sources) -> Node:
+def bind(query: query_tree.Query, catalog: CatalogSnapshot, sources: Sources) -> Node:
     """Bind a whole query; the output columns of the plan are the visible targets."""
     visible = [t for t in query.targets if not t.hidden]
     if not visible:
@@ -94,7 +94,7 @@ class _ItemBinder:
 
 
 class _QueryBinder:
-    def __init__(self, catalog: SystemCatalog, sources: Sources) -> None:
+    def __init__(self, catalog: CatalogSnapshot, sources: Sources) -> None:
         self._catalog = catalog
         self._subqueries = SubqueryJoins(catalog, self._bind_from_where, self.bind_query)
         laterals = LateralJoins(catalog, self._bind_from_where, self.bind_query)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from applier.functions.entry import UnsuitableArguments, common_decimal, decimal, decimal_of
 from applier.plan.expr import INT8, Call, Const, Expr, SortKey, ValueType
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -37,7 +37,7 @@ _INTEGERS = ("smallint", "int", "bigint")
 _DATETIMES = ("date", "timestamp_ntz", "timestamp")
 
 
-def bind_frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: SystemCatalog) -> Frame:
+def bind_frame(clause: query_tree.WindowClause, order: tuple[SortKey, ...], catalog: CatalogSnapshot) -> Frame:
     """Bind the frame of a window clause whose rows have this order."""
     mode = _single_option(_MODES, clause.options)
     ends = _single_option(_STARTS, clause.options), _single_option(_ENDS, clause.options)
@@ -59,7 +59,7 @@ def _single_option(options_by_bit: dict[int, _Option], options: int) -> _Option:
     return found[0]
 
 
-def _offset(expression: tree.Expression | None, catalog: SystemCatalog) -> Const | None:
+def _offset(expression: tree.Expression | None, catalog: CatalogSnapshot) -> Const | None:
     if expression is None:
         return None
     compiled: Expr = ExpressionCompiler(catalog, lambda _: None).compile(expression)

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from applier.plan.expr import Col, ValueType
 from applier.plan.nodes import ColumnName, Field, Project, Scan, Unnest, fields, named
-from applier.sql.analyze.sources import Sources, check_source, inside_view
-from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
 from applier.sql.bind.joins import JoinItem, JoinScope, empty_from
 from applier.sql.bind.recursion import RecursionBinder
 from applier.sql.bind.table_functions import TableFunctions
 from applier.sql.bind.values import bind_values, cross_join_values, is_true_literal, wrap_in_subquery
+from applier.sql.catalog_snapshot import CatalogSnapshot, RelationInfo
 from applier.sql.decorrelate.domain import BindQuery, Levels
 from applier.sql.decorrelate.lateral import LateralItem, LateralJoins
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.pg_tree.flatten import Flattener
 from applier.sql.refusal import Place, Reason, Refused
+from applier.sql.sources import Sources, check_source, inside_view
 from applier.sql.typing.compile import ExpressionCompiler
 
 MAX_FROM_ITEMS = 200
@@ -30,7 +30,7 @@ class FromItems:
 
     def __init__(
         self,
-        catalog: SystemCatalog,
+        catalog: CatalogSnapshot,
         sources: Sources,
         bind_query: BindQuery,
         laterals: LateralJoins,

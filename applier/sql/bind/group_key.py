@@ -16,8 +16,8 @@ from applier.functions.comparison_keys import comparison_key
 from applier.functions.entry import CollationNeed, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Expr
 from applier.plan.nodes import Aggregate, Node, Project
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import bound_columns
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
@@ -55,7 +55,7 @@ class GroupKey:
     by: Expr
 
 
-def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog) -> GroupKey:
+def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: CatalogSnapshot) -> GroupKey:
     """Build the key of GROUP BY, DISTINCT or PARTITION BY, with the equality that PostgreSQL chose."""
     if item.equality == query_tree.SAME:
         return GroupKey(value, value)
@@ -63,13 +63,13 @@ def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem,
     return _build_key(value, written, equality, catalog)
 
 
-def dependent_key(value: Expr, written: tree.Expression, catalog: SystemCatalog) -> GroupKey:
+def dependent_key(value: Expr, written: tree.Expression, catalog: CatalogSnapshot) -> GroupKey:
     """Build the key of a column that depends on a grouped primary key, so that PostgreSQL does not group by it."""
     return _build_key(value, written, _EQUALITY.get(value.type.pg.name, ""), catalog)
 
 
 def check_key(
-    value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: SystemCatalog, clause: str
+    value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: CatalogSnapshot, clause: str
 ) -> None:
     """Refuse a key that Spark cannot compare by the values themselves."""
     key = group_key(value, written, item, catalog)
@@ -98,7 +98,7 @@ def aggregate_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[Aggregat
     return Project(node, (*values, *output[len(keys) : first]))
 
 
-def _build_key(value: Expr, written: tree.Expression, equality: str, catalog: SystemCatalog) -> GroupKey:
+def _build_key(value: Expr, written: tree.Expression, equality: str, catalog: CatalogSnapshot) -> GroupKey:
     entry = ENTRIES.get(equality)
     try:
         if entry is None:

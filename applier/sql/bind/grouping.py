@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from applier.functions.aggregates.aggregates import on_empty
 from applier.plan.expr import INT4, AggregateCall, Coalesce, Col, Const, Expr, shift
 from applier.plan.nodes import Field, Node, OuterJoin, Project, UnionAll, fields
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.aggregates import plan_aggregate
 from applier.sql.bind.bound import bound_columns
 from applier.sql.bind.group_key import GroupKey, aggregate_by, dependent_key, group_key
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.decorrelate.null_safe import null_safe_pairs
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
@@ -57,7 +57,7 @@ def bind_group_by(
     below: ExpressionCompiler,
     node: Node,
     *,
-    catalog: SystemCatalog,
+    catalog: CatalogSnapshot,
     within: Sequence[Expr] = (),
     by_all_keys: bool = True,
 ) -> GroupedQuery:
@@ -191,7 +191,7 @@ def bind_distinct(
     node: Node,
     exprs: Sequence[Expr],
     keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]],
-    catalog: SystemCatalog,
+    catalog: CatalogSnapshot,
 ) -> Node:
     """Bind SELECT DISTINCT: one row per combination of all columns."""
     if len(keys) != len(exprs):

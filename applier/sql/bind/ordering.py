@@ -14,10 +14,10 @@ from applier.plan.expr import Call, Const, Expr
 from applier.plan.keys import identifies_rows, is_order_decided
 from applier.plan.nodes import Node, TopK
 from applier.plan.sort import SortKey
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.group_key import group_key
 from applier.sql.bind.sort_key import sort_key
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -30,7 +30,7 @@ def bind_limit(
     query: query_tree.Query,
     needed: Sequence[int],
     select: Callable[[Sequence[int]], BoundQuery],
-    catalog: SystemCatalog,
+    catalog: CatalogSnapshot,
     partition_by: Sequence[Expr] = (),
 ) -> BoundQuery:
     """Bind DISTINCT ON and LIMIT; `select` binds the query without them and returns the targets with these indexes.
@@ -65,7 +65,7 @@ def bind_limit(
     return BoundQuery(node, (*(at[i] for i in needed), *partition_columns))
 
 
-def drop_exists_limit(condition: query_tree.MatchCondition, catalog: SystemCatalog) -> query_tree.Query:
+def drop_exists_limit(condition: query_tree.MatchCondition, catalog: CatalogSnapshot) -> query_tree.Query:
     """Return the subquery of EXISTS without a LIMIT that allows at least one row: EXISTS needs only one."""
     query = condition.query
     if condition.test is None and query.limit is not None and query.limit.offset is None:
@@ -75,7 +75,7 @@ def drop_exists_limit(condition: query_tree.MatchCondition, catalog: SystemCatal
     return query
 
 
-def replace_limit_by_count(query: query_tree.Query, catalog: SystemCatalog) -> tuple[query_tree.Query, int]:
+def replace_limit_by_count(query: query_tree.Query, catalog: CatalogSnapshot) -> tuple[query_tree.Query, int]:
     """Return the subquery of EXISTS without LIMIT and OFFSET, and the number of rows that it must exceed."""
     if query.limit is None:
         return query, 0
@@ -102,7 +102,7 @@ def _apply_distinct_on(
     node: Node,
     at: Mapping[int, Expr],
     order: Sequence[SortKey],
-    catalog: SystemCatalog,
+    catalog: CatalogSnapshot,
     *,
     partition: tuple[Expr, ...],
 ) -> Node:
@@ -118,7 +118,11 @@ def _apply_distinct_on(
 
 
 def _apply_limit(
-    limit: query_tree.Limit, node: Node, order: tuple[SortKey, ...], catalog: SystemCatalog, partition: tuple[Expr, ...]
+    limit: query_tree.Limit,
+    node: Node,
+    order: tuple[SortKey, ...],
+    catalog: CatalogSnapshot,
+    partition: tuple[Expr, ...],
 ) -> Node:
     count, offset = literal_number(limit.count, "LIMIT", catalog), literal_number(limit.offset, "OFFSET", catalog) or 0
     if count is None and not offset:
@@ -135,7 +139,7 @@ def _apply_limit(
     return top
 
 
-def literal_number(expression: tree.Expression | None, clause: str, catalog: SystemCatalog) -> int | None:
+def literal_number(expression: tree.Expression | None, clause: str, catalog: CatalogSnapshot) -> int | None:
     """Return the number of LIMIT or OFFSET; None when there is no bound."""
     if expression is None:
         return None

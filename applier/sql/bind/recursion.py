@@ -12,11 +12,11 @@ from itertools import count
 
 from applier.plan.expr import Expr, ValueType
 from applier.plan.nodes import Field, Node, Recursion, WorkTable
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, project_columns
 from applier.sql.bind.joins import JoinItem
 from applier.sql.bind.search_cycle import add_search_cycle
 from applier.sql.bind.set_operations import check_columns, unify_columns
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -31,7 +31,7 @@ _HINT = "write base UNION [ALL] step, where only the step reads the recursive qu
 class RecursionBinder:
     """Binds recursive WITH queries; inside the step, a reference to the query is its work table."""
 
-    def __init__(self, catalog: SystemCatalog, bind_branch: BindBranch) -> None:
+    def __init__(self, catalog: CatalogSnapshot, bind_branch: BindBranch) -> None:
         self._catalog = catalog
         self._bind_branch = bind_branch
         self._numbers = count(1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -35,7 +35,7 @@ class _Column:
 
 
 def add_search_cycle(
-    query: query_tree.Query, search_cycle: query_tree.SearchCycle, name: str, catalog: SystemCatalog
+    query: query_tree.Query, search_cycle: query_tree.SearchCycle, name: str, catalog: CatalogSnapshot
 ) -> query_tree.Query:
     """Append the columns of SEARCH and CYCLE to a recursive WITH query."""
     if search_cycle.cycle is not None and search_cycle.cycle.type not in (_BOOL, _INT4):
@@ -108,7 +108,7 @@ class _ColumnBuilder:
     """Builds the new columns from the targets of both branches; the entry `itself` holds the rows of the last round."""
 
     def __init__(
-        self, base: query_tree.Query, step: query_tree.Query, itself: int, width: int, catalog: SystemCatalog
+        self, base: query_tree.Query, step: query_tree.Query, itself: int, width: int, catalog: CatalogSnapshot
     ) -> None:
         self._base = base
         self._step = step

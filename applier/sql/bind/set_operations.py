@@ -16,9 +16,9 @@ from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import UnsuitableArguments, extreme
 from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic, ValueType, Widen
 from applier.plan.nodes import Aggregate, ColumnName, Filter, Node, Project, Repeat, UnionAll, named
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import bound_columns
 from applier.sql.bind.group_key import aggregate_by, check_key, group_key
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.unify import unify
@@ -56,7 +56,7 @@ def _cast(expr: Expr, pg: PgType) -> Expr:
     raise UnsuitableArguments(f"values of type {expr.type.pg.display} and {pg.display}")
 
 
-def bind_set_operation(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: SystemCatalog) -> Node:
+def bind_set_operation(operation: query_tree.SetOperation, branches: Sequence[Node], catalog: CatalogSnapshot) -> Node:
     """Combine branches whose columns already have common types."""
     union = operation.kind is query_tree.SetOperationType.UNION
     if union and operation.keeps_duplicates:
@@ -70,7 +70,7 @@ def bind_set_operation(operation: query_tree.SetOperation, branches: Sequence[No
     return _combine_by_counts(operation, left, right)
 
 
-def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: SystemCatalog) -> None:
+def check_columns(operation: query_tree.SetOperation, branch: Node, catalog: CatalogSnapshot) -> None:
     """Refuse columns whose equal values may have different representations."""
     for expr, column in zip(bound_columns(branch), _compared_columns(operation), strict=True):
         check_key(expr, *column, catalog, operation.kind.name)

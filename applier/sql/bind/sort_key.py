@@ -7,7 +7,7 @@ from applier.functions.comparison_keys import sort_position
 from applier.functions.entry import CollationNeed, UnsuitableArguments, is_ordered_by_physical_type
 from applier.plan.expr import Expr
 from applier.plan.sort import SortKey
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
@@ -19,7 +19,9 @@ _SORTABLE_PHYSICAL_TYPES = (
 )  # fmt: skip
 
 
-def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: SystemCatalog) -> SortKey:
+def sort_key(
+    compiled: Expr, expression: tree.Expression, item: query_tree.SortItem, catalog: CatalogSnapshot
+) -> SortKey:
     """Build the sort key of a compiled expression; refuse an order that Spark does not have."""
     operator = catalog.operator(item.operator)
     signature = catalog.function(operator.function).signature
@@ -42,7 +44,7 @@ def sort_key(compiled: Expr, expression: tree.Expression, item: query_tree.SortI
     return SortKey(sorted_by, _DIRECTIONS[operator.name], item.nulls_first)
 
 
-def _sortable_value(value: Expr, catalog: SystemCatalog) -> Expr:
+def _sortable_value(value: Expr, catalog: CatalogSnapshot) -> Expr:
     """Return the value itself, or an expression that sorts as PostgreSQL sorts the value."""
     if value.type.spark.partition("(")[0] in _SORTABLE_PHYSICAL_TYPES and is_ordered_by_physical_type(value.type):
         return value

@@ -17,7 +17,7 @@ from applier.functions.output_text import input_physical_type
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
 from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
 from applier.plan.nodes import Node, SetReturningFunction, TableFunction, Unnest, fields
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.compile import ExpressionCompiler, Scope
@@ -56,7 +56,7 @@ _MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text
 class TableFunctions:
     """Binds calls of set-returning functions; `compiler` compiles their arguments."""
 
-    def __init__(self, catalog: SystemCatalog, compiler: ExpressionCompiler) -> None:
+    def __init__(self, catalog: CatalogSnapshot, compiler: ExpressionCompiler) -> None:
         self._catalog = catalog
         self._compiler = compiler
 
@@ -181,7 +181,7 @@ class TableFunctions:
 
 
 def bind_set_functions(
-    below: tuple[Node, Scope], calls: Sequence[tree.SetReturningExpr], catalog: SystemCatalog
+    below: tuple[Node, Scope], calls: Sequence[tree.SetReturningExpr], catalog: CatalogSnapshot
 ) -> tuple[Node, Scope]:
     """Unnest these calls in parallel over the node; return the new node and its scope."""
     node, scope = below

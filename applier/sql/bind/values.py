@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from applier.plan.expr import Expr, nullable
 from applier.plan.nodes import Field, Node, Project, UnionAll, Values
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import bound_columns
 from applier.sql.bind.set_operations import unify_columns
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.rewriting import OuterColumnRewriter
 from applier.sql.typing.compile import ExpressionCompiler
@@ -51,7 +51,7 @@ def cross_join_values(node: Node, rows: Sequence[Sequence[Expr]], types: Sequenc
     return branches[0] if len(branches) == 1 else UnionAll(tuple(branches))
 
 
-def bind_values(entry: query_tree.ValuesEntry, reads: Sequence[int], catalog: SystemCatalog) -> Node:
+def bind_values(entry: query_tree.ValuesEntry, reads: Sequence[int], catalog: CatalogSnapshot) -> Node:
     """Bind the columns of VALUES that are read."""
     compiler = ExpressionCompiler(catalog, lambda _: None)
     rows = [[compiler.compile(row[r - 1]) for r in reads] for row in entry.rows]

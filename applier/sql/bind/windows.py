@@ -21,12 +21,12 @@ from applier.plan.keys import identifies_rows
 from applier.plan.nodes import Node, Window, fields
 from applier.plan.sort import fixed_columns
 from applier.plan.window import OF_FRAME_ROWS, OF_PEERS, OF_PLACES, Frame, FrameMode, WindowCall, WindowFunction
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.aggregates import plan_aggregate
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.frames import bind_frame
 from applier.sql.bind.group_key import group_key
 from applier.sql.bind.sort_key import sort_key
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -85,7 +85,7 @@ def bind_windows(
     targets: Sequence[tree.Expression],
     below: tuple[Node, Scope],
     flatten: Callable[[tree.Expression], tree.Expression],
-    catalog: SystemCatalog,
+    catalog: CatalogSnapshot,
 ) -> BoundQuery:
     """Bind the targets over a node, with the Window nodes that they need in between."""
     node, scope = below
@@ -194,7 +194,7 @@ class _CallPlanner:
         query: query_tree.Query,
         compiler: ExpressionCompiler,
         flatten: Callable[[tree.Expression], tree.Expression],
-        catalog: SystemCatalog,
+        catalog: CatalogSnapshot,
     ) -> None:
         self._query = query
         self._compiler = compiler

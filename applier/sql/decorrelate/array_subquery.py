@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.rewriting import select_all_from
 from applier.sql.refusal import Reason, Refused
 
 
-def rewrite_to_array_agg(subquery: tree.SubLink, catalog: SystemCatalog) -> tree.SubLink:
+def rewrite_to_array_agg(subquery: tree.SubLink, catalog: CatalogSnapshot) -> tree.SubLink:
     """Rewrite ARRAY(SELECT …) to a scalar subquery with array_agg; without rows it is NULL, not an empty array."""
     query = subquery.query
     if not query.is_row_wise:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from applier.plan.expr import Col, Expr
 from applier.plan.keys import row_key
 from applier.plan.nodes import Aggregate, Node
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.decorrelate.null_safe import Pairs, null_safe_pairs
 from applier.sql.decorrelate.over_domain import evaluate_over_domain
 from applier.sql.pg_tree import query_tree, tree
@@ -77,7 +77,7 @@ class DomainResult:
 class DependentQueries:
     """Evaluates correlated subqueries once for all outer rows; `bind_query` binds a query."""
 
-    def __init__(self, catalog: SystemCatalog, bind_query: BindQuery) -> None:
+    def __init__(self, catalog: CatalogSnapshot, bind_query: BindQuery) -> None:
         self._catalog = catalog
         self._bind_query = bind_query
 

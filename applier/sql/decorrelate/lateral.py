@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from applier.plan.expr import Case, Const, Expr, shift
 from applier.plan.nodes import Aggregate, Filter, Join, Node, OuterJoin, Project, fields
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.group_key import GroupKey
 from applier.sql.bind.grouping import GroupedQuery, bind_group_by, default_if_no_group
 from applier.sql.bind.joins import JoinScope, can_push_down, conjuncts, split_condition
 from applier.sql.bind.ordering import bind_limit
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.decorrelate.domain import BindQuery, DependentQueries, OuterQuery, is_never_empty
 from applier.sql.decorrelate.null_safe import Pairs
 from applier.sql.decorrelate.over_domain import is_correlated_only_in_where
@@ -58,7 +58,7 @@ class _InnerQuery:
 class LateralJoins:
     """Joins LATERAL subqueries to the FROM items that they read."""
 
-    def __init__(self, catalog: SystemCatalog, bind_rows: BindRows, bind_query: BindQuery) -> None:
+    def __init__(self, catalog: CatalogSnapshot, bind_rows: BindRows, bind_query: BindQuery) -> None:
         self._catalog = catalog
         self._bind_rows = bind_rows
         self._dependents = DependentQueries(catalog, bind_query)

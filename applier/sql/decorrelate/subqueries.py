@@ -32,12 +32,12 @@ from applier.plan.expr import (
 )
 from applier.plan.keys import row_key
 from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, Project, SemiJoin, TopK, fields
-from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
 from applier.sql.bind.grouping import GroupedQuery, bind_group_by
 from applier.sql.bind.joins import JoinScope, can_push_down, conjuncts, split_condition
 from applier.sql.bind.ordering import literal_number, replace_limit_by_count
 from applier.sql.bind.sort_key import sort_key
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.decorrelate.array_subquery import rewrite_to_array_agg
 from applier.sql.decorrelate.domain import DependentQueries, OuterQuery
 from applier.sql.decorrelate.domain_groups import (
@@ -78,7 +78,7 @@ class SubqueryJoins:
 
     def __init__(
         self,
-        catalog: SystemCatalog,
+        catalog: CatalogSnapshot,
         bind_rows: Callable[[Levels, Sequence[tree.Expression], Sequence[tree.Expression]], JoinScope],
         bind_query: Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery],
     ) -> None:

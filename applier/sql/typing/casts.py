@@ -8,7 +8,7 @@ from decimal import Decimal
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import UnsuitableArguments, io_cast
 from applier.plan.expr import Call, Const, Expr, ValueType
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.constants import decimal_physical_type, decode_constant
@@ -17,7 +17,7 @@ SAME_TEXT = frozenset({"text", "varchar"})
 OTHER_TYPE = "cast or store the values in one type"
 
 
-def compile_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
+def compile_literal(constant: tree.Constant, catalog: CatalogSnapshot) -> Const:
     """Compile a constant of the query to its physical type."""
     pg = catalog.pg_type(constant.type, constant.typmod)
     if constant.datum is None:
@@ -33,7 +33,7 @@ def compile_literal(constant: tree.Constant, catalog: SystemCatalog) -> Const:
     return Const(value, ValueType(pg, physical_type)) if physical_type else Const(f"{value:f}", ValueType(pg, "string"))
 
 
-def compile_relabel(arg: Expr, cast: tree.RelabelType, catalog: SystemCatalog) -> Expr:
+def compile_relabel(arg: Expr, cast: tree.RelabelType, catalog: CatalogSnapshot) -> Expr:
     """Compile a cast that keeps the bytes and changes only the type."""
     pg = catalog.pg_type(cast.type, cast.typmod)
     same_base = arg.type.pg.name == pg.name
@@ -43,7 +43,7 @@ def compile_relabel(arg: Expr, cast: tree.RelabelType, catalog: SystemCatalog) -
     return replace(arg, type=ValueType(pg, arg.type.spark))
 
 
-def compile_text_cast(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog) -> Expr:
+def compile_text_cast(arg: Expr, cast: tree.CoerceViaIO, catalog: CatalogSnapshot) -> Expr:
     """Compile a cast through text: the target's input function reads the text of the value."""
     pg = catalog.pg_type(cast.type, -1)
     target = "text" if pg.name in SAME_TEXT else pg.name
@@ -61,7 +61,7 @@ def compile_text_cast(arg: Expr, cast: tree.CoerceViaIO, catalog: SystemCatalog)
         raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=cast.at) from error
 
 
-def compile_array_cast(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: SystemCatalog) -> Expr:
+def compile_array_cast(arg: Expr, cast: tree.ArrayCoerceExpr, catalog: CatalogSnapshot) -> Expr:
     """Compile a cast of all elements of an array; the allow-list has only casts that keep the text of each element."""
     pg = catalog.pg_type(cast.type, -1)
     source, target = ("_text" if name == "_varchar" else name for name in (arg.type.pg.name, pg.name))

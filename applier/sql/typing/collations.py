@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from applier.plan.expr import Expr
-from applier.sql.analyze.system_catalog import CollationInfo, SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot, CollationInfo
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import unknown
 
 _COLLATED = frozenset({"text", "varchar", "bpchar", "name"})
 
 
-def collation_of(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> CollationInfo | None:
+def collation_of(written: tree.Expression, value: Expr, catalog: CatalogSnapshot) -> CollationInfo | None:
     """Return the collation of an expression; None for arrays of values without a collation."""
     oid, name = walk.collation(written), value.type.pg.name
     if oid:

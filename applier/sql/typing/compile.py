@@ -18,8 +18,7 @@ from applier.functions.entry import UnsuitableArguments, extreme, literal_text
 from applier.functions.json.jsonpath import takes_path
 from applier.functions.text.regex import from_similar
 from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, IsNull, Logic, ValueType
-from applier.sql.analyze.function_bodies import read_body
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
+from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -34,6 +33,7 @@ from applier.sql.typing.casts import (
 )
 from applier.sql.typing.compile_rows import compile_null_test, compile_row, compile_row_comparison, compile_row_in
 from applier.sql.typing.constants import decimal_physical_type
+from applier.sql.typing.function_bodies import read_body
 from applier.sql.typing.json_expressions import compile_is_json, compile_json_constructor, compile_json_path_query
 from applier.sql.typing.json_paths import compile_json_path
 from applier.sql.typing.lookup import check_collation, check_unchanged, describe_call, find_entry, refuse_unlisted
@@ -54,7 +54,7 @@ _CONNECTIVES = {
 class ExpressionCompiler:
     """Compiles the expressions of one query level over one scope."""
 
-    def __init__(self, catalog: SystemCatalog, scope: Scope) -> None:
+    def __init__(self, catalog: CatalogSnapshot, scope: Scope) -> None:
         self._catalog = catalog
         self._scope = scope
         self._subjects: list[Expr] = []
@@ -191,7 +191,7 @@ class ExpressionCompiler:
     def _inline(self, call: tree.FuncExpr) -> Expr:
         """Compile a call of a user-defined function by inlining its body."""
         info = self._catalog.function(call.function)
-        body = read_body(self._catalog.connection(), call.function, self._catalog.major)
+        body = read_body(call.function, self._catalog)
         if body is None or _calls_user_function(body.expression):
             raise refuse_unlisted(info, call, self._catalog)
         check_unchanged(info, describe_call(info, call, self._catalog), body.digest, call.at, self._catalog)

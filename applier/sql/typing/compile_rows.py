@@ -9,7 +9,7 @@ from applier.functions.allow_list import ENTRIES
 from applier.functions.arrays.composites import ROW_IN, ROW_OF, fields_of
 from applier.functions.entry import UnsuitableArguments
 from applier.plan.expr import BOOL, TEXT, BoolOp, Call, Const, Expr, IsNull, Logic, ValueType, nullable
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -32,7 +32,7 @@ def compile_null_test(expression: tree.NullTest, compile_: Compile) -> Expr:
     return tests[0] if len(tests) == 1 else BoolOp(Logic.AND, tests, BOOL)
 
 
-def compile_row(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+def compile_row(row: tree.RowExpr, compile_: Compile, catalog: CatalogSnapshot) -> Expr:
     """Compile a row to one value."""
     fields = tuple(compile_(part) for part in row.fields)
     if row.may_be_missing and all(nullable(part) for part in fields):
@@ -49,7 +49,7 @@ def compile_row(row: tree.RowExpr, compile_: Compile, catalog: SystemCatalog) ->
         ) from error
 
 
-def compile_row_in(expression: tree.RowIn, compile_: Compile, catalog: SystemCatalog) -> Expr:
+def compile_row_in(expression: tree.RowIn, compile_: Compile, catalog: CatalogSnapshot) -> Expr:
     """Compile the test whether an array of rows contains a row; only for types that are equal when their texts are."""
     row = compile_row(expression.row, compile_, catalog)
     for written, value in zip(expression.row.fields, fields_of(row)[1] if isinstance(row, Call) else (), strict=True):
@@ -63,12 +63,12 @@ def compile_row_in(expression: tree.RowIn, compile_: Compile, catalog: SystemCat
     return Call(ROW_IN, (row, compile_(expression.rows)), BOOL)
 
 
-def _has_deterministic_collation(written: tree.Expression, value: Expr, catalog: SystemCatalog) -> bool:
+def _has_deterministic_collation(written: tree.Expression, value: Expr, catalog: CatalogSnapshot) -> bool:
     collation = collation_of(written, value, catalog)
     return collation is not None and collation.deterministic
 
 
-def compile_row_comparison(expression: tree.RowCompareExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+def compile_row_comparison(expression: tree.RowCompareExpr, compile_: Compile, catalog: CatalogSnapshot) -> Expr:
     """Compile a comparison of rows: the first pair that differs decides; a NULL before it makes the result NULL.
 
     a < b  or  not b < a and the rest, and for <=: not b <= a  or  a <= b and the rest.

@@ -9,7 +9,7 @@ from applier.functions.entry import UnsuitableArguments
 from applier.functions.json.jsonpath import may_fail
 from applier.functions.json.sql_json import IS_JSON, RAISE, json_constructor_sql, json_query_sql
 from applier.plan.expr import BOOL, JSONB, TEXT, Call, Const, Expr, ValueType, nullable
-from applier.sql.analyze.system_catalog import SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.casts import OTHER_TYPE
@@ -20,7 +20,7 @@ Compile = Callable[[tree.Expression], Expr]
 _PASSING_TYPES = frozenset({"bool", "int2", "int4", "int8", "numeric", "text", "varchar", "jsonb"})
 
 
-def compile_json_path_query(expression: tree.JsonExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+def compile_json_path_query(expression: tree.JsonExpr, compile_: Compile, catalog: CatalogSnapshot) -> Expr:
     """Compile JSON_EXISTS, JSON_QUERY or JSON_VALUE with its ON EMPTY and ON ERROR behaviour."""
     pg = catalog.pg_type(expression.type, expression.typmod)
     type_ = ValueType(pg, pg.spark_ddl)
@@ -91,7 +91,9 @@ def _compile_passing(expression: tree.JsonExpr, compile_: Compile) -> Expr:
     return Call("jsonb_build_object(any)", args, JSONB)
 
 
-def compile_json_constructor(constructor: tree.JsonConstructorExpr, compile_: Compile, catalog: SystemCatalog) -> Expr:
+def compile_json_constructor(
+    constructor: tree.JsonConstructorExpr, compile_: Compile, catalog: CatalogSnapshot
+) -> Expr:
     """Compile JSON_ARRAY or JSON_OBJECT."""
     pg = catalog.pg_type(constructor.type, -1)
     name = "object" if constructor.is_object else "array"

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import CollationNeed, Entry
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, FunctionInfo, SystemCatalog, Volatility
+from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot, FunctionInfo, Volatility
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 
@@ -16,7 +16,7 @@ _TIME_FUNCTIONS = frozenset(
 )
 
 
-def find_entry(origin: CallNode, catalog: SystemCatalog) -> tuple[FunctionInfo, Entry]:
+def find_entry(origin: CallNode, catalog: CatalogSnapshot) -> tuple[FunctionInfo, Entry]:
     """Return the catalog's and the allow-list's information on a function; raises Refused when it is not listed."""
     info = catalog.function(origin.function)
     entry = ENTRIES.get(info.signature)
@@ -25,7 +25,7 @@ def find_entry(origin: CallNode, catalog: SystemCatalog) -> tuple[FunctionInfo, 
     return info, entry
 
 
-def refuse_unlisted(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog) -> Refused:
+def refuse_unlisted(info: FunctionInfo, origin: CallNode, catalog: CatalogSnapshot) -> Refused:
     """Return the refusal of a function that is not listed, with the reason."""
     construct = describe_call(info, origin, catalog)
     if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
@@ -48,7 +48,9 @@ def refuse_unlisted(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog
             assert_never(info.volatility)
 
 
-def check_unchanged(info: FunctionInfo, description: str, digest: str, at: int | None, catalog: SystemCatalog) -> None:
+def check_unchanged(
+    info: FunctionInfo, description: str, digest: str, at: int | None, catalog: CatalogSnapshot
+) -> None:
     """Refuse a function that was changed since the stored query was created."""
     if catalog.expected_digests is not None and catalog.expected_digests.get(info.oid) != digest:
         construct = f"{description}, which was changed since the stream table was created,"
@@ -59,7 +61,7 @@ def check_unchanged(info: FunctionInfo, description: str, digest: str, at: int |
         raise Refused(Reason.FUNCTION, construct, hint=hint, token=at)
 
 
-def describe_call(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog) -> str:
+def describe_call(info: FunctionInfo, origin: CallNode, catalog: CatalogSnapshot) -> str:
     """Describe a call as the user wrote it: a function or an operator."""
     if not origin.operator:
         return f"the function {info.signature}"
@@ -67,7 +69,7 @@ def describe_call(info: FunctionInfo, origin: CallNode, catalog: SystemCatalog) 
 
 
 def check_collation(
-    entry: Entry, origin: CallNode | tree.MinMaxExpr | tree.SetReturningExpr, catalog: SystemCatalog
+    entry: Entry, origin: CallNode | tree.MinMaxExpr | tree.SetReturningExpr, catalog: CatalogSnapshot
 ) -> None:
     """Refuse a text function under a collation that Spark does not have."""
     # A polymorphic function has no collation when its arguments have none.

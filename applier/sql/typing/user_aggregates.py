@@ -1,4 +1,4 @@
-"""A user-defined aggregate -> a Fold of the plan. Does IO, inside the rolled-back transaction that analyses the query.
+"""A user-defined aggregate -> a Fold of the plan. Pure.
 
 PostgreSQL calls the functions of the aggregate row by row. Each of them is accepted when it is built in and in the
 allow-list, or when it is a simple function that can be inlined. Strictness and the initial state follow PostgreSQL: see
@@ -8,19 +8,12 @@ CREATE AGGREGATE.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, LiteralString
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import tuple_row
-
-from applier.catalog.sources import DIGEST
 from applier.functions.aggregates.folds import is_order_free
 from applier.functions.entry import UnsuitableArguments
 from applier.functions.output_text import input_physical_type
 from applier.plan.expr import Case, Col, Expr, Fold, ValueType, Widen
-from applier.sql.analyze.system_catalog import FIRST_USER_OID, SystemCatalog
+from applier.sql.catalog_snapshot import FIRST_USER_OID, AggregateInfo, CatalogSnapshot
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.casts import OTHER_TYPE
@@ -29,29 +22,6 @@ from applier.sql.typing.lookup import check_unchanged
 from applier.sql.typing.unify import unify
 
 _HINT = "its functions are not known to be equal in Spark; use built-in aggregates, or FULL mode"
-_READ_AGGREGATE: LiteralString = (
-    "SELECT a.aggkind = 'n' AND p.provariadic = 0, a.aggtransfn::oid::int8, t.proisstrict, a.aggfinalfn::oid::int8, "
-    "a.aggfinalextra, coalesce(f.proisstrict, true), a.aggtranstype::int8, a.agginitval, a.aggmtransfn::oid <> 0, "
-    + DIGEST
-    + " FROM pg_aggregate a JOIN pg_proc p ON p.oid = a.aggfnoid JOIN pg_proc t ON t.oid = a.aggtransfn "
-    "LEFT JOIN pg_proc f ON f.oid = a.aggfinalfn WHERE a.aggfnoid = %s::int8::oid"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _AggregateRow:
-    """A row of pg_aggregate; `final` is 0 where the result is the last state."""
-
-    plain: bool
-    step: int
-    strict: bool
-    final: int
-    final_takes_all: bool
-    final_strict: bool
-    state: int
-    initial: str | None
-    moves: bool
-    digest: str
 
 
 def convert_fold_arguments(args: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -66,10 +36,10 @@ def convert_fold_arguments(args: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(Widen(a, ValueType(a.type.pg, "string")) if a.type.spark.startswith("decimal(") else a for a in args)
 
 
-def plan_fold(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *, window: bool) -> Fold:
+def plan_fold(call: tree.Aggref, args: Sequence[Expr], catalog: CatalogSnapshot, *, window: bool) -> Fold:
     """Plan the aggregate over arguments in these physical types; raises Refused if a function is not proven."""
     info = catalog.function(call.function)
-    aggregate = _read_aggregate(catalog.connection(), call.function)
+    aggregate = catalog.aggregates[call.function]
     if not aggregate.plain or call.direct or not args or (window and aggregate.moves):
         raise Refused(Reason.FUNCTION, f"the user-defined aggregate {info.signature}", hint=_HINT, token=call.at)
     check_unchanged(info, f"the aggregate {info.signature}", aggregate.digest, call.at, catalog)
@@ -84,7 +54,7 @@ def plan_fold(call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog, *
         raise Refused(Reason.TYPE, construct, hint=error.hint or OTHER_TYPE, token=call.at) from error
 
 
-def _build_fold(aggregate: _AggregateRow, call: tree.Aggref, args: Sequence[Expr], catalog: SystemCatalog) -> Fold:
+def _build_fold(aggregate: AggregateInfo, call: tree.Aggref, args: Sequence[Expr], catalog: CatalogSnapshot) -> Fold:
     state = _state_type(aggregate, call, catalog)
     columns = [state, *(arg.type for arg in args)]
     compiler = ExpressionCompiler(catalog, lambda e: _resolve_column(e, columns))
@@ -95,7 +65,7 @@ def _build_fold(aggregate: _AggregateRow, call: tree.Aggref, args: Sequence[Expr
         return compiler.compile(plain)
 
     step = _convert_to_state_type(apply(aggregate.step, state.pg.oid, variables), state)
-    seeded = aggregate.strict and aggregate.initial is None
+    seeded = aggregate.strict and not aggregate.has_initial
     if seeded and args[0].type.spark != state.spark:
         raise UnsuitableArguments(
             f"values stored as {args[0].type.spark}, the first of which is a state stored as {state.spark}"
@@ -109,19 +79,17 @@ def _build_fold(aggregate: _AggregateRow, call: tree.Aggref, args: Sequence[Expr
     )
     return Fold(
         state=state,
-        initial=None
-        if aggregate.initial is None
-        else _initial_state_text(catalog.connection(), aggregate.initial, state),
+        initial=aggregate.initial[state.pg.oid] if aggregate.has_initial else None,
         seeded=seeded,
         strict=aggregate.strict,
         any_order=is_order_free(unguarded, seeded=seeded),
         step=step,
         final=final,
-        null_of_none=aggregate.initial is None and (not aggregate.final or aggregate.final_strict),
+        null_of_none=not aggregate.has_initial and (not aggregate.final or aggregate.final_strict),
     )
 
 
-def _state_type(aggregate: _AggregateRow, call: tree.Aggref, catalog: SystemCatalog) -> ValueType:
+def _state_type(aggregate: AggregateInfo, call: tree.Aggref, catalog: CatalogSnapshot) -> ValueType:
     """Return the type of the state; a polymorphic state has the type of the result."""
     oid = aggregate.state
     if catalog.type(oid).name.startswith("any") and not aggregate.final:
@@ -146,21 +114,3 @@ def _convert_to_state_type(step: Expr, state: ValueType) -> Expr:
     if converted.type.spark != state.spark:
         raise UnsuitableArguments(f"a state stored as {step.type.spark}")
     return converted
-
-
-def _read_aggregate(connection: psycopg.Connection[Any], oid: int) -> _AggregateRow:
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(_READ_AGGREGATE, [oid]).fetchone()
-    if found is None:
-        raise KeyError(oid)
-    return _AggregateRow(*found)
-
-
-def _initial_state_text(connection: psycopg.Connection[Any], written: str, state: ValueType) -> str:
-    """Return the initial state as the output function of its type prints it."""
-    query = sql.SQL("SELECT concat({}::{})").format(sql.Literal(written), sql.SQL(state.pg.display))
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(query).fetchone()
-    if found is None:
-        raise AssertionError("SELECT of a value returned no row")
-    return str(found[0])

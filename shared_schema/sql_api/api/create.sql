@@ -142,10 +142,12 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM jsonb_array_elements(reads) r;
 $$;
 
--- A view's query with all names qualified, and all constants in a form that the default settings read back.
+-- A view's query with all names qualified, and all constants as sessions of the applier print and read them: these are
+-- the settings of shared_schema/session_pins.py.
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
-SET extra_float_digits = 1 SET timezone = 'UTC' AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres'
+SET timezone = 'UTC' SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C'
+SET standard_conforming_strings = on SET transform_null_equals = off AS $$
     -- The user-defined functions that it calls, also through aggregates, each with a digest of its definition: so the
     -- applier notices when one is replaced.
     WITH called AS (

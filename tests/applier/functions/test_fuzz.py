@@ -323,9 +323,10 @@ def test_every_entry_has_a_fuzz_spec() -> None:
 
 def test_every_entry_says_what_the_function_is(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.sql.analyze.system_catalog import Volatility, system_catalog_of
+        from applier.sql.analyze.built_ins import built_ins_of
+        from applier.sql.catalog_snapshot import Volatility
 
-        known = {f.signature: f for f in system_catalog_of(connection).built_in_functions()}
+        known = {f.signature: f for f in built_ins_of(connection).objects.functions.values()}
     for signature in (s for s, entry in ENTRIES.items() if not entry.spelling and not entry.internal):
         listed = Volatility.STABLE if ENTRIES[signature].session else Volatility.IMMUTABLE
         assert known[signature].volatility is listed, signature

@@ -9,12 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from applier.sql.analyze.system_catalog import system_catalog_of
+from applier.sql.analyze import built_ins
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError, Reason, Refused
 from tests.applier.plan.golden_file import FOLDER, check_entries
 from tests.applier.sql.queries import NOT_ACCEPTED_BY_POSTGRES, REFUSED
 from tests.applier.sql.shop import SCHEMA
+
+DEFAULT_COLLATION = 100
 
 
 @pytest.fixture
@@ -24,6 +26,14 @@ def shop(database: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute("SET search_path = shop")
         connection.execute(SCHEMA)
         yield connection
+
+
+def _change_collation(connection: psycopg.Connection[Any], oid: int, **changes: Any) -> None:
+    """Let the connection see a collation with other properties than the server's."""
+    found = built_ins.built_ins_of(connection)
+    known = dict(found.objects.collations)
+    known[oid] = replace(known[oid], **changes)
+    built_ins._OF_CONNECTIONS[connection] = replace(found, objects=replace(found.objects, collations=known))
 
 
 def _refusal(connection: psycopg.Connection[Any], query: str) -> Refused:
@@ -117,31 +127,27 @@ def test_a_literal_that_only_looks_like_today_is_accepted(shop: psycopg.Connecti
     ],
 )
 def test_collations_decide(shop: psycopg.Connection[Any], query: str, needs: str) -> None:
-    catalog = system_catalog_of(shop)
-    default = catalog.collation(100)
-    known = catalog._collations
-    known[100] = replace(default, byte_order=True, deterministic=True)
+    _change_collation(shop, DEFAULT_COLLATION, byte_order=True, deterministic=True)
     plan_query(shop, query, "shop")
-    known[100] = replace(default, byte_order=False, deterministic=True)
+    _change_collation(shop, DEFAULT_COLLATION, byte_order=False, deterministic=True)
     if needs == "order":
         assert _refusal(shop, query).reason is Reason.COLLATION
     else:
         plan_query(shop, query, "shop")
-    known[100] = replace(default, byte_order=False, deterministic=False)
+    _change_collation(shop, DEFAULT_COLLATION, byte_order=False, deterministic=False)
     assert _refusal(shop, query).reason is Reason.COLLATION
 
 
 def test_a_plain_column_may_have_any_collation(shop: psycopg.Connection[Any]) -> None:
-    catalog = system_catalog_of(shop)
-    catalog._collations[100] = replace(catalog.collation(100), byte_order=False, deterministic=False)
+    _change_collation(shop, DEFAULT_COLLATION, byte_order=False, deterministic=False)
     plan_query(shop, "SELECT id, name || region AS both FROM customer", "shop")
 
 
 def test_a_function_is_inlined_under_the_collation_of_its_call(shop: psycopg.Connection[Any]) -> None:
-    known = system_catalog_of(shop)._collations
+    known = built_ins.built_ins_of(shop).objects.collations
     (own,) = (oid for oid, collation in known.items() if collation.name == "C")
-    known[100] = replace(known[100], byte_order=True, deterministic=True)
-    known[own] = replace(known[own], byte_order=False)
+    _change_collation(shop, DEFAULT_COLLATION, byte_order=True, deterministic=True)
+    _change_collation(shop, own, byte_order=False)
     for function in ("larger({}, region)", "largest({})"):
         query = f"SELECT {function} AS l FROM customer"
         plan_query(shop, query.format("name"), "shop")

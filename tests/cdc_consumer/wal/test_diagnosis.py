@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cdc_consumer import errors
-from cdc_consumer.wal.conninfo import session_conninfo
 from cdc_consumer.wal.diagnosis import diagnose_postgres
+from shared_schema.connections import pinned_conninfo
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,7 @@ def test_diagnosis(sqlstate: str, message: str, error: type[errors.SourceError],
 
 
 def test_the_users_own_options_are_kept_and_ours_win() -> None:
-    conninfo = session_conninfo("host=h options='-c work_mem=1MB -c datestyle=German'", replication=True)
+    url = "host=h options='-c work_mem=1MB -c datestyle=German'"
+    conninfo = pinned_conninfo(url, application_name="test", replication=True)
     assert "replication=database" in conninfo
     assert conninfo.index("work_mem") < conninfo.index("datestyle=ISO")

@@ -208,9 +208,9 @@ def test_a_wrong_aggregate_is_noticed(database: str, spark: SparkSession, monkey
 
 def test_every_aggregate_has_a_fuzz_spec(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        from applier.sql.analyze.system_catalog import system_catalog_of
+        from applier.sql.analyze.built_ins import built_ins_of
 
-        known = {f.signature for f in system_catalog_of(connection).built_in_functions()}
+        known = {f.signature for f in built_ins_of(connection).objects.functions.values()}
     for entry in (e for e in AGGREGATES.values() if not e.internal):
         width = 0 if entry.signature.endswith("()") else entry.signature.count(",") + 1
         assert entry.fuzz, f"{entry.signature} has no fuzz spec"

@@ -1,7 +1,7 @@
 """The text of a query -> its strings, words and operators, by PostgreSQL's lexical rules. Pure.
 
-The text is read for the two things that the analysed tree does not have: positions (since 17), and whether a date was
-written as 'today', which PostgreSQL replaces by the date of the analysis.
+The text is read for what the analysed tree does not have: positions (since 17), whether a date was written as 'today',
+which PostgreSQL replaces by the date of the analysis, and the digests of functions in front of a stored query.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _IN_VIEW = re.compile(r"\(in view (?:\w+\.)?(?P<name>\w+)\)")
 _KEYWORD = re.compile(r"\b[A-Z][A-Z_]+\b")
 _QUALIFIED = re.compile(r"\b\w+(?:\.\w+)+\b")
 _LEADING = re.compile(r"(?P<name>\w+) (?:of|over|by) ")
+_DECLARED = re.compile(r"\s*/\* functions: ([0-9a-f= ]+) \*/")
 _NEAR = datetime.timedelta(days=3)
 """'tomorrow' is at most two days from now in any time zone."""
 
@@ -84,6 +85,14 @@ def _find_unique(query: str, construct: str) -> Place | None:
         if len(found) == 1:
             return Place.at(query, found[0])
     return None
+
+
+def declared_digests(query: str) -> dict[int, str] | None:
+    """Return the digests that a stored query was created with, by function; None for a query without them."""
+    found = _DECLARED.match(query)
+    if found is None:
+        return None
+    return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
 
 
 def has_special_time_words(query: str) -> bool:

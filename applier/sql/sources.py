@@ -1,16 +1,16 @@
-"""A query -> the relations that it reads, with the queries of its views. Refuses relations that cannot be captured."""
+"""A query -> the relations that it reads, with the queries of its views. Refuses what cannot be captured. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from applier.sql.analyze.system_catalog import RelationInfo, SystemCatalog
+from applier.sql.catalog_snapshot import CatalogSnapshot, RelationInfo
 from applier.sql.pg_tree import query_tree
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Reason, Refused
 
-_SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
+SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 _KINDS = {
     "m": ("the materialized view", "its changes cannot be captured; read the tables of its query"),
     "f": ("the foreign table", "its changes cannot be captured; copy its rows into an ordinary table"),
@@ -27,17 +27,17 @@ class Sources:
     views: dict[int, query_tree.Query]
 
 
-def gather_sources(query: query_tree.Query, catalog: SystemCatalog) -> Sources:
-    """Read the relations of a query, then those of its views, and so on."""
+def read_sources(query: query_tree.Query, catalog: CatalogSnapshot) -> Sources:
+    """Return the relations of a query, then those of its views, and so on."""
     relations: dict[int, RelationInfo] = {}
     views: dict[int, query_tree.Query] = {}
     unread = set(_relations(query))
     while unread:
-        found = catalog.relations(unread)
+        found = {oid: catalog.relations[oid] for oid in sorted(unread)}
         relations |= found
         unread = set()
         for oid, relation in found.items():
-            if relation.rule is not None and relation.table.schema not in _SYSTEM_SCHEMAS:
+            if relation.rule is not None and relation.table.schema not in SYSTEM_SCHEMAS:
                 with inside_view(relation):
                     views[oid] = read_query(relation.rule, catalog.major)
                     unread |= set(_relations(views[oid]))
@@ -95,7 +95,7 @@ def _relations(query: query_tree.Query) -> Iterator[int]:
 
 def check_source(relation: RelationInfo, with_children: bool) -> None:
     """Refuse a relation whose changes are not captured, or are captured under another name."""
-    if relation.table.schema in _SYSTEM_SCHEMAS:
+    if relation.table.schema in SYSTEM_SCHEMAS:
         raise _refused(
             f"the system catalog {relation.table}", "its changes cannot be captured; read a table of your own"
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.sql.analyze.lexical import Kind, find_word, lexemes
+from applier.sql.lexical import Kind, find_word, lexemes
 from applier.sql.refusal import Place
 
 
