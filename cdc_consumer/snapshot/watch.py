@@ -49,8 +49,8 @@ class CaptureWatch:
             return False
         outcome: Future[SeenTables] = Future()
         # A daemon thread: a check may wait for another session's transaction and must not delay the end of the process.
-        thread = threading.Thread(target=self._run, args=(outcome, dict(captured), together), name="capture")
-        thread.daemon = True
+        given = (outcome, dict(captured), together)
+        thread = threading.Thread(target=self._run, args=given, name="capture", daemon=True)
         self._round = outcome
         thread.start()
         return True
