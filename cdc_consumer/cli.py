@@ -37,6 +37,7 @@ def cli() -> None:
 def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
+    from cdc_consumer.health import Health, health_report
     from cdc_consumer.health_probe import HealthProbe
     from cdc_consumer.metrics import Metrics
     from cdc_consumer.settings_report import SettingsReport
@@ -47,14 +48,16 @@ def run(**flags: Any) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    metrics = Metrics()
+    health = Health()
+    metrics = Metrics(health)
 
     def report() -> dict[str, Any]:
-        return {"slot": settings.slot} | metrics.report()
+        return {"slot": settings.slot} | health_report(health)
 
-    server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, metrics, report)
-    with server, HealthProbe(settings, metrics):
-        pipeline.run_pipeline(settings, stop, metrics, SettingsReport(settings.slot, loaded.in_use()))
+    server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, health, report)
+    with server, HealthProbe(settings, health, metrics.slot):
+        settings_report = SettingsReport(settings.slot, loaded.in_use())
+        pipeline.run_pipeline(settings, stop, health, metrics, settings_report)
 
 
 @cli.command()

@@ -1,7 +1,7 @@
 """Checks source and sink every few seconds on a separate thread: reads the slot, and tests whether the broker answers.
 
 The stream notices an outage only when it has something to send; an operator wants to know earlier. This thread changes
-nothing but gauges and readiness.
+nothing but the probed part of `Health` and the gauges of the slot.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import logging
 import threading
 from types import TracebackType
 
-from cdc_consumer.metrics import Metrics
+from cdc_consumer.health import Health
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import Probe, open_probe
+from cdc_consumer.slot_gauges import SlotGauges
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.slot import read_slot
 from shared_schema.errors import TrickleError
@@ -26,9 +27,10 @@ PROBE_EVERY_S = 2.0
 class HealthProbe:
     """Runs while its context is open."""
 
-    def __init__(self, settings: ConsumerSettings, metrics: Metrics) -> None:
+    def __init__(self, settings: ConsumerSettings, health: Health, gauges: SlotGauges) -> None:
         self._settings = settings
-        self._metrics = metrics
+        self._health = health
+        self._gauges = gauges
         self._catalog: Connection | None = None
         self._probe: Probe | None = None
         self._closed = threading.Event()
@@ -44,8 +46,7 @@ class HealthProbe:
 
     def _run(self) -> None:
         while not self._closed.wait(PROBE_EVERY_S):
-            self._metrics.source_problem = self._probe_slot()
-            self._metrics.sink_problem = self._probe_sink()
+            self._health.record_probe(self._probe_slot(), self._probe_sink())
         if self._catalog is not None:
             self._catalog.close()
 
@@ -59,7 +60,7 @@ class HealthProbe:
                 self._catalog.close()
             return error.problem
         if reading is not None:
-            self._metrics.slot.show(reading)
+            self._gauges.show(reading)
         return None
 
     def _probe_sink(self) -> str | None:

@@ -1,38 +1,23 @@
-"""Metrics and health of the consumer: alive while its loop runs, ready once it streams."""
+"""The metrics of the consumer. They are only written: whatever decides something reads `Health` or its own state."""
 
 from __future__ import annotations
 
-import datetime
 import time
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from cdc_consumer.health import Health, StandingBy
 from cdc_consumer.slot_gauges import SlotGauges
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
-ALIVE_WITHIN_S = 30.0
-"""The loop runs many times a second; if it has not run for this long, it is stuck."""
-
 
 class Metrics:
-    """The metrics and the health of one process; one object, passed down to all parts."""
+    """The metrics of one process; one object, passed down to all parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, health: Health) -> None:
         self.registry = CollectorRegistry()
-        self.settled = False
-        """Whether the consumer streams and every table found at its start is copied."""
-        self._state = "connecting"
-        """What the consumer does while it is not settled."""
-        self.source_problem: str | None = None
-        self.sink_problem: str | None = None
-        """Why the source or the sink did not answer the last probe; None if it did."""
-        self._is_behind = False
-        self.standby = False
-        """Whether this instance waits because another one streams from the slot."""
-        self._beat = time.monotonic()
         name, registry = "pg_trickle_cdc", self.registry
         self._rows = Counter(f"{name}_rows", "Change rows produced", ["table", "op"], registry=registry)
         self._children: dict[tuple[TableId, Op], Counter] = {}
@@ -41,8 +26,6 @@ class Metrics:
         self.deduplicated = Counter(
             f"{name}_deduplicated", "Source commits dropped because the topics already held them", registry=registry
         )
-        self.table_rows: dict[TableId, int] = {}
-        """Change rows produced so far, by table."""
         self._rates = Gauge(
             f"{name}_table_rows_per_second", "Change rows of a table over the last second", ["table"], registry=registry
         )
@@ -60,8 +43,7 @@ class Metrics:
             registry=registry,
         )
         self.captures = Gauge(f"{name}_captured_tables", "Tables captured", registry=registry)
-        self.reconnects = Counter(f"{name}_reconnects", "Sessions restarted after an error", registry=registry)
-        self._standing_by = Gauge(f"{name}_standby", "1 while this instance waits for the slot", registry=registry)
+        self._reconnects = Counter(f"{name}_reconnects", "Sessions restarted after an error", registry=registry)
         self.publish_seconds = Histogram(
             f"{name}_publish_seconds",
             "Time from the end of a batch to its Kafka commit",
@@ -76,7 +58,7 @@ class Metrics:
         )
         self.messages = Counter(f"{name}_messages", "Messages received from the server", registry=registry)
         self.retries = Counter(f"{name}_retries", "Operations repeated after an error", ["what"], registry=registry)
-        self.unpublished: tuple[int, int] = (0, 0)
+        self._unpublished: tuple[int, int] = (0, 0)
         """Source commits received and not published, and the commit time in microseconds of the oldest."""
         self._unacknowledged = Gauge(
             f"{name}_unacknowledged_commits", "Source commits received and not acknowledged", registry=registry
@@ -84,11 +66,6 @@ class Metrics:
         self._lag_seconds = Gauge(
             f"{name}_lag_seconds", "Age of the oldest commit received and not on the topics", registry=registry
         )
-        self._behind = Gauge(f"{name}_behind", "1 while the consumer falls behind the server", registry=registry)
-        self.last_error: tuple[float, str] | None = None
-        """When a session last failed, and why."""
-        self.server_position = Lsn(0)
-        """The end of the server's log when it was last read."""
         self._lag_bytes = Gauge(f"{name}_lag_bytes", "Bytes of log that are not yet on the topics", registry=registry)
         self._received = Gauge(f"{name}_received_lsn", "LSN before which everything was received", registry=registry)
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
@@ -96,14 +73,16 @@ class Metrics:
             f"{name}_acknowledged_lsn", "Flush position acknowledged to the server", registry=registry
         )
         self.slot = SlotGauges(name, registry)
-        self._add_state_gauges(name, registry)
+        self._add_state_gauges(name, registry, health)
 
-    def _add_state_gauges(self, name: str, registry: CollectorRegistry) -> None:
-        """Add the gauges for the state of source and sink, and for what waits in memory and on disk."""
+    def _add_state_gauges(self, name: str, registry: CollectorRegistry, health: Health) -> None:
+        """Add the gauges that show the health, and those for what waits in memory and on disk."""
         for gauge, text, is_true in (
-            ("ready", "1 while the consumer is ready, as /readyz says", lambda: self.ready and self.alive),
-            ("source_reachable", "1 while the server answers", lambda: self.source_problem is None),
-            ("sink_reachable", "1 while the sink of the change rows answers", lambda: self.sink_problem is None),
+            ("ready", "1 while the consumer is ready, as /readyz says", lambda: health.ready and health.alive),
+            ("source_reachable", "1 while the server answers", lambda: health.source_problem is None),
+            ("sink_reachable", "1 while the sink of the change rows answers", lambda: health.sink_problem is None),
+            ("standby", "1 while this instance waits for the slot", lambda: isinstance(health.session, StandingBy)),
+            ("behind", "1 while the consumer falls behind the server", lambda: health.is_behind),
         ):
             Gauge(f"{name}_{gauge}", text, registry=registry).set_function(is_true)
         self.last_message = Gauge(
@@ -129,80 +108,26 @@ class Metrics:
         if child is None:
             child = self._children[label] = self._rows.labels(str(table), op.value)
         child.inc(number)
-        self.table_rows[table] = self.table_rows.get(table, 0) + number
 
     def show_rate(self, table: TableId, rows_per_s: float) -> None:
         """Show how fast a table is written."""
         self._rates.labels(str(table)).set(rows_per_s)
 
-    def show_positions(self, received: Lsn, published: Lsn, acknowledged: Lsn, *, behind: bool = False) -> None:
-        """Show the positions of the stream."""
-        self._lag_bytes.set(max(0, max(self.server_position, received).value - acknowledged.value))
-        commits, oldest_us = self.unpublished
+    def show_unpublished(self, commits: int, oldest_us: int) -> None:
+        """Show how many source commits wait to be published; `oldest_us` is the commit time of the oldest one."""
+        self._unpublished = commits, oldest_us
+
+    def show_positions(self, server: Lsn, received: Lsn, published: Lsn, acknowledged: Lsn) -> None:
+        """Show the end of the server's log and the positions of the stream."""
+        self._lag_bytes.set(max(0, server.value - acknowledged.value))
+        commits, oldest_us = self._unpublished
         self._unacknowledged.set(commits)
         self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)
-        self._behind.set(behind)
-        self._is_behind = behind
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)
 
-    def beat(self) -> None:
-        """Record that the loop is running."""
-        self._beat = time.monotonic()
-
-    @property
-    def quiet_s(self) -> float:
-        """Seconds since the loop last ran."""
-        return time.monotonic() - self._beat
-
-    @property
-    def alive(self) -> bool:
-        """Whether the loop ran recently."""
-        return self.quiet_s < ALIVE_WITHIN_S
-
-    @property
-    def ready(self) -> bool:
-        """Whether the consumer is settled, source and sink answer, and it keeps up with the server."""
-        return not self.reason
-
-    @property
-    def reason(self) -> str:
-        """Why the consumer is not ready; empty if it is ready."""
-        if not self.settled:
-            return self._state
-        late = "the consumer falls behind the server" if self._is_behind else ""
-        return self.source_problem or self.sink_problem or late
-
-    def stand_by(self, pid: int) -> None:
-        """Enter standby: another instance streams from the slot, through the server process `pid`."""
-        self.standby, self.settled = True, False
-        self._state = f"standing by: server process {pid} streams from the slot"
-        self._standing_by.set(1)
-        self.beat()
-
-    def take_over(self) -> None:
-        """Leave standby: this instance has the slot."""
-        self.standby, self._state = False, "loading tables"
-        self._standing_by.set(0)
-
-    def lose_session(self, problem: str) -> None:
-        """Record that the session failed and is restarted."""
-        self.standby = self.settled = self._is_behind = False
-        self._state = f"restarting the session: {problem}"
-        self._standing_by.set(0)
-        self.reconnects.inc()
+    def count_restart(self) -> None:
+        """Count a session that failed and is restarted."""
+        self._reconnects.inc()
         self.retries.labels("session").inc()
-        self.last_error = time.time(), problem
-
-    def report(self) -> dict[str, Any]:
-        """Return what `/status` serves: `pg-trickle-cdc status` reads it from a running instance."""
-        at, problem = self.last_error or (None, None)
-        return {
-            "ready": self.ready and self.alive,
-            "standby": self.standby,
-            "blocked": self.reason or None,
-            "last_error": problem,
-            "last_error_at": at and datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds"),
-            "reconnects": int(self.reconnects._value.get()),
-        }

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 
 from cdc_consumer.errors import SlotActive, SourceError, StandbyTimeout, StopRequested
-from cdc_consumer.metrics import Metrics
+from cdc_consumer.health import Health, LoadingTables, StandingBy
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import is_state_in_doubt, read_state
 from cdc_consumer.sinks.sink import StoredState
@@ -26,8 +26,9 @@ from cdc_consumer.wal.slot import (
     check_wal_level,
     inspect_slot,
 )
+from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Progress
+from shared_schema.progress import CommitPart, Progress
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def acquire_slot(
     catalog: Connection,
     settings: ConsumerSettings,
     stop: threading.Event,
-    metrics: Metrics,
+    health: Health,
 ) -> StartingPoint:
     """Start streaming from the slot, and create it if it is missing. Stands by while another instance has it."""
     check_wal_level(catalog)
@@ -76,19 +77,19 @@ def acquire_slot(
                 slot = inspect_slot(catalog, settings.slot)
                 confirmed = slot.confirmed_flush if slot is not None else None
                 point = replace(point, begins_at=max(point.begins_at, confirmed or Lsn(0)))
-                if metrics.standby:
+                if isinstance(health.session, StandingBy):
                     announce_standby(catalog, settings.slot, waiting=False)
                     waited_s = round(time.monotonic() - began, 3)
                     log.warning("taking over", extra={"slot": settings.slot, "waited_s": waited_s})
-                metrics.take_over()
+                health.enter(LoadingTables())
                 return point
         except SlotActive:
             pass  # another instance was faster
-        _stand_by(catalog, settings, stop, metrics, began)
+        _stand_by(catalog, settings, stop, health, began)
 
 
 def _stand_by(
-    catalog: Connection, settings: ConsumerSettings, stop: threading.Event, metrics: Metrics, began: float
+    catalog: Connection, settings: ConsumerSettings, stop: threading.Event, health: Health, began: float
 ) -> None:
     """Wait until the slot is free or dropped."""
     while (slot := inspect_slot(catalog, settings.slot)) is not None and slot.active_pid is not None:
@@ -97,13 +98,14 @@ def _stand_by(
                 f"slot {settings.slot} is active: server process {slot.active_pid} streams from it",
                 hint="stop the other instance, or set PG_TRICKLE_SLOT_WAIT_S to 0 to stand by without a limit",
             )
-        if not metrics.standby:
+        if not isinstance(health.session, StandingBy):
             announce_standby(catalog, settings.slot, waiting=True)
             log.warning(
                 "slot is active elsewhere, standing by",
                 extra={"slot": settings.slot, "server_process": slot.active_pid},
             )
-        metrics.stand_by(slot.active_pid)
+        health.enter(StandingBy(slot.active_pid))
+        health.beat()
         if stop.wait(STANDBY_POLL_S):
             raise StopRequested
 
@@ -169,6 +171,18 @@ def verify_acquired(point: StartingPoint, state: StoredState) -> StartingPoint:
             hint="start this instance again",
         )
     return replace(point, frontier=state.progress.resume_at)
+
+
+def resumable_part(progress: Progress | None, publications: tuple[str, ...]) -> CommitPart | None:
+    """Return the part of the next source commit that is written already; None if there is none."""
+    part = progress.part if progress else None
+    if part is not None and part.publications != publications:
+        raise SettingsError(
+            f"the commit at {part.lsn} is published only in part, streamed through the publications "
+            f"{', '.join(part.publications)}",
+            hint="start with these publications until the commit is published completely, then change them",
+        )
+    return part
 
 
 def _create_slot(session: ReplicationSession, catalog: Connection, name: str) -> SlotState:

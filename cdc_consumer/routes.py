@@ -9,7 +9,7 @@ from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import Relations
 from cdc_consumer.ring.spool import Spool
 from cdc_consumer.sinks.sink import RowWriter, Sink
-from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.captures import CapturedTables
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
 
@@ -26,9 +26,9 @@ class Route:
 class Routes:
     """Builds and caches the routes of the relations in the stream."""
 
-    def __init__(self, relations: Relations, captures: Captures, sink: Sink) -> None:
+    def __init__(self, relations: Relations, tables: CapturedTables, sink: Sink) -> None:
         self._relations = relations
-        self._captures = captures
+        self._tables = tables
         self._sink = sink
         self._routes: dict[int, Route | None] = {}
         self._aside: dict[int, Spool] = {}
@@ -61,7 +61,7 @@ class Routes:
 
     def _build(self, relid: int) -> Route | None:
         relation, spool = self._relations.relation(relid), self._aside.get(relid)
-        since = self._captures.since(relid, TableId(relation.schema, relation.name)) if spool is None else spool.since
+        since = self._tables.since(relid, TableId(relation.schema, relation.name)) if spool is None else spool.since
         if since is None:
             return None
         schema = self._relations.schema(relid)

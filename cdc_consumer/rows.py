@@ -5,14 +5,14 @@ Generated encoders handle ordinary rows. Rows that an encoder cannot handle take
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cdc_consumer.change_rows.conversions import SLOW_PATH
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, RowMessage
+from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, Relation, RowMessage
 from cdc_consumer.routes import Route, Routes
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.sinks.sink import RowEncoder, RowWriter, Sink
@@ -20,6 +20,7 @@ from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.control import ControlRecord, LogMessage
 from shared_schema.progress import CommitPart
+from shared_schema.table_schema import TableId
 
 _RELID = slice(PAYLOAD_AT + 1, PAYLOAD_AT + 5)
 _INSERT = ord("I")
@@ -49,6 +50,7 @@ class TransactionRows:
         self._metrics = metrics
         self._writers: dict[bytes, RelationWriter] = {}
         self._written = 0
+        self._written_by_table: dict[TableId, int] = {}
         self._part = part
         self._first_ordinal = 0
         """Rows with smaller ordinals are already written: an earlier instance cut the transaction there."""
@@ -70,14 +72,14 @@ class TransactionRows:
 
     def end(self) -> None:
         """End the transaction: no rows follow until the next `begin`."""
-        self.close_writers()
+        self._close_writers()
         self.transaction = None
         self._is_dropping = False
 
-    def close_writers(self) -> None:
-        """Forget the open writers, because relations may have changed."""
-        self._flush_counts()
-        self._writers.clear()
+    def describe(self, relation: Relation) -> None:
+        """Take over a description of a relation: its next rows may have another form."""
+        self._routes.describe(relation)
+        self._close_writers()
 
     def encode_frames(self, frames: list[bytes], first: int) -> int:
         """Write the row message in frame `first`, and further INSERTs behind it -> the number of frames that are done.
@@ -146,11 +148,20 @@ class TransactionRows:
             stamp, xid = self.transaction.stamp(), self.transaction.begin.xid
             self._write_control(LogMessage(stamp, xid, True, message.prefix, message.content))
 
+    @property
+    def written_by_table(self) -> Mapping[TableId, int]:
+        """Change rows of each table since the session began."""
+        return self._written_by_table
+
     def take_count(self) -> int:
         """Return how many rows were written since the last call."""
         self._flush_counts()
         written, self._written = self._written, 0
         return written
+
+    def _close_writers(self) -> None:
+        self._flush_counts()
+        self._writers.clear()
 
     def _check_dropping(self) -> None:
         if not self._is_dropping:
@@ -180,8 +191,7 @@ class TransactionRows:
 
     def _append(self, route: Route, row: ChangeRow) -> None:
         route.row_writer.append(row)
-        self._metrics.count_rows(route.reader.schema.table, row.op, 1)
-        self._written += 1
+        self._count(route.reader.schema.table, row.op, 1)
 
     def _flush_counts(self) -> None:
         """Add the counts of all writers to the metrics.
@@ -192,8 +202,12 @@ class TransactionRows:
         for writer in self._writers.values():
             table = writer.route.reader.schema.table
             if writer.inserts:
-                self._metrics.count_rows(table, Op.INSERT, writer.inserts)
+                self._count(table, Op.INSERT, writer.inserts)
             if writer.deletes:
-                self._metrics.count_rows(table, Op.DELETE, writer.deletes)
-            self._written += writer.inserts + writer.deletes
+                self._count(table, Op.DELETE, writer.deletes)
             writer.inserts = writer.deletes = 0
+
+    def _count(self, table: TableId, op: Op, rows: int) -> None:
+        self._written += rows
+        self._written_by_table[table] = self._written_by_table.get(table, 0) + rows
+        self._metrics.count_rows(table, op, rows)

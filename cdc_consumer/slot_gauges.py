@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from prometheus_client import CollectorRegistry, Gauge
 
-from shared_schema.lsn import Lsn
+from cdc_consumer.health import SlotReading
 
 WAL_STATUS = ("reserved", "extended", "unreserved", "lost")
-
-
-@dataclass(frozen=True, slots=True)
-class SlotReading:
-    """The state of the slot, read once."""
-
-    position: Lsn
-    """The end of the server's log."""
-    confirmed_flush: Lsn
-    restart: Lsn
-    wal_status: str
-    safe_bytes: int | None
-    """Bytes of log that may still be written before the server invalidates the slot; None without a limit."""
-    catalog_age: int
-    """Number of transactions since the oldest one whose catalog rows the server retains for the slot."""
-    spilled_transactions: int
-    spilled_bytes: int
-    """What the server's decoder had to spill to its disk."""
-    oldest_transaction_s: float
-    """Age of the oldest open write transaction: the server retains log at least from its beginning."""
 
 
 class SlotGauges:

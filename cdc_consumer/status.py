@@ -7,10 +7,11 @@ import urllib.request
 from typing import Any
 
 from cdc_consumer.errors import SlotActive, SourceError, TopicError
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import open_sink, prepare_sink, read_state
-from cdc_consumer.sinks.sink import StoredState
+from cdc_consumer.sinks.sink import StoredState, Tombstone
 from cdc_consumer.wal.catalog import connect, publications_of
 from cdc_consumer.wal.session import ReplicationSession
 from cdc_consumer.wal.slot import (
@@ -172,7 +173,7 @@ def drop_progress(settings: ConsumerSettings) -> bool:
         prepare_sink(settings)
         keys = read_state(settings).keys
         if keys:
-            sink = open_sink(settings, lambda: None, Metrics())
-            sink.erase(list(keys))
+            sink = open_sink(settings, lambda: None, Metrics(Health()))
+            sink.commit([Tombstone(key) for key in keys])
             sink.close()
         return drop_replication_slot(catalog, settings.slot)

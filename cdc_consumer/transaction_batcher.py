@@ -7,15 +7,17 @@ A batch is the content of the open transaction. It ends at a source commit if it
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
-from cdc_consumer.pgoutput.messages import Begin
-from cdc_consumer.ports import Ports
-from cdc_consumer.resume import StartingPoint
+from cdc_consumer.change_rows.split import Transaction
+from cdc_consumer.metrics import Metrics
+from cdc_consumer.open_batch import OpenBatch
+from cdc_consumer.progress_records import ProgressRecords
 from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.sink import Sink
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
-from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, CommitPart, LastCommit, Offsets, Progress
+from shared_schema.progress import Capture, CommitPart
 
 IDLE_WAIT_S = 0.05
 """How long one round of the loop waits for the server when nothing else is due; data ends the wait immediately."""
@@ -24,45 +26,32 @@ STATUS_REQUEST_PAUSE_S = 0.2
 """A server that shuts down requests a status repeatedly; this limits how many progress records that can cause."""
 
 
-@dataclass(slots=True)
-class OpenBatch:
-    """The content of the open transaction of the sink."""
-
-    rows: int = 0
-    commits: int = 0
-    began_at: float = 0.0
-    """When the first frame for it was received."""
-    ended_at: float = 0.0
-    """When its first source commit was complete."""
-    urgent: bool = False
-    oldest_us: int = 0
-    """Commit time of its first source commit."""
-
-
 class TransactionBatcher:
     """Groups whole source commits of one slot into transactions of the sink."""
 
     def __init__(
         self,
+        *,
         settings: ConsumerSettings,
-        point: StartingPoint,
         frontier: Frontier,
-        ports: Ports,
-        progress: Progress | None,
+        sink: Sink,
+        records: ProgressRecords,
+        feedback: Feedback,
+        captures: Captures,
+        metrics: Metrics,
+        has_frontier: bool,
     ) -> None:
         self._settings = settings
-        self._point = point
         self._frontier = frontier
-        self._ports = ports
-        self._last_commit = progress.last_commit if progress else None
-        self.last_begin: Begin | None = None
-        """The Begin message of the last commit that was received completely."""
-        self.has_frontier = progress is not None
-        """Whether a frontier was ever published for this slot."""
+        self._sink = sink
+        self._records = records
+        self._feedback = feedback
+        self._captures = captures
+        self._metrics = metrics
         self.batch = OpenBatch()
-        self.status_requested = False
-        """Whether the server requested a status update."""
-        self.published_at = 0.0
+        self.has_frontier = has_frontier
+        """Whether a frontier was ever published for this slot."""
+        self._published_at = 0.0
 
     def wait_s(self) -> float:
         """Return how long the loop may wait for the server, in seconds."""
@@ -79,16 +68,35 @@ class TransactionBatcher:
         batch, now = self.batch, time.monotonic()
         if not self.has_frontier:
             # A frontier means that all tables are complete, so the first frontier waits for the first captures.
-            return self._ports.captures.settled and self._ports.captures.export is None
+            return self._captures.is_complete
         if batch.commits:
             lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
-            return batch.urgent or lingered or batch.rows >= self._settings.batch_max_rows
+            return batch.is_urgent or lingered or batch.rows >= self._settings.batch_max_rows
         if self._frontier.received <= self._frontier.durable:
-            batch.urgent = self.status_requested = False
+            batch.forget_requests()
             return False
-        idle_s = now - self.published_at
-        status_requested = self.status_requested and idle_s >= STATUS_REQUEST_PAUSE_S
-        return batch.urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
+        idle_s = now - self._published_at
+        status_requested = batch.is_status_requested and idle_s >= STATUS_REQUEST_PAUSE_S
+        return batch.is_urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
+
+    def publish_if_long(self) -> None:
+        """Publish if the transaction of the sink must not last longer; for a copy, while no source commit is open."""
+        limit_s = self._sink.transaction_limit_s
+        if limit_s is not None and time.monotonic() - self._published_at >= limit_s:
+            self.publish()
+
+    def cut_if_long(self, transaction: Transaction) -> None:
+        """Split a source commit that takes too long for one transaction of the sink over several transactions.
+
+        Readers count its rows only when a frontier passes them, all at once. The progress record says which part is
+        written, so that part is not written again when the server sends the commit again.
+        """
+        limit_s = self._sink.transaction_limit_s
+        if limit_s is None or not (self.has_frontier and self.batch.rows):
+            return
+        if time.monotonic() - self.batch.began_at >= limit_s:
+            publications = self._settings.publications
+            self.publish(part=CommitPart(transaction.begin.commit_lsn, transaction.ordinal, publications))
 
     def publish_received(self) -> bool:
         """Publish the whole commits received so far -> whether something was published.
@@ -102,43 +110,22 @@ class TransactionBatcher:
         return due
 
     def publish(self, captures: tuple[Capture, ...] = (), part: CommitPart | None = None) -> None:
-        """Write the progress record and end the transaction of the sink."""
+        """Write the progress record, end the transaction of the sink, and acknowledge it to the server."""
         started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received
-        if (begin := self.last_begin) is not None:
-            self._last_commit = LastCommit(begin.commit_lsn, begin.xid, begin.commit_ts_us, self._settings.publications)
-
-        def progress(offsets: Offsets) -> Progress:
-            return self._build_progress(target, written, offsets, part)
-
-        self._ports.sink.publish(progress, captures)
+        progress = self._records.build(target, written, self._sink.flush(), self.batch.last_begin, part)
+        self._sink.commit((*captures, progress))
         self._frontier.mark_published(target, written)
-        self._ports.metrics.unpublished = 0, 0
-        self._ports.feedback.send()
-        self._ports.metrics.transactions.inc(self.batch.commits)
-        if self._last_commit is not None:
-            self._ports.metrics.last_transaction.set(self._last_commit.xid)
-        self._ports.metrics.publications.inc()
-        self._ports.metrics.publish_seconds.observe(time.monotonic() - started)
-        self.batch, self.status_requested, self.has_frontier, self.published_at = (
-            OpenBatch(),
-            False,
-            True,
-            time.monotonic(),
-        )
+        self._metrics.show_unpublished(0, 0)
+        self._feedback.send()
+        self._metrics.transactions.inc(self.batch.commits)
+        if progress.last_commit is not None:
+            self._metrics.last_transaction.set(progress.last_commit.xid)
+        self._metrics.publications.inc()
+        self._metrics.publish_seconds.observe(time.monotonic() - started)
+        self.batch.clear(cut=part is not None)
+        self.has_frontier = True
+        self._published_at = time.monotonic()
 
-    def _build_progress(self, frontier: Lsn, written: Lsn, offsets: Offsets, part: CommitPart | None) -> Progress:
-        fingerprints = (
-            self._ports.schema_versions.fingerprints_before if part else self._ports.schema_versions.fingerprints
-        )
-        return Progress(
-            self._settings.slot,
-            self._point.server.system_id,
-            self._point.server.timeline,
-            self._point.slot_lsn,
-            frontier,
-            dict(offsets),
-            self._last_commit,
-            schemas={r: f for r, f in fingerprints.items() if self._ports.captures.is_captured(r)},
-            part=part,
-            written=written if written > frontier else None,
-        )
+    def commit_copied(self, capture: Capture) -> None:
+        """Commit a capture and its rows without a progress record: readers do not count them yet."""
+        self._sink.commit((capture,))

@@ -28,6 +28,11 @@ Offsets = dict[str, dict[int, int]]
 """topic -> partition -> offset"""
 
 
+def later_offsets(old: Offsets, new: Offsets) -> Offsets:
+    """Merge both maps; for a partition that is in both, the new offset counts."""
+    return {topic: old.get(topic, {}) | new.get(topic, {}) for topic in old.keys() | new.keys()}
+
+
 @dataclass(frozen=True)
 class LastCommit:
     """The last source commit before a frontier, and the publications through which it was streamed."""

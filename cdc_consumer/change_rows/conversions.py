@@ -75,14 +75,14 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     }
 
 
-def _long(target: str, value: str) -> str:
-    """Return the source line that encodes an int or long in union branch 1."""
-    small, middle = (
-        f"SM[{value}] if -8192<={value}<8192",
-        f"CP[{value}<<1&16383]+EN[{value}>>13] if 0<{value}<134217728",
-    )
-    large = f"CP[{value}<<1&16383]+PA[{value}>>13&16383]+EN[{value}>>27] if 0<{value}<2199023255552"
-    return f"{target}={small} else {middle} else {large} else CL({value})"
+def _long(target: str, value: str) -> list[str]:
+    """Return the source lines that encode an int or long in union branch 1."""
+    return [
+        f"{target}=(SM[{value}] if -8192<={value}<8192",
+        f"  else CP[{value}<<1&16383]+EN[{value}>>13] if 0<{value}<134217728",
+        f"  else CP[{value}<<1&16383]+PA[{value}>>13&16383]+EN[{value}>>27] if 0<{value}<2199023255552",
+        f"  else CL({value}))",
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def convert(i: int, kind: PgType, text: Text = STREAMED) -> list[str]:
     """
     match kind.physical_type:
         case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
-            return [f"v=int({text.all})", _long(f"x{i}", "v")]
+            return [f"v=int({text.all})", *_long(f"x{i}", "v")]
         case PhysicalType.FLOAT:
             return [f"x{i}=b'\\x02'+F4(float({text.all}))"]
         case PhysicalType.DOUBLE:

@@ -6,33 +6,56 @@ table-driven path (`decode`, `Transaction.split`, `ChangeCodec.encode`), which d
 only ordinals and numbers, never names of tables or columns.
 
 For a table `(id integer PRIMARY KEY, name text)` six functions are generated: `whole`, `inserts`, `delete_key`,
-`update_key`, `update_full` and `update_long`. This is `whole`, which encodes an INSERT, with comments added:
+`update_key`, `update_full` and `update_long`. This is all of `update_full`, which makes D and I of an UPDATE with
+REPLICA IDENTITY FULL; only the comments are added (a test compares the rest):
 
-    def whole(b,p,mark,head,seq,tail):          # b: frame, p: offset of the tuple in it
-      if b[p:p+3]!=mark: raise SlowPathRow      # mark: "N" (a new tuple) and the number of columns
-      p+=3
-      t=b[p]                                    # column 0, integer
-      if t==116:                                # "t": the value follows as text
-        l,=U(b,p+1)                             # its length, 4 bytes
-        q=p+5; p=q+l                            # it is b[q:p]; p is now at the next column
-        v=int(b[q:p])
-        x0=SM[v] if -8192<=v<8192 else …        # its Avro bytes from a table; more cases for larger numbers
-      elif t==110: x0=N0; p+=1                  # "n": NULL is union branch 0
-      else: raise SlowPathRow                   # "u": unchanged TOAST, or an error
-      t=b[p]                                    # column 1, text
-      if t==116:
-        l,=U(b,p+1)
-        q=p+5; p=q+l
-        x1=SM[l] if l<8192 else CL(l)           # text has two pieces: x is its length, y its bytes
-        y1=b[q:p]
-        y1.isascii() or y1.decode()             # raises UnicodeDecodeError (a ValueError) if it is not UTF-8
-      elif t==110: x1=N0; y1=E; p+=1
-      else: raise SlowPathRow
-      if p!=len(b): raise SlowPathRow
-      return x0,J((head,seq,tail,x0,x1,y1,))    # message key, message value
+    def update_full(b,p,hd,hi,sd,si,xt):                          # b: frame, p: offset of the old tuple in it
+      if b[p:p+3]!=OLD: raise SlowPathRow                         # OLD: "O" and the number of columns
+      c=b[p+3:].split(T)                                          # T: "t" and three zero bytes begin a short value
+      if len(c)!=5 or c[0]: return update_long(b,p,hd,hi,sd,si,xt)  # a NULL or a long value
+      _,c0,c1,d0,d1=c                                             # c: old columns, d: new columns
+      if c1[-3:]!=NEW: raise SlowPathRow                          # the marker of the new tuple ends c1
+      c1=c1[:-3]
+      p=len(c0); l=p-1                                            # column 0, integer: its length, then its text
+      if c0[0]!=l: raise SlowPathRow
+      v=int(c0[1:p])
+      x0=(SM[v] if -8192<=v<8192                                  # its Avro bytes, from tables of bytes
+        else CP[v<<1&16383]+EN[v>>13] if 0<v<134217728
+        else CP[v<<1&16383]+PA[v>>13&16383]+EN[v>>27] if 0<v<2199023255552
+        else CL(v))                                               # large or negative numbers
+      p=len(c1); l=p-1                                            # column 1, text
+      if c1[0]!=l: raise SlowPathRow
+      x1=SM[l] if l<8192 else CL(l)                               # two pieces: x is its length, y its bytes
+      y1=c1[1:p]
+      y1.isascii() or y1.decode()                                 # raises a ValueError if it is not UTF-8
+      s0=J((x0,x1,y1,))                                           # the old columns as Avro
+      k=x0                                                        # the old key
+      m=0                                                         # bit mask of the columns that changed
+      if c0==d0 and c1==d1: r0=s0                                 # nothing changed: the same bytes again
+      else:
+        if c0!=d0:
+          m|=1
+          p=len(d0); l=p-1
+          if d0[0]!=l: raise SlowPathRow
+          v=int(d0[1:p])
+          x0=(SM[v] if -8192<=v<8192
+            else CP[v<<1&16383]+EN[v>>13] if 0<v<134217728
+            else CP[v<<1&16383]+PA[v>>13&16383]+EN[v>>27] if 0<v<2199023255552
+            else CL(v))
+        if c1!=d1:
+          m|=2
+          p=len(d1); l=p-1
+          if d1[0]!=l: raise SlowPathRow
+          x1=SM[l] if l<8192 else CL(l)
+          y1=d1[1:p]
+          y1.isascii() or y1.decode()
+        r0=J((x0,x1,y1,))                                         # the new columns as Avro
+      c=CH[m]                                                     # changed_cols, partial, snapshot
+      return k,J((hd,sd,xt,c,s0)),x0,J((hi,si,xt,c,r0))           # key and value of D, key and value of I
 
-`inserts` does the same for many frames in one call, and splits a row into its columns with one `bytes.split`.
-`conversions.names` lists the short names: U unpacks a length, SM and CL encode numbers, J joins bytes.
+`hd` and `hi` are the first bytes of both messages, `sd` and `si` their ordinals, `xt` transaction and commit time.
+`update_long` handles NULLs, long values and unchanged TOAST. `whole` encodes one INSERT, `inserts` many in one call.
+`conversions.names` has the short names: SM, CP, PA, EN and CL encode numbers, J joins bytes.
 """
 
 from __future__ import annotations
@@ -76,11 +99,15 @@ class GeneratedFunctions:
 @lru_cache(maxsize=4096)
 def generate_functions(schema: TableSchema, identity: frozenset[int]) -> GeneratedFunctions:
     """Generate and compile the functions of a relation. Cached, because the server repeats its Relation messages."""
-    writer = _Writer(schema, identity)
     space = names(schema, identity)
-    source = "\n".join(line for lines in writer.write_all() for line in lines)
+    source = "\n".join(line for lines in generate_source(schema, identity) for line in lines)
     exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
     return GeneratedFunctions(*(space[field.name] for field in fields(GeneratedFunctions)))
+
+
+def generate_source(schema: TableSchema, identity: frozenset[int]) -> list[list[str]]:
+    """Generate the source lines of every function of a relation."""
+    return _Writer(schema, identity).write_all()
 
 
 class _Writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 from cdc_consumer.metrics import Metrics
 from shared_schema.table_schema import TableId
@@ -31,8 +32,8 @@ class HotSources:
         self._hot_until: dict[TableId, float] = {}
         self.any_hot = False
 
-    def measure(self) -> None:
-        """Measure the rates if MEASURE_EVERY_S has passed.
+    def measure(self, written: Mapping[TableId, int]) -> None:
+        """Measure the rates if MEASURE_EVERY_S has passed; `written` has the change rows of each table so far.
 
         Must not be called during a wait for the sink: no rows are counted then, so the result would not be a rate.
         """
@@ -41,7 +42,7 @@ class HotSources:
         if passed_s < MEASURE_EVERY_S:
             return
         self._measured_at = now
-        for table, rows in self._metrics.table_rows.items():
+        for table, rows in written.items():
             rate = (rows - self._seen.get(table, 0)) / passed_s
             self._seen[table] = rows
             self._metrics.show_rate(table, rate)

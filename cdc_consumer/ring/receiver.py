@@ -48,7 +48,6 @@ class Receiver:
     def take(self, limit: int, timeout_s: float) -> list[bytes]:
         """Return up to `limit` frames in the order of the stream; waits at most `timeout_s` for the first one."""
         self._taken_at = time.monotonic()
-        self._hot.measure()
         if not self._queue:
             return self._session.receive(limit, timeout_s)
         frames = self._queue.take(limit)

@@ -12,6 +12,8 @@ from cdc_consumer.sinks.kafka import KafkaSink
 from cdc_consumer.sinks.postgres import BufferSink
 from cdc_consumer.sinks.sink import Sink, StoredState
 from cdc_consumer.sinks.topics import Topics
+from shared_schema.table_schema import TableSchema
+from shared_schema.topics import progress_topic
 
 
 def prepare_sink(settings: ConsumerSettings) -> None:
@@ -39,6 +41,24 @@ def read_state(settings: ConsumerSettings, patience_s: float = progress.READ_TIM
             return progress.read_topic_state(settings, patience_s)
         case "sidecar" | "remote":
             return postgres.read_buffer_state(settings)
+
+
+def is_sink_empty(settings: ConsumerSettings) -> bool:
+    """Return whether nothing was ever published here, so that no reader can know a table already."""
+    match settings.mode:
+        case "log":
+            return Topics(settings).end_offset(progress_topic(settings.topic_prefix), 0) == 0
+        case "sidecar" | "remote":
+            return postgres.are_buffers_empty(settings)
+
+
+def find_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
+    """Return a schema version that an earlier instance used; None if it cannot be found."""
+    match settings.mode:
+        case "log":
+            return progress.read_schema(settings, fingerprint)
+        case "sidecar" | "remote":
+            return postgres.read_buffer_schema(settings, fingerprint)
 
 
 def is_state_in_doubt(settings: ConsumerSettings) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import assert_never
 
 import psycopg
 from psycopg import sql
@@ -22,7 +23,7 @@ from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import buffer_schema
 from cdc_consumer.sinks.buffer_schema import SCHEMA, Connection, buffer_table
-from cdc_consumer.sinks.sink import StoredState, Write
+from cdc_consumer.sinks.sink import Delivered, SlotRecord, StoredState, Tombstone, Write
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema import control
@@ -30,7 +31,7 @@ from shared_schema.avro import codec, parse_table_schema
 from shared_schema.change_row import ChangeRow
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Offsets, Progress, decode_progress
+from shared_schema.progress import Capture, Progress, decode_progress
 from shared_schema.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,21 @@ def read_buffer_state(settings: ConsumerSettings) -> StoredState:
     progress = next((r for r in records.values() if isinstance(r, Progress)), None)
     captures = {r.table: r for r in records.values() if isinstance(r, Capture)}
     return StoredState(progress, captures if progress else {}, tuple(records))
+
+
+def are_buffers_empty(settings: ConsumerSettings) -> bool:
+    """Return whether no table ever had a buffer table."""
+    with _typed_errors(), connect(settings.buffer_url) as connection:
+        row = connection.execute("SELECT NOT EXISTS (SELECT FROM pgtrickle_changes.versions)").fetchone()
+    return row is not None and bool(row[0])
+
+
+def read_buffer_schema(settings: ConsumerSettings, fingerprint: str) -> TableSchema | None:
+    """Return a schema version that an earlier instance used; None if it cannot be found."""
+    with _typed_errors(), connect(settings.buffer_url) as connection:
+        found = connection.execute("SELECT avro_schema FROM pgtrickle_changes.versions").fetchall()
+    schemas = (parse_table_schema(avro) for (avro,) in found)
+    return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
 
 def probe_buffers(settings: ConsumerSettings) -> None:
@@ -180,16 +196,6 @@ class BufferSink:
         """None: PostgreSQL does not limit the duration of a transaction."""
         return None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no table ever had a buffer table."""
-        with _typed_errors():
-            row = self._connection.execute("SELECT NOT EXISTS (SELECT FROM pgtrickle_changes.versions)").fetchone()
-        return row is not None and bool(row[0])
-
-    def restore_offsets(self, progress: Progress) -> None:
-        """Do nothing: tables have no offsets."""
-
     def control(self, record: ControlRecord) -> None:
         """Add a control record to the control table."""
         content = json.loads(control.encode_control(self._slot, record))
@@ -199,13 +205,6 @@ class BufferSink:
                 "INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)",
                 (self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], json.dumps(content)),
             )
-
-    def schema(self, fingerprint: str) -> TableSchema | None:
-        """Return a schema version that an earlier instance used; None if it cannot be found."""
-        with _typed_errors():
-            found = self._connection.execute("SELECT avro_schema FROM pgtrickle_changes.versions").fetchall()
-        schemas = (parse_table_schema(avro) for (avro,) in found)
-        return next((schema for schema in schemas if codec(schema).id.hex() == fingerprint), None)
 
     def hold(self, row_writer: BufferRowWriter, size: int, *, full: bool) -> None:
         """Note that a row was added to the writer; send all collected rows if there are enough."""
@@ -226,27 +225,18 @@ class BufferSink:
             row = self._connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table)).fetchone()
         return any(found is not None and found[0] for found in (captured, row))
 
-    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """Commit the rows together with their captures and their progress."""
-        records: list[Capture | Progress] = [*captures]
-        if progress is not None:
-            records.append(progress({}))
+    def flush(self) -> Delivered:
+        """Return nothing: tables have no offsets."""
+        return Delivered()
+
+    def commit(self, records: Sequence[SlotRecord]) -> None:
+        """Commit the rows together with their records."""
         with _typed_errors():
             self._begin()
             self._send_all()
             for record in records:
-                self._connection.execute(
-                    "INSERT INTO pgtrickle_changes.progress VALUES (%s, %s, %s::jsonb) "
-                    "ON CONFLICT (key) DO UPDATE SET record = EXCLUDED.record",
-                    (record.key.decode(), self._slot, record.encode().decode()),
-                )
+                self._store(record)
             self._connection.execute("COMMIT")
-
-    def erase(self, keys: list[bytes]) -> None:
-        """Delete progress and captures by their keys."""
-        with _typed_errors():
-            listed = [key.decode() for key in keys]
-            self._connection.execute("DELETE FROM pgtrickle_changes.progress WHERE key = ANY (%s)", (listed,))
 
     def abort(self) -> None:
         """Roll back; if the connection is lost, the server has done so already."""
@@ -266,6 +256,20 @@ class BufferSink:
         """Close the session, which releases the lock."""
         self.abort()
         self._connection.close()
+
+    def _store(self, record: SlotRecord) -> None:
+        key = record.key.decode()
+        match record:
+            case Tombstone():
+                self._connection.execute("DELETE FROM pgtrickle_changes.progress WHERE key = %s", (key,))
+            case Capture() | Progress():
+                self._connection.execute(
+                    "INSERT INTO pgtrickle_changes.progress VALUES (%s, %s, %s::jsonb) "
+                    "ON CONFLICT (key) DO UPDATE SET record = EXCLUDED.record",
+                    (key, self._slot, record.encode().decode()),
+                )
+            case other:
+                assert_never(other)
 
     def _begin(self) -> None:
         if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:

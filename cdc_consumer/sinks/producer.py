@@ -43,8 +43,8 @@ class TransactionalProducer:
         self._progress_topic = progress_topic(settings.topic_prefix)
         self.open = False
         """Whether a transaction is open."""
-        self.offsets: Offsets = {}
-        """The offset after the last record of each partition, except progress; `publish` takes and resets them."""
+        self._offsets: Offsets = {}
+        """The offset after the last record of each partition, except progress, since the last `drain`."""
         self._failed: KafkaError | None = None
         self._producer = Producer(
             {
@@ -100,17 +100,19 @@ class TransactionalProducer:
         if topic is None or partition is None or offset is None or topic == self._progress_topic:
             return
         # If the broker had already stored a batch, it confirms it without an offset: -1 means "ask the broker later".
-        self.offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
+        self._offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
 
-    def drain(self) -> None:
-        """Wait until every record is delivered."""
+    def drain(self) -> Offsets:
+        """Wait until every record is delivered -> the end offset of each partition written since the last call."""
         while self._serve(self._producer.flush, STEP_S, "delivering rows"):
             self._idle()
         if self._failed is not None:
             raise self._diagnose(self._failed, "delivering rows")
-        for topic, ends in self.offsets.items():
+        offsets, self._offsets = self._offsets, {}
+        for topic, ends in offsets.items():
             for partition in [p for p, end in ends.items() if end < 0]:
                 ends[partition] = self._topics.end_offset(topic, partition)
+        return offsets
 
     def commit(self, doing: str) -> None:
         """Commit the transaction; returns when it is committed."""
@@ -119,7 +121,7 @@ class TransactionalProducer:
 
     def abort(self) -> None:
         """Abort the open transaction. Errors do not matter: an unfinished transaction is never read."""
-        self.open, self.offsets = False, {}
+        self.open, self._offsets = False, {}
         try:
             self._producer.purge()
             self._producer.abort_transaction(5.0)

@@ -1,13 +1,13 @@
 """The interface of a sink, to which the relay writes change rows. The relay does not know if it is Kafka or PostgreSQL.
 
-One transaction of the sink is open from the first row until `publish`, which makes rows, captures and progress visible
+One transaction of the sink is open from the first row until `commit`, which makes rows, captures and progress visible
 together or not at all. No call blocks for more than about a second without calling the `idle` function that the sink
 was opened with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,29 @@ class StoredState:
     captures: dict[TableId, Capture] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()
     """Keys of all records of the slot, including void ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Deletes the stored record that has this key."""
+
+    key: bytes
+
+    def encode(self) -> None:
+        """Return no value: that is what deletes a record of a compacted topic."""
+
+
+SlotRecord = Capture | Progress | Tombstone
+"""What is stored about a slot, beside the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """How far the sink's own writes reach: the end offsets of all partitions that it wrote; empty for tables."""
+
+    end_offsets: Offsets = field(default_factory=dict)
+    control_end: int = 0
+    """The end offset of the control topic; 0 if it was not written."""
 
 
 Write = Callable[[bytes | None, bytes], None]
@@ -97,37 +120,27 @@ class RowWriter(Protocol):
 class Sink(Protocol):
     """Stores the change rows of one slot."""
 
+    @property
+    def transaction_limit_s(self) -> float | None:
+        """How long one transaction may last; None without a limit."""
+
     def row_writer(self, schema: TableSchema) -> RowWriter:
         """Return the writer for a schema version; create its topic or table if it is missing.
 
         Readers can find the schema when this returns.
         """
 
-    @property
-    def transaction_limit_s(self) -> float | None:
-        """How long one transaction may last; None without a limit."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever published here, so that no reader can know a table already."""
-
-    def restore_offsets(self, progress: Progress) -> None:
-        """Take over the offsets of the last progress record, because every later one names all partitions."""
-
     def control(self, record: ControlRecord) -> None:
         """Add a control record to the open transaction."""
 
-    def schema(self, fingerprint: str) -> TableSchema | None:
-        """Return a schema version that an earlier instance used; None if it cannot be found."""
+    def flush(self) -> Delivered:
+        """Wait until everything that was written is delivered -> where it ends, for the progress record."""
 
-    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
-        """Write captures and progress and end the transaction; returns when it is durable.
+    def commit(self, records: Sequence[SlotRecord]) -> None:
+        """Flush, store the records and end the transaction; returns when it is durable.
 
-        Without progress readers count its rows only after a later transaction with a progress record.
+        Without a progress record readers count its rows only after a later transaction that has one.
         """
-
-    def erase(self, keys: list[bytes]) -> None:
-        """Delete progress and captures by their keys."""
 
     def abort(self) -> None:
         """Abort the open transaction."""

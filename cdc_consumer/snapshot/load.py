@@ -125,7 +125,7 @@ class Loader:
                 self._feedback.while_waiting()
                 copy.step(WAIT_S)
                 if cut_s is not None and time.monotonic() - committed_at >= cut_s:
-                    self._sink.publish(None)
+                    self._sink.commit(())
                     committed_at = time.monotonic()
             return copy.capture()
         finally:

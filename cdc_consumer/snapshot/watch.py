@@ -34,9 +34,7 @@ class SeenTables:
 class CaptureWatch:
     """Checks the publications on a separate thread."""
 
-    def __init__(self, database_url: str, publications: tuple[str, ...], *, together: bool = False) -> None:
-        self.together = together
-        """Whether to export all tables at one point, because no frontier may be published before all are copied."""
+    def __init__(self, database_url: str, publications: tuple[str, ...]) -> None:
         self._database_url = database_url
         self._publications = publications
         self._round: Future[SeenTables] | None = None
@@ -45,13 +43,14 @@ class CaptureWatch:
         self.exporting = threading.Event()
         """Set while an export is being prepared."""
 
-    def start(self, captured: Mapping[TableId, Capture]) -> bool:
-        """Start a check unless one is running -> whether it was started."""
+    def start(self, captured: Mapping[TableId, Capture], *, together: bool) -> bool:
+        """Start a check unless one is running -> whether it was started; `together` exports all tables at one point."""
         if self._round is not None:
             return False
         outcome: Future[SeenTables] = Future()
         # A daemon thread: a check may wait for another session's transaction and must not delay the end of the process.
-        thread = threading.Thread(target=self._run, args=(outcome, dict(captured)), name="capture", daemon=True)
+        given = (outcome, dict(captured), together)
+        thread = threading.Thread(target=self._run, args=given, name="capture", daemon=True)
         self._round = outcome
         thread.start()
         return True
@@ -78,9 +77,9 @@ class CaptureWatch:
         if self._catalog is not None:
             self._catalog.close()
 
-    def _run(self, outcome: Future[SeenTables], captured: Mapping[TableId, Capture]) -> None:
+    def _run(self, outcome: Future[SeenTables], captured: Mapping[TableId, Capture], together: bool) -> None:
         try:
-            seen = self._check(captured)
+            seen = self._check(captured, together=together)
         except Exception as error:
             outcome.set_exception(error)
         else:
@@ -90,7 +89,7 @@ class CaptureWatch:
         if self._closed:
             self._release()
 
-    def _check(self, captured: Mapping[TableId, Capture]) -> SeenTables:
+    def _check(self, captured: Mapping[TableId, Capture], *, together: bool) -> SeenTables:
         if self._catalog is None or self._catalog.closed:
             self._catalog = connect(self._database_url)
         if missing := missing_publications(self._catalog, self._publications):
@@ -103,7 +102,7 @@ class CaptureWatch:
             return SeenTables(server_position(self._catalog), None)
         self.exporting.set()
         try:
-            group = new if self.together else first_capture_group(new)
+            group = new if together else first_capture_group(new)
             export = prepare_export(self._database_url, self._publications, group, captured)
         finally:
             self.exporting.clear()

@@ -12,6 +12,7 @@ import time
 from types import TracebackType
 
 from cdc_consumer.errors import SourceError, StopRequested
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.lag import LagReporter
@@ -28,13 +29,21 @@ class Feedback:
     """Sends status updates; while its context is open, also from a separate thread."""
 
     def __init__(
-        self, session: ReplicationSession, frontier: Frontier, metrics: Metrics, stop: threading.Event, lag: LagReporter
+        self,
+        session: ReplicationSession,
+        frontier: Frontier,
+        lag: LagReporter,
+        *,
+        stop: threading.Event,
+        health: Health,
+        metrics: Metrics,
     ) -> None:
         self._session = session
         self._frontier = frontier
-        self._metrics = metrics
-        self._stop = stop
         self._lag = lag
+        self._stop = stop
+        self._health = health
+        self._metrics = metrics
         self._sent_at = 0.0
         self._order = threading.Lock()
         """An older position must not be sent after a newer one."""
@@ -58,12 +67,13 @@ class Feedback:
             received, published, durable = frontier.received, frontier.published, frontier.durable
             self._session.send_status(received, durable)
             self._sent_at = time.monotonic()
-            self._lag.check(max(self._metrics.server_position, received), durable, self._sent_at)
-        self._metrics.show_positions(received, published, durable, behind=self._lag.behind)
+            self._lag.check(received, durable, self._sent_at)
+        self._health.record_lag(behind=self._lag.behind)
+        self._metrics.show_positions(self._lag.server_position, received, published, durable)
 
     def send_if_due(self) -> None:
         """Send a status update if the last one is old; called from everything that may take long."""
-        self._metrics.beat()
+        self._health.beat()
         if time.monotonic() - self._sent_at >= STATUS_EVERY_S:
             self.send()
 
@@ -76,7 +86,7 @@ class Feedback:
     def _send_while_busy(self) -> None:
         while not self._closed.wait(STATUS_EVERY_S / 2):
             late = time.monotonic() - self._sent_at >= 1.5 * STATUS_EVERY_S
-            if late and self._metrics.quiet_s < HUNG_AFTER_S:
+            if late and self._health.quiet_s < HUNG_AFTER_S:
                 try:
                     self.send()
                 except SourceError:

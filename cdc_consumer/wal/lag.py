@@ -23,12 +23,19 @@ class LagReporter:
         self._mark: tuple[float, Lsn] | None = None
         self._warned_at_bytes = 0
         self.behind = False
+        self.server_position = Lsn(0)
+        """The end of the server's log when it was last read, or what was received since."""
 
-    def check(self, position: Lsn, published: Lsn, now: float) -> None:
-        """Check the lag; `position` is the end of the server's log.
+    def record_server_position(self, position: Lsn) -> None:
+        """Record the end of the server's log."""
+        self.server_position = position
+
+    def check(self, received: Lsn, published: Lsn, now: float) -> None:
+        """Check the lag between the server and what is published.
 
         Logs when the stream falls behind, when the lag has doubled, and when the stream has caught up.
         """
+        position = self.server_position = max(self.server_position, received)
         lag = max(0, position.value - published.value)
         if self.behind and lag <= self._limit:
             self.behind = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from cdc_consumer.errors import ForeignServer, ForeignSlot, ServerBehind, SlotLost, WrongWalLevel
-from cdc_consumer.slot_gauges import SlotReading
+from cdc_consumer.health import SlotReading
 from cdc_consumer.wal.catalog import Connection
 from cdc_consumer.wal.diagnosis import RESYNC_HINT, diagnose_exception
 from cdc_consumer.wal.session import ServerIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,19 +14,21 @@ import pytest
 from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.errors import MalformedMessage
+from cdc_consumer.frame_handler import FrameHandler
+from cdc_consumer.health import Health
+from cdc_consumer.initial_copy import InitialCopy
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
-from cdc_consumer.ports import Ports
-from cdc_consumer.relay import Relay
+from cdc_consumer.progress_records import ProgressRecords
 from cdc_consumer.resume import StartingPoint
-from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.routes import Routes
 from cdc_consumer.rows import TransactionRows
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.snapshot.captures import Captures
-from cdc_consumer.snapshot.load import Loader
+from cdc_consumer.sinks.sink import Delivered, Sink, SlotRecord
+from cdc_consumer.snapshot.captures import CapturedTables, Captures
+from cdc_consumer.transaction_batcher import TransactionBatcher
 from cdc_consumer.wal.catalog import relation_facts
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
@@ -36,7 +38,6 @@ from shared_schema.change_row import ChangeRow
 from shared_schema.control import LogMessage, SchemaChange
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.settings import load_settings
 from shared_schema.table_schema import TableId, TableSchema
 from tests.cdc_consumer.harness import Connection
@@ -68,17 +69,20 @@ class ListOutlet:
 
 @dataclass
 class Doubles:
-    """In-memory doubles of the relay's dependencies; published rows move from `open` to `published`."""
+    """In-memory doubles of the frame handler's dependencies; published rows move from `open` to `published`."""
 
     open: Written = field(default_factory=list)
     published: Written = field(default_factory=list)
-    export = None
-    settled = True
+    is_complete = True
+    transaction_limit_s = None
 
     def row_writer(self, schema: TableSchema) -> ListOutlet:
         return ListOutlet(schema, self.open)
 
-    def publish(self, progress: Callable[[Offsets], Progress] | None, captures: tuple[Capture, ...] = ()) -> None:
+    def flush(self) -> Delivered:
+        return Delivered()
+
+    def commit(self, records: Sequence[SlotRecord]) -> None:
         self.published += self.open
         self.open.clear()
 
@@ -88,28 +92,40 @@ class Doubles:
     def since(self, relid: int, table: TableId) -> Lsn:
         return Lsn(0)
 
+    def is_captured(self, relid: int) -> bool:
+        return True
+
+    def begin_before(self, position: Lsn) -> None: ...
     def request(self) -> None: ...
     def send(self) -> None: ...
 
 
 class Stream:
-    """A relay fed by hand."""
+    """A frame handler fed by hand."""
 
     def __init__(self, facts: Callable[[Relation], RelationFacts], settings: ConsumerSettings, start: Lsn) -> None:
         self.doubles = doubles = Doubles()
         self.frontier = Frontier(start)
-        routes = Routes(Relations(facts), cast(Captures, doubles), cast(Any, doubles))
-        ports = Ports(
-            cast(Receiver, None), cast(Feedback, doubles), cast(Any, doubles), routes, cast(Captures, doubles),
-            cast(Loader, None), SchemaVersions({}, lambda _: None), Metrics(),
-        )  # fmt: skip
+        sink, captures, feedback = cast(Sink, doubles), cast(Captures, doubles), cast(Feedback, doubles)
+        metrics, versions = Metrics(Health()), SchemaVersions({}, lambda _: None)
+        rows = TransactionRows(
+            Routes(Relations(facts), cast(CapturedTables, doubles), sink), versions, sink, metrics, None
+        )
         point = StartingPoint(ServerIdentity("1", 1, start), start, start, start)
-        self._relay = Relay(settings, point, self.frontier, ports, None, is_new_slot=False)
+        records = ProgressRecords(settings, point, None, versions, captures)
+        batcher = TransactionBatcher(
+            settings=settings, frontier=self.frontier, sink=sink, records=records, feedback=feedback,
+            captures=captures, metrics=metrics, has_frontier=False,
+        )  # fmt: skip
+        self._handler = FrameHandler(
+            frontier=self.frontier, history=None, rows=rows, sink=sink, batcher=batcher, captures=captures,
+            initial_copy=cast(InitialCopy, doubles), feedback=feedback, metrics=metrics,
+        )  # fmt: skip
 
     def outcome(self, frames: list[bytes]) -> Written | type[TrickleError]:
         """Return what is published of the frames, or the error; any other exception fails the test."""
         try:
-            self._relay._decode(frames)
+            self._handler.handle_frames(frames)
         except TrickleError as error:
             return type(error)
         return [*self.doubles.published, *self.doubles.open]

@@ -8,14 +8,14 @@ from cdc_consumer.pgoutput.messages import Relation, RelationColumn
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations, TypeFacts
 from cdc_consumer.routes import Routes
 from cdc_consumer.sinks.sink import Sink
-from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.captures import CapturedTables
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
 FACTS = RelationFacts(frozenset({("id", 23, -1)}), ("id",), {23: TypeFacts("int4", -1)}, {(23, -1): "integer"})
 
 
-class FakeCaptures:
+class FakeTables:
     def __init__(self, captured: dict[tuple[int, TableId], Lsn]) -> None:
         self.captured = captured
 
@@ -29,7 +29,7 @@ class FakeSink:
 
 
 def routes(captured: dict[tuple[int, TableId], Lsn]) -> Routes:
-    return Routes(Relations(lambda _: FACTS), cast(Captures, FakeCaptures(captured)), cast(Sink, FakeSink()))
+    return Routes(Relations(lambda _: FACTS), cast(CapturedTables, FakeTables(captured)), cast(Sink, FakeSink()))
 
 
 def relation(relid: int, name: str, *columns: str) -> Relation:

@@ -122,10 +122,11 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
     from prometheus_client import REGISTRY
 
     import applier.metrics  # noqa: F401  registers them
+    from cdc_consumer.health import Health
     from cdc_consumer.metrics import Metrics
 
     existing: set[str] = set()
-    for registry in (REGISTRY, Metrics().registry):
+    for registry in (REGISTRY, Metrics(Health()).registry):
         for family in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
             existing |= {family.name + suffix for suffix in suffixes}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_consumer.change_rows import generate
 from cdc_consumer.change_rows.conversions import SLOW_PATH
 from cdc_consumer.change_rows.encode import TransactionEncoder
 from cdc_consumer.change_rows.generate import EncodedRow
@@ -319,3 +321,15 @@ def test_a_wide_and_an_empty_table() -> None:
         for message in (Insert(5, new), Update(5, OldImage(old, True), new), Delete(5, OldImage(old, True))):
             content = message_bytes(message)
             assert generated(content, reader, 9) == reference(content, reader, 9)
+
+
+def test_the_page_in_the_docstring_is_what_is_generated() -> None:
+    reader = table([plain("int4"), plain("text")], (0,), ReplicaIdentity.FULL)
+    functions = generate.generate_source(reader.schema, reader.identity)
+    text = generate.__doc__ or ""
+    page = [re.sub(r" +# .*", "", line[4:]) for line in text.splitlines() if line.startswith("    ")]
+    assert page in functions
+    named = re.search(r"six functions are generated: (.*?)\. This is all of `(\w+)`", text, re.DOTALL)
+    assert named is not None and page[0].startswith(f"def {named[2]}(")
+    defined = [re.match(r"def (\w+)\(", lines[0]) for lines in functions]
+    assert {found[1] for found in defined if found} == set(re.findall(r"`(\w+)`", named[1]))

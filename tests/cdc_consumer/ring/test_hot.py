@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.ring import hot_sources
 from cdc_consumer.ring.hot_sources import HotSources
-from shared_schema.change_row import Op
 from shared_schema.table_schema import TableId
 
 TABLE = TableId("public", "t")
@@ -38,23 +38,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ],
 )
 def test_choice(clock: Clock, choice: tuple[str, ...], rows: int, expected: bool) -> None:
-    metrics = Metrics()
-    sources = HotSources(choice, metrics)
-    metrics.count_rows(TABLE, Op.INSERT, rows)
+    sources = HotSources(choice, Metrics(Health()))
     clock.now += 2
-    sources.measure()
+    sources.measure({TABLE: rows})
     assert sources.any_hot is expected
 
 
 def test_a_source_cools_down_after_a_while(clock: Clock) -> None:
-    metrics = Metrics()
-    sources = HotSources(("auto",), metrics)
-    metrics.count_rows(TABLE, Op.INSERT, 50_000)
+    sources = HotSources(("auto",), Metrics(Health()))
     clock.now += 1
-    sources.measure()
+    sources.measure({TABLE: 50_000})
     clock.now += hot_sources.COOL_AFTER_S - 1
-    sources.measure()
+    sources.measure({TABLE: 50_000})
     assert sources.any_hot
     clock.now += 2
-    sources.measure()
+    sources.measure({TABLE: 50_000})
     assert not sources.any_hot

@@ -9,12 +9,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import TopicError
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.sinks.kafka import Channel, KafkaSink
+from cdc_consumer.sinks.kafka import KafkaSink, TopicRowWriter
 from cdc_consumer.sinks.topics import Topics
-from shared_schema.progress import Offsets, Progress
-from tests.cdc_consumer.sinks import records
+from tests.cdc_consumer.sinks.records import TABLE, progress, schema
 from tests.fixtures.kafka import KafkaBroker
 
 
@@ -22,57 +22,60 @@ from tests.fixtures.kafka import KafkaBroker
 def publisher(settings: ConsumerSettings) -> KafkaSink:
     topics = Topics(settings)
     topics.ensure_control()
-    return KafkaSink(settings, topics, lambda: None, Metrics())
+    return KafkaSink(settings, topics, lambda: None, Metrics(Health()))
 
 
-def channel(kafka: KafkaBroker, prefix: str, partitions: int) -> Channel:
-    topic = NewTopic(f"{prefix}.public.t", num_partitions=partitions, config={"max.message.bytes": "5000"})
+def writer(kafka: KafkaBroker, prefix: str, publisher: KafkaSink, partitions: int) -> TopicRowWriter:
+    """Create the topic of the table beforehand -> its writer."""
+    topic = NewTopic(f"{prefix}.{TABLE}", num_partitions=partitions, config={"max.message.bytes": "5000"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([topic])[topic.topic].result(20)
-    return Channel(topic.topic, partitions)
-
-
-def progress(offsets: Offsets) -> Progress:
-    return records.progress("slot", offsets=offsets)
+    return publisher.row_writer(schema())
 
 
 def test_the_ends_of_all_partitions_are_known(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:
-    to, reported = channel(kafka, topic_prefix, 3), list[Offsets]()
-
-    def ends(offsets: Offsets) -> Progress:
-        reported.append({topic: dict(of) for topic, of in offsets.items()})
-        return progress(offsets)
-
+    to, topic = writer(kafka, topic_prefix, publisher, 3), f"{topic_prefix}.{TABLE}"
     for number in range(1000):
-        publisher.write(to, b"%d" % number, b"value")
-    publisher.publish(ends)
-    publisher.write(to, b"1", b"value")
-    publisher.publish(ends)
-    assert sum(reported[0][to.topic].values()) == 1000
-    moved = [p for p in range(3) if reported[1][to.topic][p] != reported[0][to.topic][p]]
+        to.write(b"%d" % number, b"value")
+    first = publisher.flush().end_offsets[topic]
+    publisher.commit([progress("slot")])
+    to.write(b"1", b"value")
+    second = publisher.flush().end_offsets[topic]
+    publisher.commit([progress("slot")])
+    assert sum(first.values()) == 1000
+    moved = [p for p in range(3) if second[p] != first[p]]
     # One row, and the end marker of the first transaction.
-    assert [reported[1][to.topic][p] - reported[0][to.topic][p] for p in moved] == [2]
+    assert [second[p] - first[p] for p in moved] == [2]
+
+
+def test_ends_are_remembered_over_a_commit_without_progress(
+    kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink
+) -> None:
+    to = writer(kafka, topic_prefix, publisher, 1)
+    to.write(b"1", b"value")
+    publisher.commit(())
+    assert publisher.flush().end_offsets == {f"{topic_prefix}.{TABLE}": {0: 1}}
 
 
 def test_a_lost_row_in_the_middle_fails_the_transaction(
     kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink
 ) -> None:
-    to = channel(kafka, topic_prefix, 1)
-    publisher.write(to, b"1", b"small")
-    publisher.write(to, b"2", secrets.token_bytes(20_000))
-    publisher.write(to, b"3", b"small")
+    to = writer(kafka, topic_prefix, publisher, 1)
+    to.write(b"1", b"small")
+    to.write(b"2", secrets.token_bytes(20_000))
+    to.write(b"3", b"small")
     publisher._producer._producer.flush(10)
     with pytest.raises(TopicError):
-        publisher.write(to, b"4", b"small")
-        publisher.publish(progress)
+        to.write(b"4", b"small")
+        publisher.commit([progress("slot")])
     publisher.abort()
 
 
 def test_a_lost_row_found_only_at_the_commit(kafka: KafkaBroker, topic_prefix: str, publisher: KafkaSink) -> None:
-    to = channel(kafka, topic_prefix, 2)
-    publisher.write(to, b"1", b"small")
-    publisher.write(to, b"1", secrets.token_bytes(20_000))
-    publisher.write(to, b"1", b"small")
-    publisher.write(to, b"2", b"small")
+    to = writer(kafka, topic_prefix, publisher, 2)
+    to.write(b"1", b"small")
+    to.write(b"1", secrets.token_bytes(20_000))
+    to.write(b"1", b"small")
+    to.write(b"2", b"small")
     with pytest.raises(TopicError):
-        publisher.publish(progress)
+        publisher.commit([progress("slot")])

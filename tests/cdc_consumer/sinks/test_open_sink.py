@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from cdc_consumer.errors import BrokerUnavailable, ConnectionLost
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import topics
 from cdc_consumer.sinks.kafka import KafkaSink
-from cdc_consumer.sinks.open_sink import is_state_in_doubt, open_probe, open_sink, prepare_sink, read_state
+from cdc_consumer.sinks.open_sink import (
+    is_sink_empty,
+    is_state_in_doubt,
+    open_probe,
+    open_sink,
+    prepare_sink,
+    read_state,
+)
 from cdc_consumer.sinks.postgres import BufferSink
 from cdc_consumer.sinks.sink import StoredState
 from shared_schema.settings import load_settings
@@ -36,10 +44,10 @@ def test_what_is_published_is_read_back_by_the_next(chosen: ConsumerSettings) ->
     assert read_state(chosen) == StoredState()
     prepare_sink(chosen)
     open_probe(chosen)()
-    sink = open_sink(chosen, lambda: None, Metrics())
+    sink = open_sink(chosen, lambda: None, Metrics(Health()))
     assert type(sink) is (KafkaSink if chosen.mode == "log" else BufferSink)
-    assert sink.is_empty or chosen.mode != "log"
-    sink.publish(lambda _: progress(chosen.slot), (capture(chosen.slot),))
+    assert is_sink_empty(chosen) or chosen.mode != "log"
+    sink.commit([capture(chosen.slot), progress(chosen.slot)])
     sink.close()
     until(lambda: not is_state_in_doubt(chosen), "the broker told the partition of the commit")
     state = read_state(chosen)

@@ -26,11 +26,11 @@ def test_a_new_writer_fences_the_old_one(database: str, monkeypatch: pytest.Monk
     settings = load_settings(ConsumerSettings, mode="sidecar", slot="slot")
     postgres.prepare_buffers(settings)
     old = BufferSink(settings, lambda: None)
-    old.publish(lambda _: progress("slot"))
+    old.commit([progress("slot")])
     new = BufferSink(settings, lambda: None)
     with pytest.raises(SourceError):
-        old.publish(lambda _: progress("slot"))
-    new.publish(lambda _: progress("slot"))
+        old.commit([progress("slot")])
+    new.commit([progress("slot")])
     old.close()
     new.close()
     with connect(database) as connection:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.kafka import KafkaSink
 from cdc_consumer.sinks.progress import is_in_doubt, read_schema, read_topic_state
-from cdc_consumer.sinks.sink import StoredState
+from cdc_consumer.sinks.sink import StoredState, Tombstone
 from cdc_consumer.sinks.topics import Topics
 from shared_schema.avro import codec
 from shared_schema.table_schema import Column
@@ -20,7 +21,7 @@ from tests.cdc_consumer.sinks.records import TABLE, TEXT, capture, progress, sch
 def publisher(settings: ConsumerSettings) -> KafkaSink:
     topics = Topics(settings)
     topics.ensure_control()
-    return KafkaSink(settings, topics, lambda: None, Metrics())
+    return KafkaSink(settings, topics, lambda: None, Metrics(Health()))
 
 
 def committed(settings: ConsumerSettings) -> StoredState:
@@ -36,21 +37,21 @@ def test_nothing_there(settings: ConsumerSettings) -> None:
 
 def test_the_last_record_of_each_key(settings: ConsumerSettings, publisher: KafkaSink) -> None:
     slot = settings.slot
-    publisher.publish(None, (capture(slot),))
+    publisher.commit([capture(slot)])
     void = committed(settings)
     assert void.progress is None and void.captures == {} and void.keys == (capture(slot).key,)
     for frontier in (5, 9):
-        publisher.publish(lambda _, frontier=frontier: progress(slot, frontier))  # type: ignore[misc]
-    publisher.publish(lambda _: progress("another", 70))
+        publisher.commit([progress(slot, frontier)])
+    publisher.commit([progress("another", 70)])
     state = committed(settings)
     assert state.progress == progress(slot, 9) and state.captures == {TABLE: capture(slot)}
-    publisher.erase([capture(slot).key])
+    publisher.commit([Tombstone(capture(slot).key)])
     assert committed(settings).captures == {}
     publisher.close()
 
 
 def test_what_is_not_committed_is_not_read_but_known_of(settings: ConsumerSettings, publisher: KafkaSink) -> None:
-    publisher.publish(lambda _: progress(settings.slot, 5))
+    publisher.commit([progress(settings.slot, 5)])
     committed(settings)
     later, producer = progress(settings.slot, 9), publisher._producer
     producer.begin()

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot import report
 from cdc_consumer.snapshot.report import CopyReport
@@ -22,7 +23,7 @@ def left(metrics: Metrics) -> float | None:
 
 def test_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "LOG_EVERY_S", 0.0)
-    metrics = Metrics()
+    metrics = Metrics(Health())
     with caplog.at_level(logging.INFO):
         copy_report = CopyReport(TABLE, 1000, 10, metrics)
         copy_report.advance(250, 2)
@@ -35,7 +36,7 @@ def test_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixture, monkeypa
 
 
 def test_without_statistics_the_finished_pages_count() -> None:
-    metrics = Metrics()
+    metrics = Metrics(Health())
     copy_report = CopyReport(TABLE, None, 10, metrics)
     copy_report.advance(100, 0)
     assert copy_report.expected is None and "eta_s" not in copy_report.figures()
@@ -44,7 +45,7 @@ def test_without_statistics_the_finished_pages_count() -> None:
 
 
 def test_a_table_larger_than_its_statistics() -> None:
-    copy_report = CopyReport(TABLE, 10, 1, Metrics())
+    copy_report = CopyReport(TABLE, 10, 1, Metrics(Health()))
     copy_report.advance(25, 0)
     assert copy_report.expected == 25 and copy_report.figures()["eta_s"] == 0
 
@@ -60,7 +61,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     monkeypatch.setattr(report, "LOG_EVERY_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    copy_report = CopyReport(TABLE, 1000, 10, Metrics())
+    copy_report = CopyReport(TABLE, 1000, 10, Metrics(Health()))
     copy_report.advance(250, 2)
     copy_report.end()
     assert "public.orders" in terminal.getvalue() and "250/1000" in terminal.getvalue()

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from cdc_consumer.errors import StopRequested
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
@@ -26,7 +27,10 @@ class FakeSession:
 
 def feedback(frontier: Frontier, stop: threading.Event) -> tuple[Feedback, FakeSession]:
     session = FakeSession()
-    return Feedback(cast(ReplicationSession, session), frontier, Metrics(), stop, LagReporter(65_536, 20)), session
+    health = Health()
+    lag = LagReporter(65_536, 20)
+    made = Feedback(cast(ReplicationSession, session), frontier, lag, stop=stop, health=health, metrics=Metrics(health))
+    return made, session
 
 
 def test_only_what_is_published_is_acknowledged() -> None:

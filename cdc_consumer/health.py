@@ -1,0 +1,151 @@
+"""The state of the process: what its session does, whether source and sink answer, whether the loop runs. Pure.
+
+Control flow, `/healthz`, `/readyz` and `/status` read this object. Metrics are written from it and are never read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from shared_schema.lsn import Lsn
+
+ALIVE_WITHIN_S = 30.0
+"""The loop runs many times a second; if it has not run for this long, it is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """The process has just started."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingBy:
+    """Another instance streams from the slot, through the server process `pid`."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingTables:
+    """This instance has the slot; tables that were found at its start are not copied yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Every table that was found at the start is copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """The session failed and is restarted."""
+
+    problem: str
+
+
+SessionState = Connecting | StandingBy | LoadingTables | Streaming | Restarting
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReading:
+    """The state of the slot, read once."""
+
+    position: Lsn
+    """The end of the server's log."""
+    confirmed_flush: Lsn
+    restart: Lsn
+    wal_status: str
+    safe_bytes: int | None
+    """Bytes of log that may still be written before the server invalidates the slot; None without a limit."""
+    catalog_age: int
+    """Number of transactions since the oldest one whose catalog rows the server retains for the slot."""
+    spilled_transactions: int
+    spilled_bytes: int
+    """What the server's decoder had to spill to its disk."""
+    oldest_transaction_s: float
+    """Age of the oldest open write transaction: the server retains log at least from its beginning."""
+
+
+class Health:
+    """The health of one process; one object, passed down to all parts. Every field has one thread that writes it."""
+
+    def __init__(self) -> None:
+        self.session: SessionState = Connecting()
+        self.source_problem: str | None = None
+        self.sink_problem: str | None = None
+        """Why the source or the sink did not answer the last probe; None if it did."""
+        self.is_behind = False
+        """Whether the consumer falls behind the server."""
+        self.restarts = 0
+        """Sessions that were restarted after an error."""
+        self.last_error: tuple[float, str] | None = None
+        """When a session last failed, and why."""
+        self._beat = time.monotonic()
+
+    def enter(self, state: SessionState) -> None:
+        """Record what the session does from now on."""
+        if isinstance(state, Restarting):
+            self.is_behind = False
+            self.restarts += 1
+            self.last_error = time.time(), state.problem
+        self.session = state
+
+    def record_lag(self, *, behind: bool) -> None:
+        """Record whether the stream falls behind the server."""
+        self.is_behind = behind
+
+    def record_probe(self, source_problem: str | None, sink_problem: str | None) -> None:
+        """Record why source and sink did not answer; None for one that did."""
+        self.source_problem, self.sink_problem = source_problem, sink_problem
+
+    def beat(self) -> None:
+        """Record that the loop is running."""
+        self._beat = time.monotonic()
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the loop last ran."""
+        return time.monotonic() - self._beat
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop ran recently."""
+        return self.quiet_s < ALIVE_WITHIN_S
+
+    @property
+    def ready(self) -> bool:
+        """Whether the consumer streams, source and sink answer, and it keeps up with the server."""
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why the consumer is not ready; empty if it is ready."""
+        match self.session:
+            case Connecting():
+                return "connecting"
+            case StandingBy(pid=pid):
+                return f"standing by: server process {pid} streams from the slot"
+            case LoadingTables():
+                return "loading tables"
+            case Restarting(problem=problem):
+                return f"restarting the session: {problem}"
+            case Streaming():
+                late = "the consumer falls behind the server" if self.is_behind else ""
+                return self.source_problem or self.sink_problem or late
+            case other:
+                assert_never(other)
+
+
+def health_report(health: Health) -> dict[str, Any]:
+    """Return what `/status` serves: `pg-trickle-cdc status` reads it from a running instance."""
+    at, problem = health.last_error or (None, None)
+    return {
+        "ready": health.ready and health.alive,
+        "standby": isinstance(health.session, StandingBy),
+        "blocked": health.reason or None,
+        "last_error": problem,
+        "last_error_at": at and datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds"),
+        "reconnects": health.restarts,
+    }
