@@ -179,8 +179,9 @@ def _write(
         for result in committed:
             planner.learn(result)
             failures.note_success(result)
+        is_written = {result.refresh.table.id for result in committed}
         for result in changed:
-            if result not in committed:
+            if result.refresh.table.id not in is_written:
                 with failures.contain(result.refresh.row, result):
                     writer.write_back(result)
                     planner.learn(result)
