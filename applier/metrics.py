@@ -43,6 +43,10 @@ class ApplierCondition:
         self.reason = "no tick has finished yet"
         self._beat = time.monotonic()
 
+    def note_ready(self) -> None:
+        """Note that a tick has finished."""
+        self.ready = True
+
     def beat(self) -> None:
         """Note that the main loop ran once more."""
         self._beat = time.monotonic()

@@ -31,7 +31,7 @@ from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.refresh import RefreshRows
 from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.refresh.stream_tables import StreamTables
-from applier.refresh.writer import Writer
+from applier.refresh.writer import RefreshWriter
 from applier.sinks.delta import ComputedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.key_index import replace_key
@@ -54,7 +54,7 @@ class Alterations:
     planner: StreamTablePlanner
     tables: StreamTables
     computer: Computer
-    writer: Writer
+    writer: RefreshWriter
 
     def carry_out(self, frontier: Lsn) -> list[StreamTableRow]:
         """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use.
@@ -149,12 +149,14 @@ class Alterations:
         rows = change.rows.value
         if change.old.key == change.new.key:
             delta = self.writer.replace(change.new, rows, change.as_of, change.execution)
-            return change.new, leases.enter_context(delta.lease())
+            leases.enter_context(delta.lease())
+            return change.new, delta
         # Two rows of one query may have the same value in the key of the other.
         keyless = replace(change.new, by_count=True)
         with replace_key(self.session, change.old, change.new):
             delta = self.writer.replace(keyless, rows, change.as_of, change.execution)
-            return keyless, leases.enter_context(delta.lease())
+            leases.enter_context(delta.lease())
+        return keyless, delta
 
     def _exchange(self, rows: list[StreamTableRow], row: StreamTableRow) -> None:
         old = next((other for other in rows if other.pgt_id == row.replaces), None)

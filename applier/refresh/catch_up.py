@@ -70,7 +70,9 @@ class CatchUp:
         for since, sinks in lagging.items():
             with ExitStack() as leases:
                 missed = self._missed_deltas(row, table, LsnRange(since, max(since, at)))
-                for delta in [leases.enter_context(missing.lease()) for missing in missed]:
+                for delta in missed:
+                    leases.enter_context(delta.lease())
+                for delta in missed:
                     self.downstream.add(table, delta, sinks)
         self._caught_up.add(table.id)
 

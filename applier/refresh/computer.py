@@ -203,7 +203,12 @@ class Computer:
 def _abandon(future: Future[RefreshResult]) -> None:
     """Close the result of a refresh, now or later: nobody will write it, because another one of its tick failed."""
     if not future.cancel():
-        future.add_done_callback(lambda done: done.exception() or done.result().close())
+        future.add_done_callback(_close_result)
+
+
+def _close_result(future: Future[RefreshResult]) -> None:
+    if future.exception() is None:
+        future.result().close()
 
 
 def _measure(refresh: Refresh, run: Callable[[], RowsLease]) -> RefreshResult:

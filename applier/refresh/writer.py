@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Writer:
+class RefreshWriter:
     """Brings the rows of refreshes into every sink."""
 
     postgres: PostgresSink

@@ -21,7 +21,7 @@ from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
 from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
-from applier.runtime.wiring import Parts, Wiring
+from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.status_server import StatusServer
@@ -103,7 +103,7 @@ class Applier:
     def _self_check_interval_s(self) -> float:
         return self.live_settings.settings.self_check_interval_s
 
-    def _cancel_long_refreshes(self, parts: Parts) -> None:
+    def _cancel_long_refreshes(self, parts: ApplierParts) -> None:
         """Their rows are not written; the next start computes them again."""
         if parts.computer.long_refreshes.has_any:
             self._runner.stop()
@@ -114,7 +114,9 @@ class Applier:
         self._failure = error
         self.stopping.set()
 
-    def _loop(self, parts: Parts, catalog: Catalog, database: Database, status: metrics.ApplierCondition) -> None:
+    def _loop(
+        self, parts: ApplierParts, catalog: Catalog, database: Database, status: metrics.ApplierCondition
+    ) -> None:
         failures = 0
         reloaded_at = 0.0
         while not self.stopping.is_set():
@@ -128,7 +130,7 @@ class Applier:
                 parts.ingest.tend()
                 self._serve(parts, catalog)
                 failures = 0
-                status.ready = True
+                status.note_ready()
                 self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
@@ -139,7 +141,7 @@ class Applier:
         if self._failure is not None:
             raise self._failure
 
-    def _wait(self, parts: Parts, *, hurry: bool) -> bool:
+    def _wait(self, parts: ApplierParts, *, hurry: bool) -> bool:
         """Wait until the frontier moves, a long refresh finishes or a schedule is due; return False when stopping."""
         long_refreshes = parts.computer.long_refreshes
         scheduled = parts.tables.seconds_to_next(datetime.now(UTC))
@@ -150,7 +152,7 @@ class Applier:
         )
         return not self.stopping.is_set()
 
-    def _serve(self, parts: Parts, catalog: Catalog) -> None:
+    def _serve(self, parts: ApplierParts, catalog: Catalog) -> None:
         """Run a tick, unless the applier was drained and has to rest."""
         self._requested = catalog.service.requested_service()
         if self._requested is Service.REST:
@@ -174,7 +176,7 @@ class Applier:
             service.note(self.settings.slot, state, self._frontier)
             self._noted = noted
 
-    def _tick(self, parts: Parts) -> None:
+    def _tick(self, parts: ApplierParts) -> None:
         with self._tick_lock, metrics.TICK_SECONDS.time():
             before = count_jobs(parts.spark)
             frontier = run_tick(
@@ -197,6 +199,6 @@ class Applier:
             metrics.FRONTIER.set(frontier.value)
 
 
-def _is_drained(parts: Parts) -> bool:
+def _is_drained(parts: ApplierParts) -> bool:
     """Whether every sink has received every delta and no refresh is running."""
     return parts.downstream.is_drained(parts.tables.planned) and not parts.computer.long_refreshes.has_any

@@ -34,7 +34,7 @@ from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.stream_tables import StreamTables
 from applier.refresh.worker_pool import WorkerPool
-from applier.refresh.writer import Writer
+from applier.refresh.writer import RefreshWriter
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.requests import Requests, limit_waits
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Parts:
+class ApplierParts:
     """The parts of a running applier; whoever needs some of them is given those."""
 
     spark: SparkSession
@@ -69,7 +69,7 @@ class Parts:
     tables: StreamTables
     planner: RefreshPlanner
     computer: Computer
-    writer: Writer
+    writer: RefreshWriter
     failures: FailurePolicy
     downstream: Downstream
     delta_sink: DeltaSink | None
@@ -105,7 +105,7 @@ class Wiring:
         self._cleanup.callback(database.close)
         return database
 
-    def parts(self, catalog: Catalog) -> Parts:
+    def parts(self, catalog: Catalog) -> ApplierParts:
         """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
         settings = self._start
         scratch = Scratch(settings.scratch_dir, "spark")
@@ -139,13 +139,13 @@ class Wiring:
         latest = LatestCheckpoint(manifest)
         session = WriteSession(self.database(self._prepare_writes))
         committed = CommittedRows(session.database, settings.staging_rows)
-        writer = Writer(
+        writer = RefreshWriter(
             PostgresSink(session, self._batch_size, settings.staging_rows),
             downstream,
             CatchUp(downstream, committed, computer, latest),
             catalog,
         )
-        return Parts(
+        return ApplierParts(
             spark=spark,
             intake=intake,
             ingest=Ingest(spark, settings, inbox, inbox_lock, schemas),
@@ -192,7 +192,7 @@ class Wiring:
 
     def maintenance(
         self,
-        parts: Parts,
+        parts: ApplierParts,
         *,
         tick_lock: threading.Lock,
         last_tick: Callable[[], Lsn],

@@ -49,7 +49,9 @@ class DeltaQueue:
         """Yield the queued deltas with leases of the reader: another thread may remove them meanwhile."""
         with ExitStack() as leases:
             with self._lock:
-                queued = [(t, leases.enter_context(held.value.lease())) for t, held in self._queued.get(table_id, ())]
+                queued = [(table, held.value) for table, held in self._queued.get(table_id, ())]
+                for _, delta in queued:
+                    leases.enter_context(delta.lease())
             yield queued
 
     def remove_until(self, table_id: int, frontier: Lsn) -> bool:

@@ -36,7 +36,7 @@ from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.stream_tables import StreamTables
 from applier.refresh.worker_pool import WorkerPool
-from applier.refresh.writer import Writer
+from applier.refresh.writer import RefreshWriter
 from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
@@ -77,7 +77,7 @@ class Ticks:
     tables: StreamTables
     planner: RefreshPlanner
     computer: Computer
-    writer: Writer
+    writer: RefreshWriter
     failures: FailurePolicy
     delta_sink: DeltaSink
     session: WriteSession
@@ -177,7 +177,7 @@ def make_ticks(
             session = WriteSession(session_database())
             committed = CommittedRows(session.database, STAGED_ROWS)
             latest = LatestCheckpoint(Manifest(ORIGIN, {}, [], {}))
-            writer = Writer(
+            writer = RefreshWriter(
                 PostgresSink(session, lambda: 4096, STAGED_ROWS),
                 downstream,
                 CatchUp(downstream, committed, computer, latest),
