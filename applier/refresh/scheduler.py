@@ -103,7 +103,7 @@ class Scheduler:
 
         With `for_ever` retries are unlimited: the cause is not the stream table itself.
         """
-        errors = self.errors(pgt_id) + 1
+        errors = self._count_errors(pgt_id) + 1
         if errors >= self.max_consecutive_errors() and not for_ever:
             self._failures.pop(pgt_id, None)
             return None
@@ -111,8 +111,7 @@ class Scheduler:
         self._failures[pgt_id] = _Failures(errors, _Pause(now, now + timedelta(seconds=pause)))
         return errors
 
-    def errors(self, pgt_id: int) -> int:
-        """Return the number of consecutive failures."""
+    def _count_errors(self, pgt_id: int) -> int:
         return self._failures[pgt_id].errors if pgt_id in self._failures else 0
 
     def note_success(self, pgt_id: int) -> bool:
