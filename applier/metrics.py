@@ -25,6 +25,7 @@ SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables suspended")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was not available")
 ARRANGED_BYTES = Gauge("pg_trickle_arranged_bytes", "Bytes of all arrangements, after filters")
 STATES_COMPUTED = Counter("pg_trickle_states_computed_total", "Times the state of a stream table was computed")
+OPEN_LEASES = Gauge("pg_trickle_open_leases", "Leases on deltas that sinks or refreshes still hold")
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
 DELTA_DIVERGED = Counter("pg_trickle_delta_diverged_total", "Delta writes that found other rows than expected")
 DELTA_FAILURES = Counter("pg_trickle_delta_failures_total", "Delta writes that failed and are repeated")
@@ -41,6 +42,10 @@ class ApplierCondition:
         self.ready = False
         self.reason = "no tick has finished yet"
         self._beat = time.monotonic()
+
+    def note_ready(self) -> None:
+        """Note that a tick has finished."""
+        self.ready = True
 
     def beat(self) -> None:
         """Note that the main loop ran once more."""

@@ -11,148 +11,190 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
 
 import psycopg
 
+from applier.catalog.alterations import PendingAlterations
+from applier.catalog.catalog import Catalog
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import StreamTable
-from applier.refresh.compute import compute_full
-from applier.refresh.engine import Engine
+from applier.refresh.computer import Computer
+from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.refresh import RefreshRows
 from applier.refresh.strategy import RefreshMethod, RefreshReason
-from applier.sinks.postgres.full_diff import FullResult
-from applier.sinks.staging.staged_delta import Delta
+from applier.refresh.stream_tables import StreamTables
+from applier.refresh.writer import RefreshWriter
+from applier.sinks.delta import ComputedDelta
+from applier.sinks.lease import Lease
+from applier.sinks.postgres.key_index import replace_key
+from applier.sinks.postgres.transaction import WriteSession
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, LsnRange
-from shared_schema.table_schema import TableId
+from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
 SERVED = (Status.ACTIVE, Status.INITIALIZING)
 
-Trial = Callable[[int, frozenset[int]], dict[int, tuple[StreamTableRow, StreamTable]]]
-"""The id of the altered stream table and the ids to plan in; their rows and plans under the new query out."""
-
 
 @dataclass(frozen=True)
-class AlterStreamTables:
+class Alterations:
     """Carries out the requests of `alter_stream_table`, after the intake of a tick and before its refreshes."""
 
-    trial: Trial
-    save: Callable[[int, TableId, StreamPlan], None]
-    """Stores the facts of a plan in the catalog."""
+    catalog: Catalog
+    session: WriteSession
+    """The session of `writer`: new query, rows and frontiers are one transaction."""
+    planner: StreamTablePlanner
+    tables: StreamTables
+    computer: Computer
+    writer: RefreshWriter
 
-    def run(self, engine: Engine, rows: list[StreamTableRow], frontier: Lsn) -> None:
-        """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use."""
+    def carry_out(self, frontier: Lsn) -> list[StreamTableRow]:
+        """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use.
+
+        Returns all stream tables as they are stored afterwards.
+        """
+        rows = self.catalog.stream_tables.all()
+        if not any(row.altered or row.replaces is not None for row in rows):
+            return rows
         for row in rows:
-            try:
-                if row.altered and row.state is not Status.PAUSED:
-                    self._adopt(engine, rows, row, frontier)
-                elif row.replaces is not None:
-                    self._exchange(engine, rows, row)
-            except (psycopg.errors.LockNotAvailable, TargetLocked, Superseded) as error:
-                log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
-            except TrickleError as error:
-                if error.retryable:
-                    raise
-                log.warning("alteration refused", extra={"table": str(row.table), "error": error.problem})
-                engine.catalog.alterations.refuse(row.pgt_id, error)
+            self._try_one(rows, row, frontier)
+        # A stream table that is built to replace another one is refreshed now, whatever its schedule.
+        return [
+            row if row.replaces is None else replace(row, refresh_requested=True)
+            for row in self.catalog.stream_tables.all()
+        ]
 
-    def _adopt(self, engine: Engine, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
-        readers = engine.catalog.stream_tables.readers(row.pgt_relid)
+    def _try_one(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+        try:
+            if row.altered and row.state is not Status.PAUSED:
+                self._adopt(rows, row, frontier)
+            elif row.replaces is not None:
+                self._exchange(rows, row)
+        except (psycopg.errors.LockNotAvailable, TargetLocked, Superseded) as error:
+            log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
+        except TrickleError as error:
+            if error.retryable:
+                raise
+            log.warning("alteration refused", extra={"table": str(row.table), "error": error.problem})
+            self.catalog.alterations.refuse(row.pgt_id, error)
+
+    def _adopt(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+        readers = self.catalog.stream_tables.readers(row.pgt_relid)
         group = [row, *(other for other in rows if other.pgt_id in readers)]
         if any(other.state not in SERVED for other in group[1:]):
             return
         if any(other.lsn >= frontier for other in group):
             # The log must advance first: one frontier stands for one state of the rows.
-            engine.catalog.frontiers.wake()
+            self.catalog.frontiers.wake()
             return
-        planned = self.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
+        planned = self.planner.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
             return
         # As for an empty stream table: the old rows need not be rows of the new query.
-        if not all(
-            [engine.stream_tables.is_ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]
-        ):
+        is_ready = self.tables.readiness.is_ready
+        if not all([is_ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]):
             return
-        changes = [_compute_change(engine, other, planned[other.pgt_id][1], frontier) for other in group if other.lsn]
-        try:
-            with engine.sinks.postgres.adopt_query(row.pgt_id, planned[row.pgt_id][0].defining_query):
-                written = [_write_change(engine, change) for change in changes]
-        except BaseException:
-            for change in changes:
-                change.rows.release(all_holders=True)
-            # The commit may have arrived: the catalog and the sinks know the present state.
-            for other in group:
-                engine.forget(other.pgt_id)
-            raise
-        for change, (table, delta) in zip(changes, written, strict=True):
-            engine.sinks.hand_to_sinks(table, delta, release=delta is not change.rows)
-            change.rows.release()
+        # After the transaction has ended: only then other sessions see the tables of a staged difference.
+        with ExitStack() as leases:
+            changes = [
+                leases.enter_context(self._compute_change(other, planned[other.pgt_id][1], frontier))
+                for other in group
+                if other.lsn
+            ]
+            self._write_changes(leases, planned[row.pgt_id][0], group, changes)
         for adopted, table in planned.values():
-            engine.state_store.forget(table.id)
-            engine.stream_tables.adopt(adopted, table)
+            self.computer.forget(table.id)
+            self.tables.plans.adopt(adopted, table)
             if isinstance(table.plan, StreamPlan):
-                self.save(table.id, table.table, table.plan)
+                self.planner.save(table.id, table.table, table.plan)
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
 
-    @staticmethod
-    def _exchange(engine: Engine, rows: list[StreamTableRow], row: StreamTableRow) -> None:
+    def _compute_change(self, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
+        """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known."""
+        old = self.tables.planned.get(row.pgt_id) or self.tables.plans.plan(row)
+        self.writer.catch_up(row, old)
+        started, began = datetime.now(UTC), time.monotonic()
+        rows = self.computer.compute_full(new, LsnRange(row.lsn, frontier))
+        took = (time.monotonic() - began) * 1000
+        method = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
+        reason = RefreshReason.DEFINITION_CHANGED.value
+        execution = RefreshExecution(method.value, reason, "", "MANUAL", started, 0, took)
+        return _Change(row, old, new, rows, started, execution)
+
+    def _write_changes(
+        self, leases: ExitStack, adopted: StreamTableRow, group: list[StreamTableRow], changes: list[_Change]
+    ) -> None:
+        """Adopt the new query and write the rows of all changes in one transaction; then hand the deltas on."""
+        query = adopted.defining_query
+        try:
+            with PendingAlterations(self.session.database).adopt_query(adopted.pgt_id, query):
+                written = [(change.row, *self._write_change(leases, change)) for change in changes]
+        except BaseException:
+            # The commit may have arrived: the catalog and the sinks know the present state.
+            for other in group:
+                self._forget(other.pgt_id)
+            raise
+        for row, table, delta in written:
+            self.writer.hand_on(row, table, delta)
+
+    def _write_change(self, leases: ExitStack, change: _Change) -> tuple[StreamTable, ComputedDelta]:
+        rows = change.rows.value
+        if change.old.key == change.new.key:
+            delta = self.writer.replace(change.new, rows, change.as_of, change.execution)
+            leases.enter_context(delta.lease())
+            return change.new, delta
+        # Two rows of one query may have the same value in the key of the other.
+        keyless = replace(change.new, by_count=True)
+        with replace_key(self.session, change.old, change.new):
+            delta = self.writer.replace(keyless, rows, change.as_of, change.execution)
+            leases.enter_context(delta.lease())
+        return keyless, delta
+
+    def _exchange(self, rows: list[StreamTableRow], row: StreamTableRow) -> None:
         old = next((other for other in rows if other.pgt_id == row.replaces), None)
         if row.state is Status.SUSPENDED:
             raise TargetError(f"the new query cannot be used: {row.error}", hint=row.hint or "")
         if old is None or row.state is not Status.ACTIVE or row.lsn < old.lsn:
             return
         try:
-            engine.catalog.alterations.exchange(row.pgt_id)
+            self.catalog.alterations.exchange(row.pgt_id)
         except psycopg.errors.DependentObjectsStillExist as error:
             raise TargetError(
                 f"{old.table} cannot be replaced: {error.diag.message_detail}",
                 hint="drop the objects that depend on it",
             ) from error
-        engine.forget(row.pgt_id)
+        self._forget(row.pgt_id)
         log.info("stream table has new columns", extra={"table": str(old.table), "pgt_id": row.pgt_id})
+
+    def _forget(self, pgt_id: int) -> None:
+        self.tables.forget(pgt_id)
+        self.writer.forget(pgt_id)
+        self.computer.forget(pgt_id)
 
 
 @dataclass(frozen=True)
 class _Change:
-    """The rows that bring one stream table from its old query to the new one."""
+    """The rows that bring one stream table from its old query to the new one. It is a context that ends their lease."""
 
+    row: StreamTableRow
     old: StreamTable
     new: StreamTable
-    rows: FullResult | Delta
+    rows: Lease[RefreshRows]
     as_of: datetime
     execution: RefreshExecution
 
+    def __enter__(self) -> Self:
+        return self
 
-def _compute_change(engine: Engine, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
-    """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known."""
-    old = engine.planned.get(row.pgt_id) or engine.stream_tables.plan(row)
-    engine.catch_up(old, row.lsn)
-    started, began = datetime.now(UTC), time.monotonic()
-    method = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
-    rows: FullResult | Delta
-    if method is RefreshMethod.IN_POSTGRES:
-        rows = engine.run_in_postgres(new, row.lsn)
-    else:
-        # From ORIGIN: the columns that it reads now may not have been known at its frontier.
-        with engine.traces.through(LsnRange(ORIGIN, frontier)) as inputs:
-            result = FullResult(LsnRange(row.lsn, frontier), compute_full(engine.spark, new, inputs, engine.staging))
-            rows = result.wait_for_all()
-    took = (time.monotonic() - began) * 1000
-    reason = RefreshReason.DEFINITION_CHANGED.value
-    return _Change(old, new, rows, started, RefreshExecution(method.value, reason, "", "MANUAL", started, 0, took))
-
-
-def _write_change(engine: Engine, change: _Change) -> tuple[StreamTable, Delta]:
-    if change.old.key == change.new.key:
-        return change.new, engine.sinks.replace(change.new, change.rows, change.as_of, change.execution)
-    # Two rows of one query may have the same value in the key of the other.
-    keyless = replace(change.new, by_count=True)
-    with engine.sinks.postgres.replace_key(change.old, change.new):
-        return keyless, engine.sinks.replace(keyless, change.rows, change.as_of, change.execution)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rows.close()

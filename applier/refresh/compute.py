@@ -21,9 +21,8 @@ from applier.operators.support.inputs import Side
 from applier.operators.top_k import TIE
 from applier.plan.cardinality import bound_cardinality
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import MemoryDelta
+from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.postgres.pg_errors import decode_from_executor
-from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect, collect_at_most
 from applier.state.store import StateStore
@@ -43,7 +42,7 @@ def compute(
     inputs: TraceInputs,
     states: StateStore | None = None,
     staging: Staging | None = None,
-) -> Delta | None:
+) -> ComputedDelta | None:
     """Return the net delta over the LSN range of the inputs; None when it is proven empty.
 
     A range that begins at ORIGIN gives the full result. Without `states` everything is computed from the traces: use

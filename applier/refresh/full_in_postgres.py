@@ -9,9 +9,9 @@ from applier.catalog.database import Connection
 from applier.errors import CalculationError, Infrastructure
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.pinned_snapshot import PinnedSnapshots
+from applier.sinks.delta import ComputedDelta, StagedDelta
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
-from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.lsn import Lsn, LsnRange
 
 
@@ -26,7 +26,7 @@ class FullInPostgres:
         """Interrupt the running queries and refuse later ones."""
         self._pins.stop()
 
-    def run(self, table: StreamTable, since: Lsn) -> Delta:
+    def run(self, table: StreamTable, since: Lsn) -> ComputedDelta:
         """Return the difference of the query's result at a new LSN to the rows of the stream table."""
         if not isinstance(table.plan, PostgresQuery):
             raise AssertionError(f"{table} has a plan")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from applier.refresh.refresh import Refresh, RefreshResult
+from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.strategy import RefreshMethod
+from applier.sinks.lease import Lease
+
+
+@dataclass(frozen=True)
+class _Running:
+    refresh: Refresh
+    future: Future[RefreshResult]
+    rows: Lease[RefreshRows] | None
+    """The lease that goes over to the result when the refresh runs."""
 
 
 @dataclass
@@ -16,12 +26,12 @@ class LongRefreshes:
 
     workers: ThreadPoolExecutor
     wake: Callable[[], None]
-    _running: dict[int, tuple[Refresh, Future[RefreshResult]]] = field(default_factory=dict)
+    _running: dict[int, _Running] = field(default_factory=dict)
 
-    def start(self, refresh: Refresh, run: Callable[[Refresh], RefreshResult]) -> None:
-        """Start to compute a refresh on a worker thread."""
-        future = self.workers.submit(run, refresh)
-        self._running[refresh.table.id] = refresh, future
+    def start(self, refresh: Refresh, run: Callable[[], RefreshResult], rows: Lease[RefreshRows] | None = None) -> None:
+        """Start to compute a refresh on a worker thread; `run` takes over the lease on rows that it waits for."""
+        future = self.workers.submit(run)
+        self._running[refresh.table.id] = _Running(refresh, future, rows)
         future.add_done_callback(lambda _: self.wake())
 
     def is_running(self, table_id: int) -> bool:
@@ -36,18 +46,31 @@ class LongRefreshes:
     @property
     def has_finished(self) -> bool:
         """Whether a refresh waits to be written."""
-        return any(future.done() for _, future in list(self._running.values()))
+        return any(running.future.done() for running in list(self._running.values()))
 
     @property
     def is_reading_traces(self) -> bool:
         """Whether a refresh reads the traces, which a checkpoint would move."""
         return any(
-            refresh.strategy.method is not RefreshMethod.IN_POSTGRES for refresh, _ in list(self._running.values())
+            running.refresh.strategy.method is not RefreshMethod.IN_POSTGRES for running in list(self._running.values())
         )
 
     def take_finished(self) -> list[RefreshResult]:
         """Remove and return the finished refreshes; raise a failure that is not the stream table's own."""
-        finished = [(table_id, future) for table_id, (_, future) in self._running.items() if future.done()]
-        for table_id, _ in finished:
-            del self._running[table_id]
-        return [future.result() for _, future in finished]
+        finished = [table_id for table_id, running in self._running.items() if running.future.done()]
+        with ExitStack() as on_failure:
+            results = [on_failure.enter_context(self._running.pop(i).future.result()) for i in finished]
+            on_failure.pop_all()
+        return results
+
+    def stop(self) -> None:
+        """Wait for the running refreshes; their rows are not written: the next start computes them again."""
+        self.workers.shutdown(cancel_futures=True)
+        for running in self._running.values():
+            try:
+                if running.future.exception() is None:
+                    running.future.result().close()
+            except CancelledError:
+                if running.rows is not None:
+                    running.rows.close()
+        self._running.clear()

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from types import TracebackType
+from typing import Self
 
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
 from applier.refresh.strategy import RefreshReason, Strategy
-from applier.sinks.delta import MemoryDelta
+from applier.sinks.delta import ComputedDelta
+from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult
-from applier.sinks.staging.staged_delta import Delta, StagedDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import LsnRange
 
-RefreshRows = Delta | FullResult
+RefreshRows = ComputedDelta | FullResult
 """A delta, or everything the stream table should hold."""
 
-RefreshOutcome = RefreshRows | TrickleError | None
-"""The rows, or the error, or None when nothing changed."""
+RefreshOutcome = Lease[RefreshRows] | TrickleError | None
+"""The rows, with the lease of the result, or the error, or None when nothing changed."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Refresh:
 
 @dataclass(frozen=True)
 class RefreshResult:
-    """A computed refresh whose rows are not written yet."""
+    """A computed refresh whose rows are not written yet. It is a context: the end closes the lease on the rows."""
 
     refresh: Refresh
     outcome: RefreshOutcome
@@ -47,18 +49,29 @@ class RefreshResult:
     compute_ms: float
 
     @property
+    def rows(self) -> RefreshRows:
+        """The rows of a refresh that has some."""
+        if not isinstance(self.outcome, Lease):
+            raise AssertionError(f"the refresh of {self.refresh.table} has no rows")
+        return self.outcome.value
+
+    @property
     def lsn_range(self) -> LsnRange:
         """The range that the rows belong to; the refresh's own where there are no rows."""
-        return (
-            self.outcome.lsn_range
-            if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult)
-            else self.refresh.lsn_range
-        )
+        return self.rows.lsn_range if isinstance(self.outcome, Lease) else self.refresh.lsn_range
 
-    def discard(self) -> None:
-        """Release the rows: they will not be written."""
-        if isinstance(self.outcome, MemoryDelta | StagedDelta | FullResult):
-            self.outcome.release(all_holders=True)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the result's lease on the rows: they were written, or nobody will write them."""
+        if isinstance(self.outcome, Lease):
+            self.outcome.close()
 
     @property
     def execution(self) -> RefreshExecution:
@@ -73,10 +86,6 @@ class RefreshResult:
             rows_in=refresh.changes,
             compute_ms=self.compute_ms,
         )
-
-
-ChangedResult = tuple[RefreshResult, RefreshRows]
-"""A refresh and its rows."""
 
 
 def initiated_by(refresh: Refresh) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,19 +18,28 @@ LONG_SOURCE_ROWS = 200_000
 """With more than either of them a refresh takes seconds; it must not delay the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class RefreshLimits:
+    """The settings of the planner."""
+
+    max_change_ratio: float
+    """AUTO: the fraction of the sources' rows that may change before the refresh is FULL."""
+    step_rows: int
+    """Most change rows of one DIFFERENTIAL refresh: a stream table that lags more catches up in steps."""
+
+
 @dataclass
 class RefreshPlanner:
     """Plans refreshes from the figures of the traces and the costs of earlier refreshes."""
 
     traces: Traces
-    max_change_ratio: float
-    step_rows: int
-    """Most change rows of one DIFFERENTIAL refresh: a stream table that lags more catches up in steps."""
+    limits: Callable[[], RefreshLimits]
+    """Returns the settings at present."""
     _costs: dict[int, Costs] = field(default_factory=dict)
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
-        lsn_range = LsnRange(row.lsn, frontier)
+        lsn_range, limits = LsnRange(row.lsn, frontier), self.limits()
         has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
         threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
@@ -44,18 +54,18 @@ class RefreshPlanner:
                 has_history=has_history,
                 changes=changes,
                 source_rows=source_rows,
-                threshold=self.max_change_ratio if threshold is None else threshold,
+                threshold=limits.max_change_ratio if threshold is None else threshold,
                 costs=self._costs.get(table.id, Costs()),
             )
         )
-        if strategy.method is RefreshMethod.DIFFERENTIAL and changes > self.step_rows:
-            lsn_range = self._first_step(table, lsn_range)
+        if strategy.method is RefreshMethod.DIFFERENTIAL and changes > limits.step_rows:
+            lsn_range = self._first_step(table, lsn_range, limits.step_rows)
             changes = self.traces.changes(table.sources, lsn_range)
         return Refresh(row, table, lsn_range, strategy, changes, source_rows, now)
 
-    def _first_step(self, table: StreamTable, lsn_range: LsnRange) -> LsnRange:
-        """Return the part of the range with the first `step_rows` change rows, where it is possible to stop there."""
-        step = self.traces.first_changes(table.sources, lsn_range, self.step_rows)
+    def _first_step(self, table: StreamTable, lsn_range: LsnRange, rows: int) -> LsnRange:
+        """Return the part of the range with the first `rows` change rows, where it is possible to stop there."""
+        step = self.traces.first_changes(table.sources, lsn_range, rows)
         # A column that is known at both ends of a range may be unknown at an LSN between them.
         return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 

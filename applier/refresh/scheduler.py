@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -42,7 +42,8 @@ class _Failures:
 class Scheduler:
     """The schedules, failures and pauses of the stream tables of one applier."""
 
-    max_consecutive_errors: int
+    max_consecutive_errors: Callable[[], int]
+    """Returns the failures in a row, at present, after which there is no retry."""
     _failures: dict[int, _Failures] = field(default_factory=dict)
     _pauses: dict[int, _Pause] = field(default_factory=dict)
     _schedules: dict[int, Timed] = field(default_factory=dict)
@@ -102,16 +103,15 @@ class Scheduler:
 
         With `for_ever` retries are unlimited: the cause is not the stream table itself.
         """
-        errors = self.errors(pgt_id) + 1
-        if errors >= self.max_consecutive_errors and not for_ever:
+        errors = self._count_errors(pgt_id) + 1
+        if errors >= self.max_consecutive_errors() and not for_ever:
             self._failures.pop(pgt_id, None)
             return None
         pause = RETRY_S[min(errors, len(RETRY_S)) - 1]
         self._failures[pgt_id] = _Failures(errors, _Pause(now, now + timedelta(seconds=pause)))
         return errors
 
-    def errors(self, pgt_id: int) -> int:
-        """Return the number of consecutive failures."""
+    def _count_errors(self, pgt_id: int) -> int:
         return self._failures[pgt_id].errors if pgt_id in self._failures else 0
 
     def note_success(self, pgt_id: int) -> bool:

@@ -1,15 +1,15 @@
-"""Flags, environment and the settings stored in the database in; the settings in use, also after changes, out."""
+"""Flags, environment and the settings stored in the database in; the settings in use, also after changes, out.
+
+Nobody is told of a change: who uses a setting asks for it each time (`LiveSettings.settings`, or a function of it).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from applier.catalog.database import Connection, Database, connect
-from applier.refresh.engine import Engine
-from applier.runtime.maintenance import Maintenance
 from applier.settings import ApplierSettings
 from shared_schema import stored_settings
 from shared_schema.errors import SettingsError
@@ -30,7 +30,7 @@ def read_stored(connection: Connection) -> Stored:
 
 
 class LiveSettings:
-    """The settings in use. `reload` applies later changes in the database, as far as that needs no restart."""
+    """The settings in use. `reload` replaces them after changes in the database, as far as that needs no restart."""
 
     def __init__(self, overrides: Mapping[str, Any]) -> None:
         self._overrides = overrides
@@ -45,8 +45,8 @@ class LiveSettings:
         """The present values; a setting that needs a restart has its value from the start."""
         return self._loaded.settings
 
-    def reload(self, database: Database, engine: Engine, maintenance: Maintenance) -> None:
-        """Read the stored settings and apply them; log a value that is out of bounds once and ignore it."""
+    def reload(self, database: Database) -> None:
+        """Read the stored settings; log a value that is out of bounds once and ignore it."""
         stored = read_stored(database.connection)
         if stored in (self._stored, self._refused):
             return
@@ -59,8 +59,7 @@ class LiveSettings:
             self._refused = stored
             return
         self._stored = stored
-        before, self._loaded = self.settings, _merge_live(self._loaded, fresh)
-        _apply(engine, maintenance, before, self.settings)
+        self._loaded = _merge_live(self._loaded, fresh)
         self.report(database)
         log.info("settings of the database were applied")
 
@@ -86,21 +85,3 @@ def _merge_live(
     values = {name: getattr(fresh.settings, name) for name in live}
     sources = now.sources | {name: fresh.sources[name] for name in live}
     return LoadedSettings(now.settings.model_copy(update=values), sources)
-
-
-def _apply(engine: Engine, maintenance: Maintenance, before: ApplierSettings, settings: ApplierSettings) -> None:
-    """Every live setting has its line here."""
-    engine.sinks.postgres.batch_size = settings.pipeline_batch_size
-    engine.scheduler.max_consecutive_errors = settings.max_consecutive_errors
-    engine.planner.max_change_ratio = settings.differential_max_change_ratio
-    engine.planner.step_rows = settings.catch_up_rows
-    maintenance.max_buffer_rows = settings.max_buffer_rows
-    maintenance.delta_interval_s = settings.delta_interval_ms / 1000
-    maintenance.checkpoint_rows = settings.checkpoint_rows
-    maintenance.tidy_interval_s = settings.delta_tidy_interval_s
-    maintenance.delta_retention_hours = settings.delta_retention_hours
-    maintenance.history_retention_days = settings.history_retention_days
-    if before.max_parallel_workers != settings.max_parallel_workers:
-        # Between two ticks, so the old pool has no work.
-        engine.workers.shutdown()
-        engine.workers = ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="compute")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
@@ -14,18 +13,17 @@ from prometheus_client import REGISTRY
 
 from applier import metrics
 from applier.catalog.catalog import Catalog
-from applier.catalog.service import Service
+from applier.catalog.database import Database
+from applier.catalog.service import Service, ServiceState
 from applier.errors import Infrastructure
-from applier.ingest.ingest import Ingest
-from applier.refresh.engine import Engine
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
 from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
-from applier.runtime.wiring import Wiring
+from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
-from shared_schema.lsn import Lsn
+from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.status_server import StatusServer
 
 log = logging.getLogger(__name__)
@@ -45,10 +43,12 @@ class Applier:
         self.settings = live_settings.settings
         self.stopping = threading.Event()
         self._failure: BaseException | None = None
-        self._inbox_lock = threading.Condition()
         self._tick_lock = threading.Lock()
         self._cleanup = ExitStack()
         self._runner = FullInPostgres(self.settings.database_url.get_secret_value(), self.settings.staging_rows)
+        self._frontier = ORIGIN
+        """The frontier of the last finished tick."""
+        self._requested = Service.RUN
         self._noted: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
         self._lock = ApplierLock(self.settings.slot)
@@ -64,22 +64,21 @@ class Applier:
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
             wiring = Wiring(
-                self.settings,
+                lambda: self.live_settings.settings,
                 stopping=self.stopping,
                 cleanup=self._cleanup,
                 runner=self._runner,
-                inbox_lock=self._inbox_lock,
-                tick_lock=self._tick_lock,
             )
             catalog = Catalog(wiring.database(self._lock.acquire))
             catalog.stream_tables.all()
-            engine = wiring.engine(catalog, self._wake)
-            maintenance = wiring.maintenance(engine, self._fail)
-            ingest = wiring.ingest(engine)
-            self._cleanup.callback(ingest.stop)
+            parts = wiring.parts(catalog)
+            maintenance = wiring.maintenance(
+                parts, tick_lock=self._tick_lock, last_tick=lambda: self._frontier, on_failure=self._fail
+            )
+            self._cleanup.callback(parts.ingest.stop)
             database = wiring.database()
             self.live_settings.report(database)
-            ingest.start()
+            parts.ingest.start()
             background = {"maintenance": maintenance.run}
             if not self.settings.sources_elsewhere:
                 # Otherwise the requests are for the other database, and the rows to compare with are there.
@@ -91,51 +90,47 @@ class Applier:
             for thread in threads:
                 thread.start()
             try:
-                self._loop(engine, ingest, status, lambda: self.live_settings.reload(database, engine, maintenance))
+                self._loop(parts, catalog, database, status)
             finally:
                 self.stopping.set()
                 for thread in threads:
                     thread.join()
-                self._cancel_long_refreshes(engine)
+                self._cancel_long_refreshes(parts)
             maintenance.checkpoint()
-            self._note("STOPPED", engine)
-            log.info("applier stopped", extra={"frontier": str(engine.frontier)})
+            self._note("STOPPED", catalog.service)
+            log.info("applier stopped", extra={"frontier": str(self._frontier)})
 
     def _self_check_interval_s(self) -> float:
         return self.live_settings.settings.self_check_interval_s
 
-    def _cancel_long_refreshes(self, engine: Engine) -> None:
+    def _cancel_long_refreshes(self, parts: ApplierParts) -> None:
         """Their rows are not written; the next start computes them again."""
-        if engine.long_refreshes.has_any:
+        if parts.computer.long_refreshes.has_any:
             self._runner.stop()
-            engine.spark.sparkContext.cancelAllJobs()
-        engine.long_refreshes.workers.shutdown(cancel_futures=True)
-
-    def _wake(self) -> None:
-        with self._inbox_lock:
-            self._inbox_lock.notify_all()
+            parts.spark.sparkContext.cancelAllJobs()
+        parts.computer.long_refreshes.stop()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
         self.stopping.set()
 
     def _loop(
-        self, engine: Engine, ingest: Ingest, status: metrics.ApplierCondition, reload_settings: Callable[[], None]
+        self, parts: ApplierParts, catalog: Catalog, database: Database, status: metrics.ApplierCondition
     ) -> None:
         failures = 0
         reloaded_at = 0.0
         while not self.stopping.is_set():
             status.beat()
-            if not self._wait(engine, hurry=bool(failures)):
+            if not self._wait(parts, hurry=bool(failures)):
                 continue
             try:
                 if time.monotonic() - reloaded_at >= IDLE_LOOK_S:
-                    reload_settings()
+                    self.live_settings.reload(database)
                     reloaded_at = time.monotonic()
-                ingest.tend()
-                self._serve(engine)
+                parts.ingest.tend()
+                self._serve(parts, catalog)
                 failures = 0
-                status.ready = True
+                status.note_ready()
                 self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
@@ -146,54 +141,64 @@ class Applier:
         if self._failure is not None:
             raise self._failure
 
-    def _wait(self, engine: Engine, *, hurry: bool) -> bool:
+    def _wait(self, parts: ApplierParts, *, hurry: bool) -> bool:
         """Wait until the frontier moves, a long refresh finishes or a schedule is due; return False when stopping."""
-        scheduled = engine.scheduler.seconds_to_next(engine.rows, datetime.now(UTC))
-        with self._inbox_lock:
-            self._inbox_lock.wait_for(
-                lambda: (
-                    engine.inbox.advance() > engine.frontier
-                    or engine.long_refreshes.has_finished
-                    or self.stopping.is_set()
-                ),
-                RETRY_S[0] if hurry or engine.draining else min(IDLE_LOOK_S, scheduled),
-            )
+        long_refreshes = parts.computer.long_refreshes
+        scheduled = parts.tables.seconds_to_next(datetime.now(UTC))
+        parts.intake.wait(
+            self._frontier,
+            lambda: long_refreshes.has_finished or self.stopping.is_set(),
+            RETRY_S[0] if hurry or self._requested is Service.DRAIN else min(IDLE_LOOK_S, scheduled),
+        )
         return not self.stopping.is_set()
 
-    def _serve(self, engine: Engine) -> None:
+    def _serve(self, parts: ApplierParts, catalog: Catalog) -> None:
         """Run a tick, unless the applier was drained and has to rest."""
-        requested = engine.catalog.service.requested_service()
-        engine.draining = requested is Service.DRAIN
-        if requested is Service.REST:
+        self._requested = catalog.service.requested_service()
+        if self._requested is Service.REST:
             return
-        if requested is Service.DRAIN and self._drain_to is None:
+        if self._requested is Service.DRAIN and self._drain_to is None:
             # The local log says nothing about sources in another database: drain up to what has arrived.
             elsewhere = self.settings.sources_elsewhere
-            self._drain_to = engine.inbox.frontier if elsewhere else engine.catalog.frontiers.log_end()
-        self._tick(engine)
-        if requested is Service.RUN:
+            self._drain_to = parts.intake.arrived if elsewhere else catalog.frontiers.log_end()
+        self._tick(parts)
+        if self._requested is Service.RUN:
             self._drain_to = None
-            self._note("RUNNING", engine)
-        elif self._drain_to is not None and engine.frontier >= self._drain_to and engine.is_drained:
+            self._note("RUNNING", catalog.service)
+        elif self._drain_to is not None and self._frontier >= self._drain_to and _is_drained(parts):
             self._drain_to = None
-            self._note("DRAINED", engine)
+            self._note("DRAINED", catalog.service)
 
-    def _note(self, state: str, engine: Engine) -> None:
+    def _note(self, state: str, service: ServiceState) -> None:
         """Write a new state of the applier to the catalog; DRAINED also when only its frontier is new."""
-        noted = state, engine.frontier if state == "DRAINED" else None
+        noted = state, self._frontier if state == "DRAINED" else None
         if self._noted != noted:
-            engine.catalog.service.note(self.settings.slot, state, engine.frontier)
+            service.note(self.settings.slot, state, self._frontier)
             self._noted = noted
 
-    def _tick(self, engine: Engine) -> None:
+    def _tick(self, parts: ApplierParts) -> None:
         with self._tick_lock, metrics.TICK_SECONDS.time():
-            before = count_jobs(engine.spark)
-            frontier = run_tick(engine)
-            after = count_jobs(engine.spark)
+            before = count_jobs(parts.spark)
+            frontier = run_tick(
+                intake=parts.intake,
+                alterations=parts.alterations,
+                tables=parts.tables,
+                planner=parts.planner,
+                computer=parts.computer,
+                writer=parts.writer,
+                failures=parts.failures,
+                ignore_schedules=self._requested is Service.DRAIN,
+            )
+            after = count_jobs(parts.spark)
             metrics.SPARK_JOBS.set(after)
             if after > before:
                 metrics.TICK_JOBS.set(after - before)
-            if frontier > engine.frontier:
+            if frontier > self._frontier:
                 metrics.TICKS.inc()
-            engine.frontier = frontier
+            self._frontier = frontier
             metrics.FRONTIER.set(frontier.value)
+
+
+def _is_drained(parts: ApplierParts) -> bool:
+    """Whether every sink has received every delta and no refresh is running."""
+    return parts.downstream.is_drained(parts.tables.planned) and not parts.computer.long_refreshes.has_any

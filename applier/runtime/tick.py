@@ -1,122 +1,199 @@
 """The rows that have arrived in; every stream table that is due, advanced to the same frontier, out.
 
-One tick, as a list of steps without logic of its own: the ports do the work.
+One tick, as a list of steps without logic of its own: the parts do the work. What a tick needs of each part is a
+Protocol here; the parts themselves are in `refresh/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
-from functools import partial
-from typing import Protocol, TypeVar, assert_never
+from typing import Protocol, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
-from applier.refresh.refresh import ChangedResult, Refresh, RefreshResult, RefreshRows
-from applier.sinks.delta import MemoryDelta
+from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
+from applier.refresh.stream_tables import PlannedRow, RefusedRow
+from applier.sinks.delta import MemoryDelta, StagedDelta
+from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult
-from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 
-T = TypeVar("T")
 
+class IntakePort(Protocol):
+    """Where change rows come from."""
 
-class Ports(Protocol):
-    """The steps of a tick, in their order."""
-
-    def advance_intake(self) -> Lsn:
+    def advance(self) -> Lsn:
         """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
+
+
+class AlterationsPort(Protocol):
+    """New queries of existing stream tables."""
+
+    def carry_out(self, frontier: Lsn) -> list[StreamTableRow]:
+        """Carry out what can be done at this frontier; return all stream tables as they are stored afterwards."""
+
+
+class StreamTablesPort(Protocol):
+    """The stream tables and their plans."""
+
+    def forget_dropped(self, rows: Sequence[StreamTableRow]) -> set[int]:
+        """Forget the stream tables that are no longer stored; return their ids."""
+
+    def load(self, rows: Sequence[StreamTableRow]) -> tuple[list[PlannedRow], list[RefusedRow]]:
+        """Return the stream tables in service with their plans, and those that cannot be planned with the error."""
+
+    def is_due(
+        self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime, *, ignore_schedules: bool
+    ) -> bool:
+        """Whether to refresh a stream table now; raises when its sources will never be known."""
+
+    def is_current(self, table: StreamTable) -> bool:
+        """Whether a stream table was neither dropped nor altered since it was planned."""
+
+
+class PlannerPort(Protocol):
+    """Chooses how a stream table is refreshed."""
+
+    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
+        """Plan a refresh up to the frontier, or up to an earlier LSN."""
+
+    def learn(self, result: RefreshResult) -> None:
+        """Remember the time that a refresh took."""
+
+
+class ComputerPort(Protocol):
+    """Computes the rows of refreshes."""
 
     def take_finished(self) -> list[RefreshResult]:
         """Return the long refreshes of earlier ticks that have finished."""
 
-    def load_stream_tables(self) -> list[tuple[StreamTableRow, StreamTable]]:
-        """Return the stream tables in service that have a plan and no running refresh."""
+    def is_running(self, table_id: int) -> bool:
+        """Whether a long refresh of the stream table is running or waits to be written."""
 
-    def catch_up(self, table: StreamTable, at: Lsn) -> None:
+    def compute(self, refreshes: Sequence[Refresh]) -> list[RefreshResult]:
+        """Start the long refreshes in the background; compute the others and return their results, in order."""
+
+    def forget(self, table_id: int) -> None:
+        """Forget the state of a stream table."""
+
+
+class WriterPort(Protocol):
+    """Writes the rows of refreshes into the sinks."""
+
+    def catch_up(self, row: StreamTableRow, table: StreamTable) -> None:
         """Once after a start: bring the other sinks to PostgreSQL's frontier."""
 
-    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh | None:
-        """Plan the refresh of a stream table; None when it is not due, or its sources are not known yet.
+    def group_commit(self, changed: Sequence[RefreshResult], unchanged: Sequence[RefreshResult]) -> list[RefreshResult]:
+        """Write as many as possible in one transaction, and move all unchanged frontiers; return what is committed."""
 
-        Raises when its sources will never be known.
-        """
-
-    def start_long(self, refreshes: Sequence[Refresh]) -> list[Refresh]:
-        """Start the long refreshes in the background; return the others."""
-
-    def compute(self, refreshes: Sequence[Refresh]) -> Iterator[RefreshResult]:
-        """Compute the refreshes, several at a time; yield the results in order."""
-
-    def group_commit(self, changed: list[ChangedResult], unchanged: list[RefreshResult]) -> list[ChangedResult]:
-        """Write the rows and frontiers of as many as possible in one transaction, and move all unchanged frontiers.
-
-        Returns the refreshes whose rows have to be written alone.
-        """
-
-    def write_back(self, result: RefreshResult, rows: RefreshRows) -> None:
+    def write_back(self, result: RefreshResult) -> None:
         """Write rows and frontier into PostgreSQL, then queue the delta for the other sinks."""
 
     def publish(self) -> None:
         """Publish all queued deltas to the topics, in one Kafka transaction."""
 
-    def fail(self, table: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
+    def forget(self, table_id: int) -> None:
+        """Drop what is queued for a stream table."""
+
+
+class FailuresPort(Protocol):
+    """What the outcome of a refresh means for its stream table."""
+
+    def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> AbstractContextManager[bool | None]:
+        """Return a context in which a failure affects only this stream table; a retryable one is raised."""
+
+    def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Schedule a retry for one stream table, or suspend it; the others continue."""
 
+    def note_success(self, result: RefreshResult) -> None:
+        """Forget the failures of a stream table."""
 
-def run_tick(ports: Ports) -> Lsn:
-    """Advance every due stream table to the frontier of the arrived rows; return it. Safe to repeat after a failure."""
-    frontier = ports.advance_intake()
+
+def run_tick(
+    *,
+    intake: IntakePort,
+    alterations: AlterationsPort,
+    tables: StreamTablesPort,
+    planner: PlannerPort,
+    computer: ComputerPort,
+    writer: WriterPort,
+    failures: FailuresPort,
+    ignore_schedules: bool = False,
+) -> Lsn:
+    """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
+    frontier = intake.advance()  # rows are complete up to here, and in the traces
     now = datetime.now(UTC)
-    _write_results(ports, ports.take_finished())
-    refreshes = [
-        refresh
-        for row, table in ports.load_stream_tables()
-        if (refresh := _plan_refresh(ports, row, table, frontier, now))
-    ]
-    _write_results(ports, ports.compute(ports.start_long(refreshes)))
-    ports.publish()
+    finished = computer.take_finished()  # long refreshes of earlier ticks
+    _write(tables, planner, writer, failures, finished)
+    rows = alterations.carry_out(frontier)
+    for pgt_id in tables.forget_dropped(rows):
+        writer.forget(pgt_id)
+        computer.forget(pgt_id)
+    planned, refused = tables.load(rows)
+    for row, error in refused:
+        failures.fail(row, error)
+    refreshes: list[Refresh] = []
+    for row, table in planned:
+        if computer.is_running(table.id):
+            continue
+        with failures.contain(row):
+            if row.lsn and row.lsn <= frontier:
+                writer.catch_up(row, table)
+            if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
+                refreshes.append(planner.plan(row, table, frontier, now))
+    _write(tables, planner, writer, failures, computer.compute(refreshes))
+    writer.publish()  # the topic now, Delta in the background
     return frontier
 
 
-def _plan_refresh(
-    ports: Ports, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime
-) -> Refresh | None:
-    def plan() -> Refresh | None:
-        if row.lsn and row.lsn <= frontier:
-            ports.catch_up(table, row.lsn)
-        return ports.plan(row, table, frontier, now) if row.lsn < frontier else None
+def _write(
+    tables: StreamTablesPort,
+    planner: PlannerPort,
+    writer: WriterPort,
+    failures: FailuresPort,
+    results: Iterable[RefreshResult],
+) -> None:
+    """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it.
 
-    return _try_step(ports, row, None, plan)
+    Whatever happens, the end closes the leases of the results; the queues of the sinks have leases of their own.
+    """
+    with ExitStack() as leases:
+        computed = [leases.enter_context(result) for result in results]
+        changed: list[RefreshResult] = []
+        unchanged: list[RefreshResult] = []
+        # A stream table that was dropped or altered since has no use for the result.
+        for result in [result for result in computed if tables.is_current(result.refresh.table)]:
+            match result.outcome:
+                case TrickleError() as error:
+                    failures.fail(result.refresh.row, error, result)
+                case Lease() as rows:
+                    (changed if _has_rows(rows.value) else unchanged).append(result)
+                case None:
+                    unchanged.append(result)
+                case _:
+                    assert_never(result.outcome)
+        committed = writer.group_commit(changed, unchanged)
+        for result in committed:
+            planner.learn(result)
+            failures.note_success(result)
+        is_written = {result.refresh.table.id for result in committed}
+        for result in changed:
+            if result.refresh.table.id not in is_written:
+                with failures.contain(result.refresh.row, result):
+                    writer.write_back(result)
+                    planner.learn(result)
+                    failures.note_success(result)
 
 
-def _write_results(ports: Ports, results: Iterable[RefreshResult]) -> None:
-    """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it."""
-    changed: list[ChangedResult] = []
-    unchanged: list[RefreshResult] = []
-    for result in results:
-        match result.outcome:
-            case TrickleError() as error:
-                ports.fail(result.refresh.row, error, result)
-            case FullResult() as rows:
-                changed.append((result, rows))
-            case MemoryDelta() | StagedDelta() as rows if rows.is_fill or rows.count:
-                changed.append((result, rows))
-            case MemoryDelta() | StagedDelta() | None:
-                unchanged.append(result)
-            case _:
-                assert_never(result.outcome)
-    for result, rows in ports.group_commit(changed, unchanged):
-        _try_step(ports, result.refresh.row, result, partial(ports.write_back, result, rows))
-
-
-def _try_step(ports: Ports, row: StreamTableRow, result: RefreshResult | None, step: Callable[[], T]) -> T | None:
-    """Run a step. A failure affects only this stream table; a retryable one is raised, and the tick is repeated."""
-    try:
-        return step()
-    except TrickleError as error:
-        if error.retryable:
-            raise
-        ports.fail(row, error, result)
-        return None
+def _has_rows(rows: RefreshRows) -> bool:
+    """Whether there is something to write; a stream table is filled even when it stays empty."""
+    match rows:
+        case FullResult():
+            return True
+        case MemoryDelta() | StagedDelta():
+            return rows.is_fill or rows.count > 0
+        case _:
+            assert_never(rows)

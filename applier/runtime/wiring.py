@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
@@ -17,21 +20,32 @@ from applier.ingest.inbox import Inbox
 from applier.ingest.ingest import Ingest
 from applier.ingest.schemas import SchemaReader
 from applier.plan.depth import Thresholds
-from applier.refresh.alter import AlterStreamTables
-from applier.refresh.engine import Engine
+from applier.refresh.alter import Alterations
+from applier.refresh.catch_up import CatchUp, LatestCheckpoint
+from applier.refresh.computer import Computer
+from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.refresh_planner import RefreshPlanner
+from applier.refresh.plans import StreamTablePlans
+from applier.refresh.readiness import Readiness
+from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.stream_tables import StreamTables
-from applier.refresh.write_back import WriteBack
-from applier.runtime.maintenance import Maintenance
+from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.writer import RefreshWriter
+from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
+from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.requests import Requests, limit_waits
 from applier.settings import ApplierSettings
 from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.downstream import Downstream
 from applier.sinks.kafka.publisher import TopicPublisher
-from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
+from applier.sinks.postgres.committed_rows import CommittedRows
+from applier.sinks.postgres.progressive import EarlyParts
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
 from applier.sinks.staging.staged_delta import drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
@@ -39,134 +53,210 @@ from applier.spark.scratch import Scratch
 from applier.spark.session import spark_session
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
+from shared_schema.lsn import Lsn
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ApplierParts:
+    """The parts of a running applier; whoever needs some of them is given those."""
+
+    spark: SparkSession
+    intake: Intake
+    ingest: Ingest
+    alterations: Alterations
+    tables: StreamTables
+    planner: RefreshPlanner
+    computer: Computer
+    writer: RefreshWriter
+    failures: FailurePolicy
+    downstream: Downstream
+    delta_sink: DeltaSink | None
+    store: TraceStore
+    latest_checkpoint: LatestCheckpoint
+
+
 class Wiring:
-    """Builds each part once. `cleanup` closes what it opens, in the opposite order."""
+    """Builds each part once. `cleanup` closes what it opens, in the opposite order.
+
+    `settings` returns the present settings; those that need a restart are read once, here.
+    """
 
     def __init__(
         self,
-        settings: ApplierSettings,
+        settings: Callable[[], ApplierSettings],
         *,
         stopping: threading.Event,
         cleanup: ExitStack,
         runner: FullInPostgres,
-        inbox_lock: threading.Condition,
-        tick_lock: threading.Lock,
     ) -> None:
-        self.settings = settings
-        self.stopping = stopping
-        self.cleanup = cleanup
-        self.runner = runner
-        self.inbox_lock = inbox_lock
-        self.tick_lock = tick_lock
-        self._thresholds = Thresholds(settings.deep_join_l0_scan_threshold, settings.part3_max_scan_count)
+        self._settings = settings
+        self._start = settings()
+        self._url = self._start.database_url.get_secret_value()
+        self._stopping = stopping
+        self._cleanup = cleanup
+        self._runner = runner
+        self._thresholds = Thresholds(self._start.deep_join_l0_scan_threshold, self._start.part3_max_scan_count)
 
     def database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
         """Return a connection of its own, prepared each time it is opened."""
-        database = Database(self.settings.database_url.get_secret_value(), prepare)
-        self.cleanup.callback(database.close)
+        database = Database(self._url, prepare)
+        self._cleanup.callback(database.close)
         return database
 
-    def engine(self, catalog: Catalog, wake: Callable[[], None]) -> Engine:
+    def parts(self, catalog: Catalog) -> ApplierParts:
         """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
-        settings = self.settings
+        settings = self._start
         scratch = Scratch(settings.scratch_dir, "spark")
-        self.cleanup.callback(scratch.remove)
+        self._cleanup.callback(scratch.remove)
         spark = spark_session(
             ensure(SPARK_JARS),
             master=settings.spark_master,
             driver_memory=settings.spark_driver_memory,
             scratch=scratch.path,
         )
-        self.cleanup.callback(spark.stop)
-        client = stream.client_options(settings)
+        self._cleanup.callback(spark.stop)
         self._wait_for_topics()
-        self._schemas = SchemaReader(settings.topic_prefix, client)
-        self.cleanup.callback(self._schemas.close)
+        schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
+        self._cleanup.callback(schemas.close)
         manifest = catalog.checkpoints.load(settings.slot)
-        self._store = TraceStore(spark, settings.state_dir)
-
-        def open_publisher() -> TopicPublisher:
-            return TopicPublisher(
-                settings.publication_prefix,
-                client,
-                transactional_id=f"{settings.publication_prefix}-{settings.slot}",
-                replication_factor=settings.replication_factor,
-            )
-
-        prepare = prepare_write_session(settings.target_lock_timeout_ms)
-
-        traces = Traces(spark, self._store.load(manifest), settings.memory_budget_mb)
+        store = TraceStore(spark, settings.state_dir)
+        traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
+        drop_leftovers(self._url)
+        inbox, inbox_lock = Inbox(manifest.frontier, manifest.offsets), threading.Condition()
+        intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(), catalog, self._thresholds)
-        url = settings.database_url.get_secret_value()
-        drop_leftovers(url)
-        return Engine(
+        scheduler = Scheduler(lambda: self._settings().max_consecutive_errors)
+        tables = StreamTables(
+            StreamTablePlans(catalog.sources, table_planner),
+            Readiness(catalog.sources, traces, settings.sources_elsewhere),
+            scheduler,
+        )
+        computer = self._computer(spark, traces, intake)
+        delta_sink = DeltaSink(settings.delta_root, self._url, settings.staging_rows) if settings.delta_sink else None
+        downstream = Downstream(self._open_publisher if settings.publish_sink else None, delta_sink)
+        latest = LatestCheckpoint(manifest)
+        session = WriteSession(self.database(self._prepare_writes))
+        committed = CommittedRows(session.database, settings.staging_rows)
+        writer = RefreshWriter(
+            PostgresSink(session, self._batch_size, settings.staging_rows),
+            downstream,
+            CatchUp(downstream, committed, computer, latest),
+            catalog,
+        )
+        return ApplierParts(
             spark=spark,
-            catalog=catalog,
-            stream_tables=StreamTables(catalog, traces, table_planner, settings.sources_elsewhere),
-            scheduler=Scheduler(settings.max_consecutive_errors),
-            planner=RefreshPlanner(traces, settings.differential_max_change_ratio, settings.catch_up_rows),
-            inbox=Inbox(manifest.frontier, manifest.offsets),
-            inbox_lock=self.inbox_lock,
-            schema_of=self._schemas.copied,
-            traces=traces,
-            state_store=StateStore(spark),
-            sinks=WriteBack(
-                PostgresSink(self.database(prepare), settings.pipeline_batch_size, driver_rows=settings.staging_rows),
-                open_publisher if settings.publish_sink else None,
-                DeltaSink(settings.delta_root, url, settings.staging_rows) if settings.delta_sink else None,
-                manifest,
-            ),
-            staging=Staging(url, settings.staging_rows),
-            open_side_sink=lambda: PostgresSink(Database(url, prepare), self.settings.pipeline_batch_size),
-            run_in_postgres=self.runner.run,
-            workers=self._workers("compute"),
-            long_refreshes=LongRefreshes(self._workers("long"), wake),
-            alter=AlterStreamTables(table_planner.trial, table_planner.save).run,
+            intake=intake,
+            ingest=Ingest(spark, settings, inbox, inbox_lock, schemas),
+            alterations=Alterations(catalog, session, table_planner, tables, computer, writer),
+            tables=tables,
+            planner=RefreshPlanner(traces, self._refresh_limits),
+            computer=computer,
+            writer=writer,
+            failures=FailurePolicy(scheduler, catalog),
+            downstream=downstream,
+            delta_sink=delta_sink,
+            store=store,
+            latest_checkpoint=latest,
         )
 
-    def maintenance(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> Maintenance:
-        """Build the background work of this engine."""
-        settings = self.settings
+    def _computer(self, spark: SparkSession, traces: Traces, intake: Intake) -> Computer:
+        settings = self._start
+        workers = WorkerPool(lambda: self._settings().max_parallel_workers, "compute")
+        self._cleanup.callback(workers.close)
+        long_workers = ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="long")
+        self._cleanup.enter_context(long_workers)
+        return Computer(
+            spark=spark,
+            traces=traces,
+            states=StateStore(spark),
+            workers=workers,
+            long_refreshes=LongRefreshes(long_workers, intake.wake),
+            in_postgres=self._runner,
+            open_early_parts=lambda: EarlyParts(Database(self._url, self._prepare_writes), self._batch_size),
+            staging=Staging(self._url, settings.staging_rows),
+        )
+
+    def _open_publisher(self) -> TopicPublisher:
+        settings = self._start
+        return TopicPublisher(
+            settings.publication_prefix,
+            stream.client_options(settings),
+            transactional_id=f"{settings.publication_prefix}-{settings.slot}",
+            replication_factor=settings.replication_factor,
+        )
+
+    def _prepare_writes(self, connection: Connection) -> None:
+        prepare_write_session(self._start.target_lock_timeout_ms)(connection)
+
+    def maintenance(
+        self,
+        parts: ApplierParts,
+        *,
+        tick_lock: threading.Lock,
+        last_tick: Callable[[], Lsn],
+        on_failure: Callable[[BaseException], None],
+    ) -> Maintenance:
+        """Build the background work."""
+        catalog = Catalog(self.database())
+        checkpointer = Checkpointer(
+            applier=self._start.slot,
+            store=parts.store,
+            catalog=catalog,
+            intake=parts.intake,
+            traces=parts.intake.traces,
+            tables=parts.tables,
+            long_refreshes=parts.computer.long_refreshes,
+            downstream=parts.downstream,
+            delta_sink=parts.delta_sink,
+            latest=parts.latest_checkpoint,
+            last_tick=last_tick,
+            tick_lock=tick_lock,
+            settings=self._checkpoint_settings,
+        )
         return Maintenance(
-            engine=engine,
-            store=self._store,
-            catalog=Catalog(self.database()),
-            applier=settings.slot,
-            tick_lock=self.tick_lock,
-            delta_interval_s=settings.delta_interval_ms / 1000,
-            checkpoint_rows=settings.checkpoint_rows,
-            tidy_interval_s=settings.delta_tidy_interval_s,
-            delta_retention_hours=settings.delta_retention_hours,
-            history_retention_days=settings.history_retention_days,
-            max_buffer_rows=settings.max_buffer_rows,
+            checkpointer=checkpointer,
+            delta_sink=parts.delta_sink,
+            tables=parts.tables,
+            catalog=catalog,
+            tick_lock=tick_lock,
+            settings=self._maintenance_settings,
             on_failure=on_failure,
         )
 
-    def ingest(self, engine: Engine) -> Ingest:
-        """Build the streaming query that fills this engine's inbox."""
-        return Ingest(engine.spark, self.settings, engine.inbox, self.inbox_lock, self._schemas)
+    # -- settings that may change: each part asks for its own ---------------------------------------------------------
+
+    def _batch_size(self) -> int:
+        return self._settings().pipeline_batch_size
+
+    def _refresh_limits(self) -> RefreshLimits:
+        settings = self._settings()
+        return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows)
+
+    def _checkpoint_settings(self) -> CheckpointSettings:
+        settings = self._settings()
+        return CheckpointSettings(settings.checkpoint_rows, settings.max_buffer_rows)
+
+    def _maintenance_settings(self) -> MaintenanceSettings:
+        settings = self._settings()
+        return MaintenanceSettings(
+            delta_interval_s=settings.delta_interval_ms / 1000,
+            tidy_interval_s=settings.delta_tidy_interval_s,
+            delta_retention_hours=settings.delta_retention_hours,
+            history_retention_days=settings.history_retention_days,
+        )
 
     def requests(self) -> Requests:
         """Build the reader that answers the requests of SQL functions."""
-        client = stream.client_options(self.settings)
-        return Requests(self.settings.topic_prefix, client, self.database(limit_waits), self._thresholds)
-
-    def _workers(self, name: str) -> ThreadPoolExecutor:
-        return self.cleanup.enter_context(
-            ThreadPoolExecutor(self.settings.max_parallel_workers, thread_name_prefix=name)
-        )
+        client = stream.client_options(self._start)
+        return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
     def _wait_for_topics(self) -> None:
         waited = False
-        while not stream.are_topics_ready(self.settings):
+        while not stream.are_topics_ready(self._start):
             if not waited:
-                log.info(
-                    "waiting for pg-trickle-cdc to create its topics", extra={"prefix": self.settings.topic_prefix}
-                )
+                log.info("waiting for pg-trickle-cdc to create its topics", extra={"prefix": self._start.topic_prefix})
                 waited = True
-            if self.stopping.wait(0.2):
+            if self._stopping.wait(0.2):
                 raise Infrastructure("stopped while waiting for the consumer's topics")

@@ -1,53 +1,25 @@
-"""The delta of one stream table over one LSN range: the interface that all sinks read, and the form in memory."""
+"""The delta of one stream table over one LSN range, wherever its rows are: in memory, staged in PostgreSQL, or in the
+outbox.
+
+Every kind has `lsn_range`, `schema` (columns c0.., then the weight), `count`, `has_deletions`, `is_fill`, `rows` (all
+of them, on the driver), `batches`, and `lease`: a reader reads under a lease.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.sinks.lease import Lease
+from applier.sinks.outbox_delta import OutboxDelta
+from applier.sinks.staging.staged_delta import StagedDelta
 from applier.zset import WEIGHT
 from shared_schema.lsn import LsnRange
 
-
-class DeltaRows(Protocol):
-    """The delta of one stream table over one LSN range, wherever its rows are stored."""
-
-    @property
-    def lsn_range(self) -> LsnRange:
-        """The range that it covers."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns c0.., then the weight."""
-
-    @property
-    def rows(self) -> pa.Table:
-        """All rows, on the driver."""
-
-    @property
-    def count(self) -> int:
-        """The number of net rows."""
-
-    @property
-    def has_deletions(self) -> bool:
-        """Whether a row has a negative weight."""
-
-    @property
-    def is_fill(self) -> bool:
-        """Whether it is the full result, for a stream table that is still empty."""
-
-    def batches(self, size: int) -> Iterator[pa.Table]:
-        """Yield the rows in batches; with a key, the two rows of an update are adjacent unless all are in memory."""
-
-    def retain(self) -> None:
-        """Add a holder: a sink that will read it."""
-
-    def release(self, *, all_holders: bool = False) -> None:
-        """Remove one holder, or all of them."""
+__all__ = ["ComputedDelta", "Delta", "MemoryDelta", "OutboxDelta", "StagedDelta"]
 
 
 @dataclass(frozen=True)
@@ -84,8 +56,13 @@ class MemoryDelta:
         for start in range(0, self.rows.num_rows, size):
             yield self.rows.slice(start, size)
 
-    def retain(self) -> None:
-        """Nothing to do: Python frees the memory."""
+    def lease(self) -> Lease[MemoryDelta]:
+        """Open a lease; its end deletes nothing: Python frees the memory."""
+        return Lease(self)
 
-    def release(self, *, all_holders: bool = False) -> None:
-        """Nothing to do: Python frees the memory."""
+
+ComputedDelta = MemoryDelta | StagedDelta
+"""A delta that PostgreSQL has not committed yet."""
+
+Delta = ComputedDelta | OutboxDelta
+"""Any delta. Readers that treat the kinds differently match all three."""

@@ -94,7 +94,7 @@ class Bench:
             parts = max(2, self.rows // PART_ROWS)
             staged = Staging(self.url).stage(self.table, lsn_range, frame, parts, lambda error: error)
             sink(self.url).apply(self.table, staged, NOW, executed("changes"))
-            staged.release()
+            staged.lease().close()
 
         return self.measured(run)
 
@@ -128,21 +128,21 @@ class Bench:
         took = time.perf_counter() - began
         stop.set()
         watcher.join()
-        staged.release()
+        staged.lease().close()
         return (seen[0] - began) / took
 
     def lake_ms_per_tick(self, folder: Path, per_merge: int) -> float:
         """Return the milliseconds of MERGE into a Delta table per tick, when `per_merge` ticks share one MERGE."""
         lake = DeltaSink(str(folder))
         held: Bag = Counter({(i, "x", 0): 1 for i in range(LAKE_ROWS)})
-        lake.add(self.table, delta(self.table, Counter(), held, (0, 10)))
+        lake.queue.add(self.table, delta(self.table, Counter(), held, (0, 10)))
         lake.flush()
         took = 0.0
         for tick in range(TICKS):
             first = tick * ROWS_PER_TICK
             old: Bag = Counter({(i, "x", 0): 1 for i in range(first, first + ROWS_PER_TICK)})
             new: Bag = Counter({(i, "y", tick): 1 for i in range(first, first + ROWS_PER_TICK)})
-            lake.add(self.table, delta(self.table, old, new, (10 + tick, 11 + tick)))
+            lake.queue.add(self.table, delta(self.table, old, new, (10 + tick, 11 + tick)))
             if (tick + 1) % per_merge == 0:
                 began = time.perf_counter()
                 lake.flush()

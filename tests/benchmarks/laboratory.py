@@ -29,8 +29,9 @@ from applier.catalog.history import RefreshExecution
 from applier.catalog.install import install_catalog
 from applier.plan.stream_table import StreamTable
 from applier.refresh.compute import compute
-from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
-from applier.sinks.staging.staged_delta import Delta, StagedDelta
+from applier.sinks.delta import ComputedDelta, StagedDelta
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.session import count_jobs, spark_session
@@ -86,7 +87,7 @@ class Laboratory:
     def __post_init__(self) -> None:
         self.traces = Traces(self.spark)
         self.states = StateStore(self.spark)
-        self._sink = PostgresSink(Database(self.url, prepare_write_session(60_000)), 4096)
+        self._sink = PostgresSink(WriteSession(Database(self.url, prepare_write_session(60_000))), lambda: 4096)
         self._catalog = Catalog(Database(self.url))
         self._definitions = Database(self.url)
         self._reads = RowsRead(self.spark)
@@ -192,7 +193,7 @@ class Laboratory:
         self._computed(name, LsnRange(ORIGIN, self.now), None)
         return time.perf_counter() - began
 
-    def _computed(self, name: str, lsn_range: LsnRange, states: StateStore | None) -> tuple[Delta | None, int]:
+    def _computed(self, name: str, lsn_range: LsnRange, states: StateStore | None) -> tuple[ComputedDelta | None, int]:
         before = count_jobs(self.spark)
         with self.traces.through(lsn_range) as inputs:
             delta = compute(self.spark, self.tables[name], inputs, states, self.staging)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 
 import psycopg
@@ -25,7 +25,8 @@ from deltalake.exceptions import DeltaError
 from applier import metrics
 from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import DeltaRows
+from applier.sinks.delta import Delta
+from applier.sinks.delta_queue import DeltaQueue
 from applier.sinks.net_delta import row_tuples
 from applier.sinks.postgres.target_snapshot import PartialTarget, read_target_snapshot
 from applier.spark.delta_files import optimize_and_vacuum
@@ -57,10 +58,10 @@ class DeltaSink:
         self._root = root.rstrip("/")
         self._url = url
         self._merge_rows = merge_rows
-        self._pending: dict[int, list[tuple[StreamTable, DeltaRows]]] = defaultdict(list)
-        self._lock = threading.Lock()
+        self.queue = DeltaQueue()
+        """The deltas that are not written yet."""
         self._writing = threading.Lock()
-        """Held while one stream table is written, from reading its queue to removing its deltas from it."""
+        """Held while one stream table is written, from reading the queue to removing its deltas from it."""
         self._durable: dict[int, Lsn] = {}
 
     def path(self, table: StreamTable) -> str:
@@ -80,28 +81,6 @@ class DeltaSink:
         version = DeltaTable(self.path(table)).transaction_version(_application_id(table))
         return ORIGIN if version is None else Lsn(version)
 
-    def add(self, table: StreamTable, delta: DeltaRows) -> None:
-        """Queue a delta; it must begin where the last one queued ended."""
-        with self._lock:
-            self._pending[table.id].append((table, delta))
-
-    def is_idle(self, table_id: int) -> bool:
-        """Whether no delta is queued."""
-        with self._lock:
-            return not self._pending.get(table_id)
-
-    def queued_deltas(self, table_id: int) -> list[DeltaRows]:
-        """Return the queued deltas, oldest first."""
-        with self._lock:
-            return [delta for _, delta in self._pending.get(table_id, ())]
-
-    def forget(self, table_id: int) -> None:
-        """Drop the queued deltas of a stream table: it was dropped, or it will be given them again."""
-        with self._lock:
-            forgotten = self._pending.pop(table_id, [])
-        for _, delta in forgotten:
-            delta.release()
-
     def await_frontier(self, table: StreamTable) -> Lsn:
         """Wait until no write is in progress; return the frontier then."""
         with self._writing:
@@ -109,10 +88,8 @@ class DeltaSink:
 
     def flush(self) -> list[tuple[StreamTable, TargetDiverged]]:
         """Write all queued deltas; return the stream tables to whose Delta table another program wrote."""
-        with self._lock:
-            ids = [table_id for table_id, deltas in self._pending.items() if deltas]
         diverged: list[tuple[StreamTable, TargetDiverged]] = []
-        for table_id in ids:
+        for table_id in self.queue.tables():
             with self._writing:
                 while self._flush_once(table_id, diverged):
                     pass
@@ -121,44 +98,26 @@ class DeltaSink:
     def _flush_once(self, table_id: int, diverged: list[tuple[StreamTable, TargetDiverged]]) -> bool:
         """Make one commit of the queued deltas; return whether some are left for another one."""
         # A rewrite from PostgreSQL may have included deltas that were queued only after it.
-        self._remove_written(table_id, self._durable.get(table_id, ORIGIN))
-        with self._lock:
-            queued = list(self._pending.get(table_id, ()))
-            for _, delta in queued:
-                delta.retain()
-        if not queued:
-            return False
-        # When one of the deltas has no key, none is applied by key.
-        table = next((t for t, _ in queued if t.key is None), queued[-1][0])
-        try:
-            reached = self._write(table, [delta for _, delta in queued])
-        except (DeltaError, OSError, Infrastructure, psycopg.Error) as error:
-            # The deltas stay queued and no checkpoint passes them, so a later attempt writes all of them.
-            log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
-            metrics.DELTA_FAILURES.inc()
-            return False
-        except PartialTarget:
-            return False
-        except TargetDiverged as error:
-            metrics.DELTA_DIVERGED.inc()
-            diverged.append((table, error))
-            reached = queued[-1][1].lsn_range.upper
-        finally:
-            for _, delta in queued:
-                delta.release()
-        return self._remove_written(table_id, reached)
-
-    def _remove_written(self, table_id: int, frontier: Lsn) -> bool:
-        """Remove the deltas up to the frontier from the queue; return whether later ones are left."""
-        with self._lock:
-            queued = self._pending.pop(table_id, [])
-            left = [(table, delta) for table, delta in queued if delta.lsn_range.upper > frontier]
-            if left:
-                self._pending[table_id] = left
-        for _, delta in queued:
-            if delta.lsn_range.upper <= frontier:
-                delta.release()
-        return bool(left)
+        self.queue.remove_until(table_id, self._durable.get(table_id, ORIGIN))
+        with self.queue.lease(table_id) as queued:
+            if not queued:
+                return False
+            # When one of the deltas has no key, none is applied by key.
+            table = next((t for t, _ in queued if t.key is None), queued[-1][0])
+            try:
+                reached = self._write(table, [delta for _, delta in queued])
+            except (DeltaError, OSError, Infrastructure, psycopg.Error) as error:
+                # The deltas stay queued and no checkpoint passes them, so a later attempt writes all of them.
+                log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
+                metrics.DELTA_FAILURES.inc()
+                return False
+            except PartialTarget:
+                return False
+            except TargetDiverged as error:
+                metrics.DELTA_DIVERGED.inc()
+                diverged.append((table, error))
+                reached = queued[-1][1].lsn_range.upper
+        return self.queue.remove_until(table_id, reached)
 
     def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
         """Compact small files and delete old ones; readers find every version of the last `retention_hours`."""
@@ -170,7 +129,7 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
-    def _write(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
+    def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
         """Make one commit that covers at least the first of the deltas; return its frontier."""
         until = deltas[-1].lsn_range.upper
         if sum(delta.count for delta in deltas) <= self._merge_rows:
@@ -187,7 +146,7 @@ class DeltaSink:
         log.debug("delta written", extra={"table": str(table), "frontier": str(until), "deltas": len(deltas)})
         return until
 
-    def _write_in_memory(self, table: StreamTable, deltas: list[DeltaRows]) -> bool:
+    def _write_in_memory(self, table: StreamTable, deltas: list[Delta]) -> bool:
         """Write the sum of the deltas; return whether there was a commit: the deltas may cancel each other."""
         rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
         until = deltas[-1].lsn_range.upper
@@ -197,7 +156,7 @@ class DeltaSink:
             self._merge(table, rows, until)
         return deltas[0].is_fill or bool(rows.num_rows)
 
-    def _rewrite(self, table: StreamTable, deltas: list[DeltaRows]) -> Lsn:
+    def _rewrite(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
         """Overwrite the Delta table with PostgreSQL's rows, which are at the end of these deltas or later."""
         until = deltas[-1].lsn_range.upper
         if self._url is not None:
@@ -276,7 +235,7 @@ def _pruning_range(table: StreamTable, deletions: pa.Table) -> str:
     return f" AND {name} >= {low} AND {name} <= {high}"
 
 
-def _stream_rows(table: StreamTable, deltas: list[DeltaRows]) -> pa.RecordBatchReader:
+def _stream_rows(table: StreamTable, deltas: list[Delta]) -> pa.RecordBatchReader:
     """Return a reader of the rows that the deltas insert, some at a time."""
     width = len(table.columns)
     batches = (

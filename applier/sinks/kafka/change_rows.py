@@ -1,9 +1,9 @@
-"""The delta of a stream table in, change rows of the topic contract out. Pure."""
+"""The net rows of a delta in, change rows of the topic contract out. Pure."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
@@ -12,20 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import DeltaRows, MemoryDelta
 from applier.sinks.net_delta import row_tuples
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
-from shared_schema.lsn import Lsn
+from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import VARHDRSZ, PgType, PhysicalType
 from shared_schema.table_schema import ReplicaIdentity, TableSchema
 
-BATCH_ROWS = 4_096
-"""Rows that are read at a time from a delta that is not in memory."""
 
-
-def last_position(delta: DeltaRows) -> Lsn:
-    """Return the last LSN that the delta covers: its upper frontier is exclusive."""
-    return Lsn(delta.lsn_range.upper.value - 1)
+def last_position(lsn_range: LsnRange) -> Lsn:
+    """Return the last LSN of the range: its upper frontier is exclusive."""
+    return Lsn(lsn_range.upper.value - 1)
 
 
 def topic_schema(table: StreamTable) -> TableSchema:
@@ -46,23 +42,31 @@ def avro_value(pg: PgType, value: Any) -> Value:
     return result
 
 
-def change_rows(table: StreamTable, delta: DeltaRows, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
-    """Yield the delta as change rows: D before I, the two rows of an update adjacent; stamped inside its LSN range.
+def change_rows(
+    table: StreamTable,
+    lsn_range: LsnRange,
+    net_rows: Iterable[tuple[Any, ...]],
+    *,
+    number: int,
+    empty_first: bool,
+) -> Iterator[ChangeRow]:
+    """Yield net rows, with their weights last, as change rows: D before I, the two rows of an update adjacent; stamped
+    inside the LSN range.
 
     `number` stands in the place of the transaction id: deltas are numbered without gaps. `empty_first` puts a TRUNCATE
     before them: the topic still holds the rows of an earlier stream table.
     """
-    lsn = last_position(delta)
+    lsn = last_position(lsn_range)
     now_us = time.time_ns() // 1000
     if empty_first:
         yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), number, now_us, None)
     stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
     previous: ChangeRow | None = None
-    for *values, weight in _ordered_rows(table, delta):
+    for *values, weight in net_rows:
         wire = tuple(avro_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
         op = Op.INSERT if weight > 0 else Op.DELETE
         for _ in range(abs(weight)):
-            row = ChangeRow(op, next(stamps), number, now_us, wire, snapshot=delta.is_fill)
+            row = ChangeRow(op, next(stamps), number, now_us, wire, snapshot=not lsn_range.lower)
             if previous is not None:
                 previous, row = _mark_update(previous, row, table.key)
                 yield previous
@@ -71,15 +75,8 @@ def change_rows(table: StreamTable, delta: DeltaRows, *, number: int, empty_firs
         yield previous
 
 
-def _ordered_rows(table: StreamTable, delta: DeltaRows) -> Iterator[tuple[Any, ...]]:
-    if isinstance(delta, MemoryDelta):
-        yield from _sort_by_key(table, delta.rows)
-    else:
-        for batch in delta.batches(BATCH_ROWS):
-            yield from row_tuples(batch)
-
-
-def _sort_by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
+def sort_by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a net delta such that the two rows of an update are adjacent, the deletion first."""
     tuples = list(row_tuples(rows))
     if table.key is None:
         return sorted(tuples, key=lambda row: row[-1])

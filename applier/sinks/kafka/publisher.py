@@ -16,8 +16,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from applier.errors import Infrastructure
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import DeltaRows
-from applier.sinks.kafka.change_rows import change_rows, last_position, topic_schema
+from applier.sinks.delta import Delta
+from applier.sinks.kafka.change_rows import last_position, topic_schema
+from applier.sinks.kafka.delta_rows import delta_change_rows
 from shared_schema import avro, progress
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Offsets, Progress
@@ -130,7 +131,7 @@ class TopicPublisher:
             case Capture():
                 self._captured[record.table] = record.relid
 
-    def publish(self, deltas: list[tuple[StreamTable, DeltaRows]]) -> None:
+    def publish(self, deltas: list[tuple[StreamTable, Delta]]) -> None:
         """Publish the deltas of one tick in one Kafka transaction; each must begin where its topic ends."""
         if not deltas:
             return
@@ -170,7 +171,7 @@ class TopicPublisher:
         except KafkaException as error:
             raise Infrastructure(f"the Kafka transaction could not be aborted: {error.args[0].str()}") from error
 
-    def _produce(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> int:
+    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> int:
         """Send the rows; return how many. The offsets after them are in `ends` once they are delivered.
 
         Counts a delta that has rows in `windows`.
@@ -183,7 +184,7 @@ class TopicPublisher:
         # Earlier rows under this name, of this stream table or another one, must be removed first.
         is_refill = delta.is_fill and table.table in self._captured
         sent, before = 0, 0 if is_refill else windows.setdefault(self._slot(table), 0)
-        for row in change_rows(table, delta, number=before + 1, empty_first=is_refill):
+        for row in delta_change_rows(table, delta, number=before + 1, empty_first=is_refill):
             self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
             sent += 1
         windows[self._slot(table)] = before + bool(sent)
@@ -215,14 +216,16 @@ class TopicPublisher:
         finally:
             consumer.close()
 
-    def _progress(self, table: StreamTable, delta: DeltaRows, ends: Offsets, windows: dict[str, int]) -> Progress:
+    def _progress(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> Progress:
         topic, slot = table_topic(self._prefix, table.table), self._slot(table)
         offsets = {topic: self._ends[topic] | ends[topic]}
         return Progress(slot, "", 0, ORIGIN, delta.lsn_range.upper, offsets, windows=windows[slot])
 
-    def _capture(self, table: StreamTable, delta: DeltaRows, rows: int) -> Capture:
+    def _capture(self, table: StreamTable, delta: Delta, rows: int) -> Capture:
         schema_id = avro.codec(topic_schema(table)).id.hex()
-        return Capture(self._slot(table), table.table, table.relid, last_position(delta), rows, schema_id=schema_id)
+        return Capture(
+            self._slot(table), table.table, table.relid, last_position(delta.lsn_range), rows, schema_id=schema_id
+        )
 
     def close(self) -> None:
         """Close the producer; between two ticks it has nothing in flight."""

@@ -8,6 +8,7 @@ that its query returns.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import psycopg
@@ -15,10 +16,12 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import ComputedDelta, StagedDelta
+from applier.sinks.lease import Lease
 from applier.sinks.postgres import copy_text, merge_sql
 from applier.sinks.postgres.arrow_rows import comparable_columns, zset_schema
 from applier.sinks.postgres.gather import NetRows, evaluate_net_rows
-from applier.sinks.staging.staged_delta import NUMBERS, Delta, StagedDelta
+from applier.sinks.staging.staged_delta import NUMBERS
 from applier.zset import WEIGHT, column_name, column_names, copies_of
 from shared_schema.lsn import LsnRange
 
@@ -32,7 +35,7 @@ class FullResult:
     lsn_range: LsnRange
     rows: pa.Table | StagedDelta | sql.Composable
     """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
-    change: Delta | None = None
+    change: ComputedDelta | None = None
     """The delta over the range, for a repair: the rows in PostgreSQL belong to no frontier, those of the other sinks
     to the lower end."""
 
@@ -48,12 +51,13 @@ class FullResult:
                 part.wait_for_all()
         return self
 
-    def release(self, *, all_holders: bool = False) -> None:
-        """Release the rows after PostgreSQL has read them; with `all_holders` also the delta of the other sinks."""
-        if isinstance(self.rows, StagedDelta):
-            self.rows.release()
-        if all_holders and self.change is not None:
-            self.change.release(all_holders=True)
+    def lease(self) -> Lease[FullResult]:
+        """Open a lease on its rows and on the delta of the other sinks."""
+        leases = ExitStack()
+        for part in (self.rows, self.change):
+            if isinstance(part, StagedDelta):
+                leases.enter_context(part.lease())
+        return Lease(self, leases.close)
 
 
 def diff_with_target(cursor: Cursor, table: StreamTable, full_result: FullResult) -> NetRows:

@@ -9,10 +9,10 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import MemoryDelta
+from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.net_delta import DELETE, INSERT, UPDATE
 from applier.sinks.postgres.arrow_rows import read_arrow
-from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, Delta, StagedDelta, StagedPart
+from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, PREFIX, StagedPart
 from applier.zset import column_name
 from shared_schema.lsn import LsnRange
 
@@ -48,7 +48,9 @@ def evaluate_net_rows(cursor: Cursor, query: sql.Composed, schema: pa.Schema) ->
     return NetRows(table, schema, count)
 
 
-def collect_delta(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, limit: DriverLimit) -> Delta:
+def collect_delta(
+    cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRange, limit: DriverLimit
+) -> ComputedDelta:
     """Collect up to `limit` rows in Arrow; stage more of them in PostgreSQL, visible after the caller's commit."""
     if found.count > limit.rows:
         return _stage(cursor, table, found, lsn_range, limit.url)

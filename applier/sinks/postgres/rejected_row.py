@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import assert_never
 
 import psycopg
 import pyarrow as pa
@@ -11,15 +12,17 @@ from psycopg import sql
 
 from applier.errors import TargetDiverged
 from applier.plan.stream_table import StreamTable
+from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.net_delta import ACT, DELETE, INSERT, UPDATE
 from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from applier.sinks.postgres.batches import ApplyMethod, Batch, Cursor, Fill, cut_batches
 from applier.sinks.postgres.copy_text import encode_csv
 from applier.sinks.postgres.pg_errors import bisect_rejected, row_identity
-from applier.sinks.staging.staged_delta import Delta, StagedDelta
 
 
-def find_rejected_row(cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: Delta, size: int) -> str | None:
+def find_rejected_row(
+    cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: ComputedDelta, size: int
+) -> str | None:
     """Write the delta batch by batch, then halve the rejected batch until one row is left; None when all are accepted.
 
     The caller rolls back what is written.
@@ -47,19 +50,22 @@ def _is_accepted(cursor: Cursor, method: ApplyMethod, rows: pa.Table, *, first: 
 
 
 def _rows_to_write(
-    cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: Delta, size: int
+    cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: ComputedDelta, size: int
 ) -> Iterator[pa.Table]:
     """Yield the rows in the order in which they are written: deletions, updates, insertions."""
-    if not isinstance(delta, StagedDelta):
-        yield method.arrange(delta.rows)
-    elif isinstance(method, Fill):
-        yield from map(method.arrange, delta.batches(size, cursor.connection))
-    else:
-        for condition in _phase_conditions(table):
-            for part in delta.parts():
-                query = _select_phase(table, delta, part.table, condition)
-                for batch in read_arrow(cursor.connection, query, _write_schema(table, delta), size):
-                    yield pa.Table.from_batches([batch])
+    match delta:
+        case MemoryDelta():
+            yield method.arrange(delta.rows)
+        case StagedDelta() if isinstance(method, Fill):
+            yield from map(method.arrange, delta.batches(size, cursor.connection))
+        case StagedDelta():
+            for condition in _phase_conditions(table):
+                for part in delta.parts():
+                    query = _select_phase(table, delta, part.table, condition)
+                    for batch in read_arrow(cursor.connection, query, _write_schema(table, delta), size):
+                        yield pa.Table.from_batches([batch])
+        case _:
+            assert_never(delta)
 
 
 def _phase_conditions(table: StreamTable) -> list[str]:

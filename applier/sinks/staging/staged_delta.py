@@ -21,7 +21,7 @@ from psycopg import sql
 from applier.catalog.database import Connection, connect
 from applier.errors import Infrastructure
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import MemoryDelta
+from applier.sinks.lease import Lease, LeaseCount
 from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from applier.sinks.postgres.copy_text import PIECE_ROWS
 from applier.zset import column_name
@@ -52,6 +52,11 @@ class StagedPart:
         """Its qualified name."""
         return sql.Identifier(SCHEMA, self.name)
 
+    @property
+    def drop(self) -> sql.Composed:
+        """The statement that deletes it."""
+        return sql.SQL("DROP TABLE IF EXISTS {}").format(self.table)
+
 
 class PartQueue:
     """The parts that have arrived, in their order, for any number of readers on any threads."""
@@ -60,19 +65,21 @@ class PartQueue:
         self._changed = threading.Condition()
         self._parts: list[StagedPart] = []
         self._ended = False
+        self._is_abandoned = False
         self._error: BaseException | None = None
 
-    @property
-    def arrived(self) -> list[StagedPart]:
-        """The parts that have arrived, without waiting."""
-        with self._changed:
-            return list(self._parts)
-
-    def add(self, part: StagedPart) -> None:
-        """Add a part."""
+    def add(self, part: StagedPart) -> bool:
+        """Add a part; return False when nobody will read it."""
         with self._changed:
             self._parts.append(part)
             self._changed.notify_all()
+            return not self._is_abandoned
+
+    def abandon(self) -> list[StagedPart]:
+        """Note that nobody will read later parts; return those that have arrived."""
+        with self._changed:
+            self._is_abandoned = True
+            return list(self._parts)
 
     def end(self, error: BaseException | None = None) -> None:
         """End the queue: that was the last part, or an error stopped the others."""
@@ -101,7 +108,7 @@ class PartQueue:
 class StagedDelta:
     """A delta whose rows are in PostgreSQL. `parts` waits for the executors that make them.
 
-    Its creator is the first holder. Each further holder calls `retain`, and every holder calls `release` at the end.
+    The end of its last lease drops the tables; whoever receives a new one opens a lease first of all.
     """
 
     lsn_range: LsnRange
@@ -113,8 +120,10 @@ class StagedDelta:
     part_queue: PartQueue = field(default_factory=PartQueue)
     applied: tuple[int, int] | None = None
     """The numbers of inserted and deleted rows, once they are in the stream table before its frontier moves."""
-    _holders: int = 1
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _leases: LeaseCount = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._leases = LeaseCount(self._drop_tables)
 
     @property
     def is_fill(self) -> bool:
@@ -160,27 +169,22 @@ class StagedDelta:
         """All net rows, on the driver: for a reader that cannot read batches."""
         return pa.concat_tables([self.schema.empty_table(), *self.batches(PIECE_ROWS)])
 
-    def retain(self) -> None:
-        """Add a holder."""
-        with self._lock:
-            self._holders += 1
+    def note_applied(self, inserted: int, deleted: int) -> None:
+        """Note that the rows are in the stream table before its frontier moves."""
+        self.applied = inserted, deleted
 
-    def release(self, *, all_holders: bool = False) -> None:
-        """Remove a holder; after the last one drop the tables. When that fails, the next start drops them."""
-        with self._lock:
-            self._holders = 0 if all_holders else self._holders - 1
-            if self._holders > 0:
-                return
+    def lease(self) -> Lease[StagedDelta]:
+        """Open a lease."""
+        return self._leases.open(self)
+
+    def _drop_tables(self) -> None:
+        """Drop the tables; when that fails, the next start drops them. Later parts are dropped as they arrive."""
         try:
             with connect(self.url) as connection:
-                for part in self.part_queue.arrived:
-                    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
+                for part in self.part_queue.abandon():
+                    connection.execute(part.drop)
         except (Infrastructure, psycopg.OperationalError) as error:
             log.warning("staged rows could not be dropped", extra={"table": str(self.table), "error": str(error)[:300]})
-
-
-Delta = MemoryDelta | StagedDelta
-"""The delta of one stream table over one LSN range, on the driver or in PostgreSQL."""
 
 
 def drop_leftovers(url: str) -> None:

@@ -130,7 +130,7 @@ class _Copier:
         try:
             with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
                 part = StagedPart(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
-                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(part.table))
+                cursor.execute(part.drop)
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
                 for rows in _pieces(batches):
                     self._copy(cursor, part, rows)
@@ -201,7 +201,9 @@ def _run(
                 for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
                     if number not in seen:
                         seen.add(int(str(number)))
-                        part_queue.add(StagedPart(str(line[0]), *(int(str(n)) for n in line[1:])))
+                        part = StagedPart(str(line[0]), *(int(str(n)) for n in line[1:]))
+                        if not part_queue.add(part):
+                            connection.execute(part.drop)
             connection.execute(copier.lines("DROP TABLE {}"))
             job.result()
         part_queue.end()

@@ -86,7 +86,7 @@ def test_continuous_is_always_due_and_so_is_what_was_never_refreshed() -> None:
 def test_a_clock_set_back_delays_no_refresh() -> None:
     for schedule in (Every(3600.0), Cron("0 13 * * *")):
         assert is_due(schedule, NOON, NOON - timedelta(hours=20))
-    scheduler = Scheduler(max_consecutive_errors=3)
+    scheduler = Scheduler(max_consecutive_errors=lambda: 3)
     row = StreamTableRow(
         pgt_id=1, pgt_relid=1, pgt_schema="public", pgt_name="t", original_query="", defining_query="", created_at=NOON,
         status="ACTIVE", schedule="1h", refresh_mode="AUTO", full_policy="allow", append_only=False,

@@ -15,7 +15,10 @@ from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import MemoryDelta
-from applier.sinks.postgres.sink import PostgresSink, prepare_write_session
+from applier.sinks.postgres.committed_rows import CommittedRows
+from applier.sinks.postgres.progressive import EarlyParts
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
 from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import Lsn, LsnRange
@@ -67,7 +70,16 @@ def delta(table: StreamTable, old: Bag, new: Bag, lsn_range: tuple[int, int]) ->
 def sink(
     url: str, size: int = 4096, server: int | None = None, lock_timeout_ms: int = 30_000, driver_rows: int = 200_000
 ) -> PostgresSink:
-    return PostgresSink(Database(url, prepare_write_session(lock_timeout_ms)), size, server, driver_rows)
+    session = WriteSession(Database(url, prepare_write_session(lock_timeout_ms)), server)
+    return PostgresSink(session, lambda: size, driver_rows)
+
+
+def early_parts(url: str) -> EarlyParts:
+    return EarlyParts(Database(url, prepare_write_session(30_000)), lambda: 4096)
+
+
+def committed(url: str) -> CommittedRows:
+    return CommittedRows(Database(url), 200_000)
 
 
 def held(db: Connection, table: StreamTable) -> Bag:

@@ -70,13 +70,13 @@ def test_duplicate_rows(tmp_path_factory: pytest.TempPathFactory, states: list[B
     before: Bag = Counter()
     for number, (after, flush) in enumerate(zip(states, flushes, strict=False)):
         old = Lsn(number * 10) if number else ORIGIN
-        sink.add(table, delta(before, after, LsnRange(old, Lsn(number * 10 + 10))))
+        sink.queue.add(table, delta(before, after, LsnRange(old, Lsn(number * 10 + 10))))
         if flush:
             sink.flush()
         before = after
     sink.flush()
     assert stored(root) == before
-    assert sink.is_idle(table.id)
+    assert sink.queue.is_idle(table.id)
     assert DeltaSink(str(root)).frontier(table) <= Lsn(len(states) * 10)
 
 
@@ -86,8 +86,8 @@ def test_deltas_of_queries_that_prove_different_columns_not_null(tmp_path: Path)
     first: Bag = Counter({(1, 0.5): 1})
     fill = delta(Counter(), first, LsnRange(ORIGIN, Lsn(10)))
     proven = pa.schema([fill.rows.schema.field(0).with_nullable(False), *list(fill.rows.schema)[1:]])
-    sink.add(table, replace(fill, rows=fill.rows.cast(proven)))
-    sink.add(table, delta(first, Counter({(1, 0.5): 1, (2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
+    sink.queue.add(table, replace(fill, rows=fill.rows.cast(proven)))
+    sink.queue.add(table, delta(first, Counter({(1, 0.5): 1, (2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
     sink.flush()
     assert stored(tmp_path) == Counter({(1, 0.5): 1, (2, None): 1})
 
@@ -96,9 +96,9 @@ def test_keyed_rows_and_the_frontier_in_the_commit(tmp_path: Path) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
     first: Bag = Counter({(1, 0.5): 1, (2, None): 1})
     second: Bag = Counter({(1, 1.5): 1, (3, None): 1})
-    sink.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(10))))
+    sink.queue.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(10))))
     sink.flush()
-    sink.add(table, delta(first, second, LsnRange(Lsn(10), Lsn(30))))
+    sink.queue.add(table, delta(first, second, LsnRange(Lsn(10), Lsn(30))))
     sink.flush()
     assert stored(tmp_path) == second
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(30)
@@ -108,20 +108,20 @@ def test_keyed_rows_and_the_frontier_in_the_commit(tmp_path: Path) -> None:
 def test_one_of_two_equal_nan_rows_leaves(tmp_path: Path) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table(None)
     nan = float("nan")
-    sink.add(table, delta(Counter(), Counter({(1, nan): 2}), LsnRange(ORIGIN, Lsn(10))))
+    sink.queue.add(table, delta(Counter(), Counter({(1, nan): 2}), LsnRange(ORIGIN, Lsn(10))))
     sink.flush()
-    sink.add(table, delta(Counter({(1, nan): 1}), Counter(), LsnRange(Lsn(10), Lsn(20))))
+    sink.queue.add(table, delta(Counter({(1, nan): 1}), Counter(), LsnRange(Lsn(10), Lsn(20))))
     sink.flush()
     assert [(a, math.isnan(b)) for a, b in stored(tmp_path).elements() if b is not None] == [(1, True)]
 
 
 def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) -> None:
     sink = DeltaSink(str(tmp_path))
-    sink.add(stream_table((0,), 1), delta(Counter(), Counter({(1, 0.5): 1}), LsnRange(ORIGIN, Lsn(10))))
+    sink.queue.add(stream_table((0,), 1), delta(Counter(), Counter({(1, 0.5): 1}), LsnRange(ORIGIN, Lsn(10))))
     sink.flush()
     successor = stream_table((0,), 2)
     assert DeltaSink(str(tmp_path)).frontier(successor) == ORIGIN
-    sink.add(successor, delta(Counter(), Counter({(7, None): 1}), LsnRange(ORIGIN, Lsn(20))))
+    sink.queue.add(successor, delta(Counter(), Counter({(7, None): 1}), LsnRange(ORIGIN, Lsn(20))))
     sink.flush()
     assert stored(tmp_path) == Counter({(7, None): 1})
 
@@ -130,13 +130,13 @@ def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) 
 def test_foreign_writes_to_a_delta_table_are_reported(tmp_path: Path, key: tuple[int, ...] | None) -> None:
     sink, table = DeltaSink(str(tmp_path)), stream_table(key)
     first: Bag = Counter({(1, 0.5): 1, (2, None): 1})
-    sink.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(10))))
+    sink.queue.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(10))))
     assert sink.flush() == []
     DeltaTable(sink.path(table)).delete("a = 1")
-    sink.add(table, delta(first, Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
+    sink.queue.add(table, delta(first, Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
     [(failed, error)] = sink.flush()
     assert failed is table and "another program" in error.problem
-    assert sink.is_idle(table.id)
+    assert sink.queue.is_idle(table.id)
 
 
 def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_many_small_commits_leave_few_files(tmp_path: Path) -> None:
     held: Bag = Counter()
     for number in range(MANY_FILES + 2):
         after = held + Counter({(number, None): 1})
-        sink.add(table, delta(held, after, LsnRange(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
+        sink.queue.add(table, delta(held, after, LsnRange(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
         sink.flush()
         held = after
     assert len(DeltaTable(sink.path(table)).file_uris()) > MANY_FILES
@@ -160,12 +160,12 @@ def test_only_files_with_a_deleted_row_are_read(tmp_path: Path) -> None:
     held: Bag = Counter()
     for number in range(5):
         after = held + Counter({(number * 10 + i, 0.5): 1 for i in range(10)})
-        sink.add(table, delta(held, after, LsnRange(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
+        sink.queue.add(table, delta(held, after, LsnRange(Lsn(number) if number else ORIGIN, Lsn(number + 1))))
         sink.flush()
         held = after
     assert len(DeltaTable(sink.path(table)).file_uris()) == 5
     second = held - Counter({(23, 0.5): 1}) + Counter({(23, 1.5): 1})
-    sink.add(table, delta(held, second, LsnRange(Lsn(5), Lsn(6))))
+    sink.queue.add(table, delta(held, second, LsnRange(Lsn(5), Lsn(6))))
     sink.flush()
     metrics = DeltaTable(sink.path(table)).history(1)[0]["operationMetrics"]
     assert (metrics["num_target_files_scanned"], metrics["num_target_files_skipped_during_scan"]) == (1, 4)
@@ -178,7 +178,7 @@ def test_spark_delta_rs_and_duckdb_read_any_retained_position(tmp_path: Path, sp
     states: list[Bag] = [Counter({(1, 0.5): 1}), Counter({(1, 1.5): 1, (2, None): 1}), Counter({(3, math.inf): 1})]
     before: Bag = Counter()
     for number, after in enumerate(states):
-        sink.add(table, delta(before, after, LsnRange(Lsn(number * 16), Lsn(number * 16 + 16))))
+        sink.queue.add(table, delta(before, after, LsnRange(Lsn(number * 16), Lsn(number * 16 + 16))))
         sink.flush()
         before = after
     path = sink.path(table)

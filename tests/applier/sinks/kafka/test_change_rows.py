@@ -13,7 +13,8 @@ from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import MemoryDelta
-from applier.sinks.kafka.change_rows import avro_value, change_rows
+from applier.sinks.kafka.change_rows import avro_value
+from applier.sinks.kafka.delta_rows import delta_change_rows
 from applier.zset import WEIGHT
 from shared_schema.change_row import Op
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
@@ -51,7 +52,7 @@ nets = st.dictionaries(
 
 @given(nets)
 def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) -> None:
-    rows = list(change_rows(stream_table(None), delta(net), number=1, empty_first=False))
+    rows = list(delta_change_rows(stream_table(None), delta(net), number=1, empty_first=False))
     replayed: Counter[object] = Counter()
     for row in rows:
         replayed[row.values] += row.op.weight
@@ -62,7 +63,7 @@ def test_replaying_gives_the_delta_back(net: dict[tuple[int | None, str], int]) 
 
 def test_an_update_is_a_pair_that_says_what_changed() -> None:
     rows = list(
-        change_rows(
+        delta_change_rows(
             stream_table((0,)), delta({(1, "new"): 1, (2, "gone"): -1, (1, "old"): -1}), number=1, empty_first=False
         )
     )
@@ -74,7 +75,7 @@ def test_an_update_is_a_pair_that_says_what_changed() -> None:
 
 
 def test_a_fill_is_a_snapshot_and_may_empty_the_topic_first() -> None:
-    rows = list(change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), number=1, empty_first=True))
+    rows = list(delta_change_rows(stream_table((0,)), delta({(1, "x"): 1}, ORIGIN), number=1, empty_first=True))
     assert [(row.op, row.stamp.seq, row.snapshot) for row in rows] == [(Op.TRUNCATE, 0, False), (Op.INSERT, 1, True)]
 
 

@@ -15,10 +15,10 @@ from psycopg import sql
 
 from applier.catalog.install import install_catalog
 from applier.errors import GroupCommitRefused, TargetDiverged, TargetError
+from applier.sinks.delta import StagedDelta
 from applier.sinks.postgres.full_diff import FullResult
-from applier.sinks.staging.staged_delta import StagedDelta
 from shared_schema.lsn import Lsn, LsnRange
-from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
+from tests.applier.sinks.stream_tables import Bag, Connection, committed, delta, executed, held, make, sink, zset
 
 COLUMNS = {"a": "int", "b": "text", "f": "float8", "n": "numeric", "j": "json"}
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
@@ -70,9 +70,9 @@ def test_any_states_in_any_batches(
                 assert bag_of(made.rows) == expected
                 assert isinstance(made, StagedDelta) is (expected.total() > driver_rows)
                 # Held in the outbox for a sink that has none of it yet.
-                kept = [d for d in to.pending_deltas(table, Lsn(0)) if d.lsn_range == made.lsn_range]
+                kept = [d for d in committed(database).pending_deltas(table, Lsn(0)) if d.lsn_range == made.lsn_range]
                 assert sum((bag_of(d.rows) for d in kept), Counter()) == expected
-                made.release()
+                made.lease().close()
             else:
                 to.apply(table, delta(table, before, after, lsn_range), NOW, executed("test"))
             assert held(db, table) == after
@@ -101,8 +101,8 @@ def test_contents_may_be_a_query(db: Connection, database: str) -> None:
     )
     made = to.replace(table, contents(query, 10, 20), NOW, executed("full"), acknowledged=Lsn(10))
     assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
-    assert [bag_of(d.rows) for d in to.pending_deltas(table, Lsn(10))] == [bag_of(made.rows)]
-    assert to.pending_deltas(table, Lsn(20)) == []
+    assert [bag_of(d.rows) for d in committed(database).pending_deltas(table, Lsn(10))] == [bag_of(made.rows)]
+    assert committed(database).pending_deltas(table, Lsn(20)) == []
     history = db.execute(
         "SELECT refresh_reason, rows_inserted, rows_deleted FROM pgtrickle.pgt_refresh_history ORDER BY 1"
     )

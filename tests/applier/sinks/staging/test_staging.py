@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,20 +20,31 @@ from pyspark.sql import DataFrame, SparkSession
 from applier.catalog.install import install_catalog
 from applier.errors import TargetDiverged, TargetError
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import DeltaRows, MemoryDelta
+from applier.sinks.delta import Delta, MemoryDelta, OutboxDelta, StagedDelta
 from applier.sinks.delta_lake.sink import DeltaSink
-from applier.sinks.kafka.change_rows import change_rows
-from applier.sinks.outbox import PART_ROWS, OutboxDelta
+from applier.sinks.kafka.delta_rows import delta_change_rows
+from applier.sinks.outbox_delta import PART_ROWS
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.merge_parts import can_merge_in_any_order
 from applier.sinks.postgres.pg_errors import decode_from_executor
-from applier.sinks.staging.staged_delta import PREFIX, Delta, StagedDelta, drop_leftovers
+from applier.sinks.staging.staged_delta import PREFIX, drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.sinks.growth import growth
-from tests.applier.sinks.stream_tables import Bag, Connection, delta, executed, held, make, sink, zset
+from tests.applier.sinks.stream_tables import (
+    Bag,
+    Connection,
+    committed,
+    delta,
+    early_parts,
+    executed,
+    held,
+    make,
+    sink,
+    zset,
+)
 
 NOW = datetime(2024, 2, 29, tzinfo=UTC)
 LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
@@ -85,32 +97,33 @@ def test_a_staged_fill_and_a_staged_change(
         .union(zframe(spark, table, passing))
         .union(zframe(spark, table, Counter({row(99, "passing"): -1})))
     )
-    fill = staged(database, table, came, (0, 10))
+    leases = ExitStack()
+    fill = leases.enter_context(staged(database, table, came, (0, 10)).lease())
     to.apply(table, fill, NOW, executed("fill"))
     assert held(db, table) == first
-    assert Counter(r.values for r in change_rows(table, fill, number=1, empty_first=False)) == first
-    delta_sink.add(table, fill)
+    assert Counter(r.values for r in delta_change_rows(table, fill, number=1, empty_first=False)) == first
+    delta_sink.queue.add(table, fill)
     delta_sink.flush()
     weights = Counter(SECOND)
     weights.subtract(first)
-    change = staged(database, table, zframe(spark, table, weights), (10, 20), parts=2)
+    change = leases.enter_context(staged(database, table, zframe(spark, table, weights), (10, 20), parts=2).lease())
     to.apply(table, change, NOW, executed("changes"))
     assert held(db, table) == SECOND
     replayed = Counter(first)
     updates = 0
-    for change_row in change_rows(table, change, number=1, empty_first=False):
+    for change_row in delta_change_rows(table, change, number=1, empty_first=False):
         replayed[change_row.values or ()] += 1 if change_row.op is Op.INSERT else -1
         updates += change_row.changed is not None
     assert +replayed == SECOND and (updates > 0) == (key is not None)
-    delta_sink.add(table, change)
+    delta_sink.queue.add(table, change)
     delta_sink.flush()
     assert in_delta(delta_sink, table) == SECOND
     # Too large to be merged in memory: written again with the rows of PostgreSQL.
     newest = DeltaTable(delta_sink.path(table)).history(1)[0]
     assert (newest["operation"], newest["pgtrickle_lsn"]) == ("WRITE", "0/14")
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(20)
-    for one in (fill, change):
-        one.release()
+    assert count_staging_tables(db) > 0
+    leases.close()
     assert count_staging_tables(db) == 0
     assert db.execute("SELECT frontier::text FROM pgtrickle.pgt_frontiers").fetchone() == ("0/14",)
     with pytest.raises(TargetDiverged):
@@ -136,7 +149,7 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
         return change
 
     def step(number: int) -> list[str]:
-        delta_sink.add(table, written(number))
+        delta_sink.queue.add(table, written(number))
         assert delta_sink.flush() == []
         assert in_delta(delta_sink, table) == states[number]
         newest = DeltaTable(delta_sink.path(table)).history(1)[0]
@@ -156,10 +169,10 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
     states += [Counter({(i, "a"): 1 for i in range(12)}), Counter({(i, "b"): 1 for i in range(12)})]
     late = [written(5), written(6)]
     for change in late:
-        delta_sink.add(table, change)
+        delta_sink.queue.add(table, change)
         assert delta_sink.flush() == []
         assert in_delta(delta_sink, table) == states[6] and delta_sink.frontier(table) == Lsn(60)
-        assert delta_sink.is_idle(table.id)
+        assert delta_sink.queue.is_idle(table.id)
 
 
 def test_a_full_result_by_executors(db: Connection, database: str, spark: SparkSession) -> None:
@@ -171,22 +184,21 @@ def test_a_full_result_by_executors(db: Connection, database: str, spark: SparkS
         to = sink(database, driver_rows=5)
         to.apply(table, delta(table, Counter(), first, (0, 10)), NOW, executed("fill"))
         whole = staged(database, table, zframe(spark, table, second), (0, 20))
-        contents = FullResult(LsnRange(Lsn(10), Lsn(20)), whole)
-        made = to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(10))
-        contents.release()
+        with FullResult(LsnRange(Lsn(10), Lsn(20)), whole).lease() as contents:
+            made = to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(10))
         assert held(db, table) == second
         assert isinstance(made, StagedDelta) and made.has_deletions
         weights = Counter(second)
         weights.subtract(first)
-        kept = to.pending_deltas(table, Lsn(10))
-        for one in (made, *kept):
-            assert Counter(dict(rows_of(one))) == Counter({r: n for r, n in weights.items() if n})
-        made.release()
+        kept = committed(database).pending_deltas(table, Lsn(10))
+        with made.lease():
+            for one in (made, *kept):
+                assert Counter(dict(rows_of(one))) == Counter({r: n for r, n in weights.items() if n})
         assert count_staging_tables(db) == 0
         db.execute("SELECT pgtrickle.drop_stream_table('st')")
 
 
-def rows_of(change: DeltaRows) -> list[tuple[tuple[object, ...], int]]:
+def rows_of(change: Delta) -> list[tuple[tuple[object, ...], int]]:
     return [(tuple(values), n) for *values, n in zip(*[c.to_pylist() for c in change.rows.columns], strict=True)]
 
 
@@ -219,7 +231,7 @@ def test_a_refused_row_of_a_staged_delta_is_named_by_its_key(
         else:
             to.apply(table, rows, NOW, executed("changes"))
     assert str(bad) not in refusal.value.problem.replace("a = 17", "")
-    rows.release(all_holders=True)
+    rows.lease().close()
 
 
 def test_a_query_that_returns_more_than_it_reads_is_not_collected(spark: SparkSession) -> None:
@@ -244,11 +256,10 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     weights = Counter(second)
     weights.subtract(first)
     change = staged(database, table, zframe(spark, table, weights), (10, 20))
-    with to._database.connection.cursor() as cursor:
+    with to._session.connection.cursor() as cursor:
         assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, in parallel to the ticks; then the frontier.
-    early_sink = sink(database)
-    early_sink.apply_parts_early(table, change)
+    early_parts(database).apply(table, change)
     assert change.applied == (40, 40) and held(db, table) == second
     state = (
         "SELECT f.frontier::text, s.partial_until::text FROM pgtrickle.pgt_stream_tables s"
@@ -258,7 +269,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     to.apply(table, change, NOW, executed("changes"))
     assert held(db, table) == second
     assert db.execute(state).fetchone() == ("0/14", None)
-    change.release(all_holders=True)
+    change.lease().close()
 
 
 def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database: str, spark: SparkSession) -> None:
@@ -271,7 +282,7 @@ def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database:
         found = list(readers.map(lambda delta: Counter((a,) for a in delta.rows["c0"].to_pylist()), both * 2))
     assert found == rows * 2
     for one in both:
-        one.release(all_holders=True)
+        one.lease().close()
     assert count_staging_tables(db) == 0
 
 
@@ -328,7 +339,7 @@ def test_a_large_fill_leaves_the_driver_alone_and_is_seen_early(
     print(f"{rows} rows in {took:.1f} s, first seen after {share:.0%}, driver grew by {grown[0]:.0f} MB")
     # The short form ends before Spark's own warm-up is over.
     assert not LONG or share < 0.1
-    fill.release(all_holders=True)
+    fill.lease().close()
 
 
 @pytest.mark.timeout(1200 if LONG else 120)
@@ -348,10 +359,10 @@ def test_a_large_change_leaves_the_driver_alone(
     def handed_on(change: Delta, text: str) -> None:
         """Pass the delta on to the topic and to Delta."""
         assert isinstance(change, StagedDelta)
-        sent = sum(1 for _ in change_rows(table, change, number=1, empty_first=False))
+        sent = sum(1 for _ in delta_change_rows(table, change, number=1, empty_first=False))
         assert sent == (rows if change.is_fill else 2 * rows)
-        delta_sink.add(table, change)
-        assert delta_sink.flush() == [] and delta_sink.is_idle(table.id)
+        delta_sink.queue.add(table, change)
+        assert delta_sink.flush() == [] and delta_sink.queue.is_idle(table.id)
         right = f"SELECT count(*), bool_and(b = repeat('{text}', 40) || a) FROM st"
         assert db.execute(right.encode()).fetchone() == (rows, True)
         stored = DeltaTable(delta_sink.path(table))
@@ -361,8 +372,8 @@ def test_a_large_change_leaves_the_driver_alone(
     def measured(what: str, text: str, change: Callable[[], Delta]) -> None:
         with growth() as grown:
             began = time.monotonic()
-            made = change()
-            handed_on(made, text)
+            with change().lease() as made:
+                handed_on(made, text)
             print(f"{what} of {rows} rows: {time.monotonic() - began:.1f} s, driver grew by {grown[0]:.0f} MB")
         assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
 
@@ -377,19 +388,16 @@ def test_a_large_change_leaves_the_driver_alone(
         return change
 
     def replaced() -> Delta:
-        contents = FullResult(
-            LsnRange(Lsn(20), Lsn(30)), staged(database, table, frame("z", 1), (0, 30), parts=parts).wait_for_all()
-        )
-        made = to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(20))
-        contents.release()
-        return made
+        whole = staged(database, table, frame("z", 1), (0, 30), parts=parts).wait_for_all()
+        with FullResult(LsnRange(Lsn(20), Lsn(30)), whole).lease() as contents:
+            return to.replace(table, contents, NOW, executed("full"), acknowledged=Lsn(20))
 
     measured("a fill", "x", filled)
     measured("a change", "y", changed)
     measured("a replacement", "z", replaced)
     with growth() as grown:
         # As after a crash: the outbox is read again, some rows at a time.
-        [kept] = to.pending_deltas(table, Lsn(20))
+        [kept] = committed(database).pending_deltas(table, Lsn(20))
         assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
-        assert sum(1 for _ in change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
+        assert sum(1 for _ in delta_change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"

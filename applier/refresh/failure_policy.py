@@ -1,0 +1,76 @@
+"""The outcome of each refresh in; a retry, a suspension or a note of success, in the scheduler and the catalog, out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from applier import metrics
+from applier.catalog.catalog import Catalog
+from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import RefreshFailed, TargetFull
+from applier.refresh.refresh import RefreshResult
+from applier.refresh.scheduler import Scheduler
+from applier.refresh.strategy import RefreshMethod, RefreshReason
+from shared_schema.errors import TrickleError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class FailurePolicy:
+    """Decides what a failure means for a stream table. One that is retryable is not its own: the tick is repeated."""
+
+    scheduler: Scheduler
+    catalog: Catalog
+    _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
+    """The state of each stream table that was last written to the catalog."""
+
+    @contextmanager
+    def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> Iterator[None]:
+        """Run the block; a failure in it affects only this stream table. A retryable one is raised."""
+        try:
+            yield
+        except TrickleError as error:
+            if error.retryable:
+                raise
+            self.fail(row, error, result)
+
+    def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
+        """Schedule a retry when other rows may solve the problem; else suspend the stream table with the reason."""
+        if result is not None:
+            self.catalog.history.record_failure(row.pgt_id, result.execution, result.lsn_range, error)
+        errors, is_full = None, isinstance(error, TargetFull)
+        if isinstance(error, RefreshFailed):
+            errors = self.scheduler.note_failure(row.pgt_id, datetime.now(UTC), for_ever=is_full)
+        if errors is not None:
+            if is_full and errors == 1:
+                self.catalog.service.alert("disk_full", pgt_id=row.pgt_id, detail=error.problem)
+            log.warning("refresh failed", extra={"table": str(row.table), "error": error.problem, "errors": errors})
+            self.catalog.history.note_errors(row.pgt_id, errors)
+            self._noted.pop(row.pgt_id, None)
+            return
+        log.error("stream table suspended", extra={"table": str(row.table), "error": error.problem})
+        self.scheduler.forget(row.pgt_id)
+        self.catalog.stream_tables.suspend(row.pgt_id, error)
+        metrics.SUSPENSIONS.inc()
+
+    def note_success(self, result: RefreshResult) -> None:
+        """Forget the failures of a stream table; write its method and next refresh to the catalog if they are new."""
+        row, strategy = result.refresh.row, result.refresh.strategy
+        if strategy.method is RefreshMethod.IN_POSTGRES:
+            self.scheduler.pause_after_query(row.pgt_id, datetime.now(UTC), result.compute_ms)
+        self.scheduler.note_success(row.pgt_id)
+        noted = self._noted.get(row.pgt_id)
+        method, reason = (
+            (strategy.method, strategy.reason)
+            if strategy.method is not RefreshMethod.NO_DATA or noted is None
+            else noted[:2]
+        )
+        state = method, reason, self.scheduler.next_refresh(row, result.refresh.as_of)
+        if noted != state:
+            self.catalog.history.note_state(row.pgt_id, method.value, reason.value, state[2])
+            self._noted[row.pgt_id] = state

@@ -1,0 +1,102 @@
+"""The traces and the frontiers of all sinks in; checkpoints, at frontiers that every sink has passed, out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from applier import metrics
+from applier.arrange.traces import Traces
+from applier.catalog.catalog import Catalog
+from applier.catalog.checkpoints import Manifest
+from applier.refresh.catch_up import LatestCheckpoint
+from applier.refresh.intake import Intake
+from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.stream_tables import StreamTables
+from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.downstream import Downstream
+from applier.trace.store import TraceStore
+from shared_schema.lsn import Lsn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """The settings of checkpoints."""
+
+    checkpoint_rows: int
+    """Rows that a trace holds in memory before a checkpoint."""
+    max_buffer_rows: int
+    """With more rows than this a checkpoint does not wait for stream tables that are not due."""
+
+
+@dataclass(frozen=True)
+class Checkpointer:
+    """Writes checkpoints; `catalog` has a connection of its own."""
+
+    applier: str
+    store: TraceStore
+    catalog: Catalog
+    intake: Intake
+    traces: Traces
+    tables: StreamTables
+    long_refreshes: LongRefreshes
+    downstream: Downstream
+    delta_sink: DeltaSink | None
+    latest: LatestCheckpoint
+    last_tick: Callable[[], Lsn]
+    """Returns the frontier of the last finished tick."""
+    tick_lock: threading.Lock
+    """Held by every tick: another holder reads the state between two ticks."""
+    settings: Callable[[], CheckpointSettings]
+
+    def is_due(self) -> bool:
+        """Not while a long refresh reads the traces: the second checkpoint from now would release its base."""
+        rows = self.settings().checkpoint_rows
+        return not self.long_refreshes.is_reading_traces and any(trace.overlay_rows >= rows for trace in self.traces)
+
+    def can_advance(self) -> bool:
+        """Whether a checkpoint, once Delta has all deltas, would be later than the last one."""
+        return self._lowest_frontier(delta_written=True) > self.latest.manifest.frontier
+
+    def checkpoint(self) -> None:
+        """Write the traces at a frontier that every sink has passed, then the manifest, then use the new bases."""
+        with self.tick_lock:
+            frontier = self._lowest_frontier()
+            sinks = {
+                str(t.id): {sink: str(at) for sink, at in self.downstream.frontiers(t).items()}
+                for t in self.tables.planned.values()
+            }
+        if frontier <= self.latest.manifest.frontier:
+            return
+        offsets = self.intake.restart_offsets(frontier)
+        bases = [(trace, self.store.append(trace, frontier)) for trace in self.traces]
+        entries = [self.store.entry(trace, base) for trace, base in bases]
+        manifest = Manifest(frontier, offsets, entries, sinks)
+        self.catalog.checkpoints.save(self.applier, manifest)
+        with self.tick_lock:
+            # Between two ticks: the planner of refreshes depends on what the traces hold.
+            for trace, base in bases:
+                trace.rebase(base)
+        self.latest.move_to(manifest)
+        metrics.CHECKPOINTS.inc()
+        log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
+
+    def _lowest_frontier(self, *, delta_written: bool = False) -> Lsn:
+        """Return the frontier of the last tick, or an older one that a sink or a stream table still needs."""
+        planned = self.tables.planned
+        needed = [self.last_tick()]
+        if (unpublished := self.downstream.unpublished_since()) is not None:
+            needed.append(unpublished)
+        if self.delta_sink and not delta_written:
+            sink = self.delta_sink
+            needed += [sink.frontier(table) for table in planned.values() if not sink.queue.is_idle(table.id)]
+        # The frontier of a stream table that is not due yet is only in PostgreSQL. With more than max_buffer_rows the
+        # checkpoint does not wait for it: its next refresh is then FULL.
+        not_due = [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.pgt_id in planned]
+        if sum(trace.overlay_rows for trace in self.traces) <= self.settings().max_buffer_rows:
+            needed += not_due
+        return min(needed)
