@@ -55,13 +55,13 @@ from applier.plan.nodes import (
     is_derived,
     scans,
 )
-from applier.zset import select_columns
+from applier.zset import ZSet, column_names
 
 LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others read it: Spark would plan all of the text."""
 
 
-def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
+def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> ZSet:
     """Return the node's whole result at one end of the LSN range.
 
     For a relation, `lookup` may name the rows that are needed at least; then fewer rows may come.
@@ -76,12 +76,12 @@ def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = Non
         case WorkTable():
             if node.text is None:
                 raise AssertionError("a work table outside its recursion")
-            return node.text
+            return ZSet(node.text, _names(node))
         case Recursion():
             if isinstance(state := inputs.state_of(node), Accumulators):
                 return _state_at(state, side)
 
-            def step(work_table: str) -> str:
+            def step(work_table: ZSet) -> ZSet:
                 return snapshot(step_over(node, work_table), side, inputs)
 
             return inputs.fixpoint(node, snapshot(node.base, side, inputs), step)
@@ -111,7 +111,7 @@ def snapshot(node: Node, side: Side, inputs: Inputs, lookup: Lookup | None = Non
             assert_never(node)
 
 
-def delta(node: Node, inputs: Inputs) -> str | None:
+def delta(node: Node, inputs: Inputs) -> ZSet | None:
     """Return the delta of the node's result over the LSN range; None when it is proven empty."""
     operand = partial(_operand_delta, inputs=inputs, again=True)
     match node:
@@ -120,7 +120,7 @@ def delta(node: Node, inputs: Inputs) -> str | None:
         case Values():
             return None
         case WorkTable():
-            return node.changed
+            return None if node.changed is None else ZSet(node.changed, _names(node))
         case Recursion():
             if isinstance(state := inputs.state_of(node), Accumulators):
                 return state.delta
@@ -173,36 +173,36 @@ def delta(node: Node, inputs: Inputs) -> str | None:
             assert_never(node)
 
 
-def _materialize(node: Node, zset: str | None, inputs: Inputs, *, again: bool = False) -> str | None:
+def _materialize(node: Node, zset: ZSet | None, inputs: Inputs, *, again: bool = False) -> ZSet | None:
     """Return a Z-set that is as small as the change; computes it now if it is read `again`, or if its text is long."""
-    if zset is None or not ((again and is_derived(node)) or len(zset) > LONG_TEXT):
+    if zset is None or not ((again and is_derived(node)) or len(zset.sql) > LONG_TEXT):
         return zset
     return inputs.materialize_small(zset, fields(node))
 
 
-def _state_at(state: Accumulators, side: Side) -> str:
+def _state_at(state: Accumulators, side: Side) -> ZSet:
     """Return the node's state at one end of the LSN range."""
     return sum_zsets([state.before()] if state.delta is None or side is Side.BEFORE else [state.before(), state.delta])
 
 
 def _operand_delta(node: Node, inputs: Inputs, *, again: bool) -> OperandDelta:
-    def affected(key_filter: KeyFilter, again: bool, only: Sequence[int] | None) -> str:
+    def affected(key_filter: KeyFilter, again: bool, only: Sequence[int] | None) -> ZSet:
         rows = snapshot_where(node, Side.BEFORE, key_filter, inputs)
         columns = fields(node) if only is None else [fields(node)[i] for i in only]
         if only is not None:
-            rows = select_columns(rows, only)
+            rows = rows.keep_columns(only)
         # Without keys it is the whole input, which needs no copy.
         return inputs.materialize_once(rows, columns) if again and key_filter.keys else rows
 
     changed = _materialize(node, delta(node, inputs), inputs, again=again)
 
-    def whole(side: Side, lookup: Lookup | None) -> str:
+    def whole(side: Side, lookup: Lookup | None) -> ZSet:
         return snapshot(node, side, inputs, lookup)
 
     return OperandDelta(changed, whole, affected)
 
 
-def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
+def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs) -> ZSet:
     """Return the rows of the node's result that the key filter selects: σ_key_filter(snapshot(node, side)).
 
     The filter is pushed down to the inputs wherever their columns decide it, so that no more is read than necessary.
@@ -219,7 +219,7 @@ def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs
             return sum_zsets([below(branch, key_filter=key_filter) for branch in node.branches])
         case Join() if key_filter.keys:
 
-            def part(factor: Node, part_filter: KeyFilter | None) -> str:
+            def part(factor: Node, part_filter: KeyFilter | None) -> ZSet:
                 return snapshot(factor, side, inputs) if part_filter is None else below(factor, key_filter=part_filter)
 
             return join_where(node, key_filter, part, size=partial(estimate_rows, inputs=inputs))
@@ -245,10 +245,16 @@ def snapshot_where(node: Node, side: Side, key_filter: KeyFilter, inputs: Inputs
             return key_filter.apply(snapshot(node, side, inputs))
 
 
-def _possible_matches(node: SemiJoin | OuterJoin, left: str, side: Side, key_filter: KeyFilter, inputs: Inputs) -> str:
+def _possible_matches(
+    node: SemiJoin | OuterJoin, left: ZSet, side: Side, key_filter: KeyFilter, inputs: Inputs
+) -> ZSet:
     """Return the right rows that may match these left rows."""
     partners = join_match_of(node).matches_of(left, small=key_filter.small)
     return snapshot_where(node.right, side, partners, inputs)
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    return tuple(column_names(len(fields(node))))
 
 
 def _reads_only(key_filter: KeyFilter, places: range) -> bool:

@@ -27,7 +27,7 @@ from applier.plan.expr import Col, Expr, columns_read, shift
 from applier.plan.keys import row_key
 from applier.plan.lineage import column_of
 from applier.plan.nodes import Join, Node, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_names, place_columns, plus, select, times
+from applier.zset import LEFT, RIGHT, ZSet, column_names, plus
 
 TINY_ROWS = 20_000
 """A whole input of at most so many rows is broadcast; for a larger one the intermediate result is broadcast instead."""
@@ -51,18 +51,18 @@ class _Condition:
     """The two sides of an equality."""
 
 
-def inner_join(node: Join, left: str, right: str) -> str:
+def inner_join(node: Join, left: ZSet, right: ZSet) -> ZSet:
     """Return A ⋈ B of two Z-sets, in the order in which they are written."""
     width, right_width = len(fields(node.left)), len(fields(node.right))
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
         conditions.append(spark_sql(node.residual))
-    return times(left, place_columns(right, range(width, width + right_width)), conditions)
+    return left.times(right.place(range(width, width + right_width)), conditions)
 
 
 def delta_join(
     node: Join, operand: Callable[[Node], OperandDelta], *, small: bool, size: Callable[[Node], int | None]
-) -> str | None:
+) -> ZSet | None:
     """Return the delta of the product. `size` estimates the number of rows of an input; None when it is not known.
 
     A snapshot is read only when another input changed, so an input without changes causes no reads of the others.
@@ -71,7 +71,7 @@ def delta_join(
     inputs = [operand(factor.node) for factor in factors]
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], small)
 
-    def term(changed: int) -> str | None:
+    def term(changed: int) -> ZSet | None:
         rows = inputs[changed].delta
         if rows is None:
             return None
@@ -95,10 +95,10 @@ def _side_for(factor: int, changed: int) -> Side:
 def join_where(
     node: Join,
     key_filter: KeyFilter,
-    read: Callable[[Node, KeyFilter | None], str],
+    read: Callable[[Node, KeyFilter | None], ZSet],
     *,
     size: Callable[[Node], int | None],
-) -> str:
+) -> ZSet:
     """Return the rows of A1 ⋈ … ⋈ An that the key filter selects.
 
     Begins with the input that has most of the keys, then joins the others as for a delta.
@@ -110,8 +110,8 @@ def join_where(
         return key_filter.apply(inner_join(node, read(node.left, None), read(node.right, None)))
     product = _Product(factors, conditions, [size(factor.node) for factor in factors], key_filter.small)
     first_rows = read(factors[first].node, key_filter.restrict_to(keys_of[first], factors[first].places.start))
-    text = product.join_from(first, first_rows, lambda other: read(factors[other].node, None))
-    return text if len(keys_of[first]) == len(key_filter.keys) else key_filter.apply(text)
+    joined = product.join_from(first, first_rows, lambda other: read(factors[other].node, None))
+    return joined if len(keys_of[first]) == len(key_filter.keys) else key_filter.apply(joined)
 
 
 def _keys_within(key_filter: KeyFilter, factor: _Factor) -> list[int]:
@@ -150,10 +150,10 @@ class _Product:
     sizes: Sequence[int | None]
     small: bool
 
-    def join_from(self, first: int, rows: str, other: Callable[[int], str]) -> str:
+    def join_from(self, first: int, rows: ZSet, other: Callable[[int], ZSet]) -> ZSet:
         """Join these few rows of one input with all other inputs; columns c0, c1 … of the output."""
         bound = list(self.factors[first].places)
-        text = place_columns(rows, bound)
+        joined = rows.place(bound)
         remaining, pending = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
         while remaining:
             next_factor = min(remaining, key=lambda i: _rank(self.factors[i], bound, pending, self.sizes[i]))
@@ -162,11 +162,9 @@ class _Product:
             seen = {*bound, *factor.places}
             ready = [condition.text for condition in pending if condition.reads <= seen]
             pending = [condition for condition in pending if not condition.reads <= seen]
-            text = times(
-                text, place_columns(other(next_factor), factor.places), ready, self._broadcast_side(next_factor)
-            )
+            joined = joined.times(other(next_factor).place(factor.places), ready, self._broadcast_side(next_factor))
             bound += factor.places
-        return select(column_names(len(bound)), WEIGHT, f"({text})")
+        return joined.select(column_names(len(bound)))
 
     def delta_keys(self, other: int, changed: int) -> DeltaKeys | None:
         """Return the column by which rows of one input that may match another's delta can be looked up, or None."""

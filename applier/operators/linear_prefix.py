@@ -10,6 +10,7 @@ from applier.operators.project import apply_project
 from applier.operators.repeat import apply_repeat
 from applier.operators.support.inputs import LinearMap, identity_map
 from applier.plan.nodes import Filter, Node, Project, Repeat, Scan
+from applier.zset import ZSet
 
 
 def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
@@ -24,11 +25,11 @@ def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
             return None
 
 
-def _apply_after(node: Filter | Project, below: LinearMap, zset: str) -> str:
+def _apply_after(node: Filter | Project, below: LinearMap, zset: ZSet) -> ZSet:
     return apply_linear(node, below(zset))
 
 
-def apply_linear(node: Filter | Project | Repeat, zset: str) -> str:
+def apply_linear(node: Filter | Project | Repeat, zset: ZSet) -> ZSet:
     """Apply the node to a Z-set."""
     match node:
         case Filter():

@@ -17,35 +17,34 @@ from applier.operators.inner_join import inner_join
 from applier.operators.support.join_match import MatchKind, join_match_of
 from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.nodes import Field, Join, OuterJoin, fields
-from applier.zset import WEIGHT, column_name, plus, select
+from applier.zset import ZSet, column_name, plus
 
 
 def _inner_join_of(node: OuterJoin) -> Join:
     return Join(node.left, node.right, node.equi, node.residual)
 
 
-def _extend_with_nulls(rows: str | None, places: range, output: tuple[Field, ...]) -> str | None:
+def _extend_with_nulls(rows: ZSet | None, places: range, output: tuple[Field, ...]) -> ZSet | None:
     """Return the rows at their places in the output, with NULL in every other column."""
     if rows is None:
         return None
     columns = [column_name(i) if i in places else f"CAST(NULL AS {field.type.spark})" for i, field in enumerate(output)]
-    return select(columns, WEIGHT, f"({rows})")
+    return rows.select(columns)
 
 
-def outer_join(node: OuterJoin, left: str, right: str) -> str:
+def outer_join(node: OuterJoin, left: ZSet, right: ZSet) -> ZSet:
     """Return A ⟕ B of two Z-sets, or their full join."""
     match, output = join_match_of(node), fields(node)
     unmatched_left = match.filter_by_match(MatchKind.ANTI, left, right)
     unmatched_right = match.flipped().filter_by_match(MatchKind.ANTI, right, left) if node.full else None
     parts = (
-        inner_join(_inner_join_of(node), left, right),
         _extend_with_nulls(unmatched_left, match.left.places, output),
         _extend_with_nulls(unmatched_right, match.right.places, output),
     )
-    return " UNION ALL ".join(part for part in parts if part is not None)
+    return inner_join(_inner_join_of(node), left, right).plus(*(part for part in parts if part is not None))
 
 
-def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
+def delta_outer_join(node: OuterJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> ZSet | None:
     """Return Δ(A ⋈ B) + Δ(A ▷ B) × NULL [+ NULL × Δ(B ▷ A)].   Reads the traces of both inputs, keeps no state."""
     match, output = join_match_of(node), fields(node)
     sides = match.affected_sides(left, right, small=small, again=True, full=node.full, bare=False)

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from applier.operators.support.partitions import drop_cancelled
 from applier.plan.nodes import Node, Recursion, WorkTable, fields
-from applier.zset import WEIGHT, column_names
+from applier.zset import ZSet
 
 
 def bind_work_table(node: Node, work_table: WorkTable) -> Node:
@@ -36,18 +36,16 @@ def bind_work_table(node: Node, work_table: WorkTable) -> Node:
     return replace(node, **changed) if changed else node  # type: ignore[arg-type]
 
 
-def step_over(node: Recursion, text: str) -> Node:
+def step_over(node: Recursion, rows: ZSet) -> Node:
     """Return the step over these rows."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=rows.sql))
 
 
-def step_over_change(node: Recursion, text: str) -> Node:
+def step_over_change(node: Recursion, rows: ZSet) -> Node:
     """Return the step in which these rows are the delta of the work table."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=rows.sql))
 
 
-def delta_recursion(node: Recursion, before: str, after: str) -> str:
+def delta_recursion(node: Recursion, before: ZSet, after: ZSet) -> ZSet:
     """Return μ' − μ, without the rows that are in both."""
-    names = column_names(len(fields(node)))
-    leaving = f"SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({before})"
-    return drop_cancelled(fields(node), f"{after} UNION ALL {leaving}")
+    return drop_cancelled(fields(node), after.plus(before.negate()))

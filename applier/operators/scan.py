@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side
 from applier.plan.nodes import Scan
+from applier.zset import ZSet
 
 
-def snapshot_scan(node: Scan, linear_map: LinearMap, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
+def snapshot_scan(node: Scan, linear_map: LinearMap, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> ZSet:
     """Return f(R) at one end of the LSN range, for a linear map f."""
     return inputs.snapshot(node, side, linear_map, lookup)
 
 
-def delta_scan(node: Scan, inputs: Inputs) -> str | None:
+def delta_scan(node: Scan, inputs: Inputs) -> ZSet | None:
     """Return ΔR.   Keeps no state."""
     return inputs.delta(node)

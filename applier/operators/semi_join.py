@@ -18,18 +18,19 @@ from __future__ import annotations
 from applier.operators.support.join_match import MatchKind, join_match_of
 from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.nodes import SemiJoin
+from applier.zset import ZSet
 
 
 def _match_kind(node: SemiJoin) -> MatchKind:
     return MatchKind.ANTI if node.anti else MatchKind.SEMI
 
 
-def semi_join(node: SemiJoin, left: str, right: str) -> str:
+def semi_join(node: SemiJoin, left: ZSet, right: ZSet) -> ZSet:
     """Return A ⋉ B or A ▷ B of two Z-sets."""
     return join_match_of(node).filter_by_match(_match_kind(node), left, right)
 
 
-def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> str | None:
+def delta_semi_join(node: SemiJoin, left: OperandDelta, right: OperandDelta, *, small: bool) -> ZSet | None:
     """Return Δ(A ⋉ B) or Δ(A ▷ B).   Reads the traces of both inputs, keeps no state."""
     match = join_match_of(node)
     return match.delta(_match_kind(node), match.affected_sides(left, right, small=small, bare=True))

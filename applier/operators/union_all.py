@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from applier.zset import plus
+from applier.zset import ZSet, plus
 
 
-def sum_zsets(zsets: Sequence[str]) -> str:
+def sum_zsets(zsets: Sequence[ZSet]) -> ZSet:
     """Return the sum of one or more Z-sets.   Reads no trace, keeps no state."""
-    return " UNION ALL ".join(zsets)
+    return zsets[0].plus(*zsets[1:])
 
 
-def sum_deltas(deltas: Sequence[str | None]) -> str | None:
+def sum_deltas(deltas: Sequence[ZSet | None]) -> ZSet | None:
     """Return the sum of the deltas of all branches; None is proven empty."""
     return plus(*deltas)

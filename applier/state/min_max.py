@@ -27,7 +27,7 @@ from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.state.affected_groups import upload_affected_groups
 from applier.state.exact_sums import add_exact, arrow_table, rows_as_tuples, zero_of
-from applier.zset import Row, identity
+from applier.zset import Row, ZSet, identity
 
 
 class MinMaxState:
@@ -64,10 +64,10 @@ class MinMaxState:
 
     def change(self, inputs: Inputs) -> pa.Table | None:
         """Return the affected groups with their columns before and after; None when no group is affected."""
-        text = delta(self.node.input, inputs)
-        if text is None:
+        changed = delta(self.node.input, inputs)
+        if changed is None:
             return None
-        affected = collect(self._spark.sql(signed_group_rows(self.node, text)))
+        affected = collect(self._spark.sql(signed_group_rows(self.node, changed)))
         if not affected.num_rows:
             return None
         columns = [*self._key_schema.names, *(_old_name(name) for name in self._names), *self._names]
@@ -111,8 +111,9 @@ class MinMaxState:
             )
             view = create_view(frame)
         try:
-            key_texts, small = key_names(self.node), inputs.small
-            key_filter = KeyFilter.of(self.node.keys, key_texts, f"SELECT * FROM {view}", null_safe=True, small=small)
+            names = key_names(self.node)
+            affected = ZSet(f"SELECT * FROM {view}", tuple(names))
+            key_filter = KeyFilter.of(self.node.keys, names, affected, null_safe=True, small=inputs.small)
             text = group_rows(self.node, snapshot_where(self.node.input, Side.AFTER, key_filter, inputs))
             found = collect(self._spark.sql(text)).select(self._arrow_schema.names)
         finally:

@@ -34,7 +34,7 @@ from applier.state.delete_rederive import recursion_delta
 from applier.state.fixpoint import MAX_DERIVED_ROWS, FixpointState
 from applier.state.min_max import MinMaxState
 from applier.state.top_k_buffer import TopKBuffer, count_leaving
-from applier.zset import net
+from applier.zset import ZSet, net
 from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
@@ -154,30 +154,30 @@ class StateStore:
     def _node_delta(self, node_state: NodeState, stateful: StatefulInputs) -> pa.Table | None:
         match node_state:
             case TopKBuffer():
-                text = delta(node_state.node.input, stateful)
-                rows = None if text is None else net(collect(self._spark.sql(text)))
+                changed = delta(node_state.node.input, stateful)
+                rows = None if changed is None else net(collect(self._spark.sql(changed.sql)))
                 return rows if rows is not None and rows.num_rows else None
             case FixpointState():
                 return recursion_delta(self._spark, node_state, stateful)
             case MinMaxState():
                 return node_state.change(stateful)
             case SparkAccumulators() | DriverAccumulators():
-                text = delta(node_state.node.input, stateful)
-                if text is None:
+                changed = delta(node_state.node.input, stateful)
+                if changed is None:
                     return None
-                rows = self._sum_delta(node_state, text)
+                rows = self._sum_delta(node_state, changed)
                 return rows if rows.num_rows else None
             case _:
                 assert_never(node_state)
 
-    def _sum_delta(self, node_state: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
+    def _sum_delta(self, node_state: SparkAccumulators | DriverAccumulators, zset: ZSet) -> pa.Table:
         """Return the accumulators of a delta, one per group."""
         if isinstance(node_state, DriverAccumulators) and not is_derived(node_state.node.input):
             # The rows come from single change rows of one relation; if they are few, the query needs no Spark job.
-            rows = rows_without_job(self._spark.sql(row_accumulators(node_state.node, zset)))
+            rows = rows_without_job(self._spark.sql(row_accumulators(node_state.node, zset).sql))
             if rows is not None:
                 return node_state.sum_rows(rows)
-        return collect(self._spark.sql(group_accumulators(node_state.node, zset)))
+        return collect(self._spark.sql(group_accumulators(node_state.node, zset).sql))
 
     def _state_at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
         state = self._tables.get(table.id)
@@ -231,10 +231,10 @@ class StateStore:
                 return None if groups is None else MinMaxState(self._spark, node, schema, groups)
             case Aggregate():
                 return self._build_accumulators(
-                    node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, stateful)))
+                    node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, stateful)).sql)
                 )
             case Recursion():
-                frame = self._spark.sql(snapshot(node, side, stateful))
+                frame = self._spark.sql(snapshot(node, side, stateful).sql)
                 rows = collect(frame)
                 on_driver = rows.num_rows <= MAX_DERIVED_ROWS
                 return FixpointState(self._spark, node, frame.schema, net(rows)) if on_driver else None

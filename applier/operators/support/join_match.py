@@ -18,9 +18,9 @@ from applier.operators.support.key_filter import KeyFilter
 from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Expr, columns_read, shift
 from applier.plan.nodes import OuterJoin, SemiJoin, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_name, place_columns, plus, select_columns, times
+from applier.zset import LEFT, RIGHT, WEIGHT, ZSet, column_name, plus
 
-KeyedRows = tuple[tuple[str, ...], str | None]
+KeyedRows = tuple[tuple[str, ...], ZSet | None]
 """Keys, and the rows over which they are computed; None for no rows."""
 
 
@@ -40,9 +40,9 @@ class Operand:
     exprs: tuple[Expr, ...]
     """The keys over the operand's own columns."""
 
-    def place(self, zset: str) -> str:
+    def place(self, zset: ZSet) -> ZSet:
         """Return the Z-set with its columns named by their places in the joined output."""
-        return place_columns(zset, self.places)
+        return zset.place(self.places)
 
     def own_ordinals(self, reads: frozenset[int]) -> list[int]:
         """Return the operand's own ordinals of the columns that the condition reads."""
@@ -56,19 +56,19 @@ class AffectedSides:
     Each input is read once, at the lower end of the LSN range: B'_K = B_K + ΔB.
     """
 
-    left_delta: str | None
+    left_delta: ZSet | None
     """ΔA"""
-    right_delta: str | None
+    right_delta: ZSet | None
     """ΔB"""
-    left_before: str | None
+    left_before: ZSet | None
     """A_K, for the keys of ΔB at least; None when it is not needed"""
-    right_before: str | None
+    right_before: ZSet | None
     """B_K"""
 
     @property
-    def right_after(self) -> str:
+    def right_after(self) -> ZSet | None:
         """B'_K"""
-        return plus(self.right_before, self.right_delta) or ""
+        return plus(self.right_before, self.right_delta)
 
     def flipped(self) -> AffectedSides:
         """Return the same with left and right exchanged."""
@@ -108,16 +108,16 @@ class JoinMatch:
         """Return the same condition with left and right exchanged."""
         return JoinMatch(self.right, self.left, self.condition, self.reads)
 
-    def filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
+    def filter_by_match(self, kind: MatchKind, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows of the left Z-set that have a match in the right one, or none; columns at their places."""
         return self._filter_by_match(kind, self.left.place(left), self.right.place(right))
 
-    def _filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
+    def _filter_by_match(self, kind: MatchKind, left: ZSet, right: ZSet) -> ZSet:
         names = [column_name(place) for place in self.right.places if place in self.reads]
         grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only the columns that the condition reads: rows that differ in other columns are one match.
-        present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
-        return f"SELECT l.* FROM ({left}) l {kind.value} ({present}) r ON {self.condition}"
+        present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right.sql}){grouping} HAVING sum({WEIGHT}) > 0"
+        return ZSet(f"SELECT l.* FROM ({left.sql}) l {kind.value} ({present}) r ON {self.condition}", left.columns)
 
     def affected_sides(
         self,
@@ -141,10 +141,12 @@ class JoinMatch:
         left_delta = None if left.delta is None else self.left.place(left.delta)
         right_delta = None
         if right.delta is not None:
-            right_delta = place_columns(right.delta if only is None else select_columns(right.delta, only), places)
+            right_delta = (right.delta if only is None else right.delta.keep_columns(only)).place(places)
         own, other = (self.left.keys, left_delta), (self.right.keys, right_delta)
 
-        def before(operand: Operand, whole: OperandDelta, only: list[int] | None, *keyed_rows: KeyedRows) -> str | None:
+        def before(
+            operand: Operand, whole: OperandDelta, only: list[int] | None, *keyed_rows: KeyedRows
+        ) -> ZSet | None:
             given = [(keys, rows) for keys, rows in keyed_rows if rows is not None]
             if not given:
                 return None
@@ -158,35 +160,41 @@ class JoinMatch:
         other_keys = (self.left.keys, left_before) if small and self.left.keys and not full else other
         right_rows = before(self.right, right, only, own, other_keys)
         return AffectedSides(
-            left_delta, right_delta, left_before, None if right_rows is None else place_columns(right_rows, places)
+            left_delta, right_delta, left_before, None if right_rows is None else right_rows.place(places)
         )
 
-    def delta(self, kind: MatchKind, sides: AffectedSides) -> str | None:
+    def delta(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:
         """Return the delta of `filter_by_match`."""
         from_left = None
         if sides.left_delta is not None:
-            from_left = self._filter_by_match(kind, sides.left_delta, sides.right_after)
+            from_left = self._filter_by_match(kind, sides.left_delta, _present(sides.right_after))
         return plus(from_left, None if sides.right_delta is None else self._delta_of_matches(kind, sides))
 
-    def _delta_of_matches(self, kind: MatchKind, sides: AffectedSides) -> str:
+    def _delta_of_matches(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:
         """Return the rows of the left that enter or leave the result because their matches come or go."""
-        left, ends = sides.left_before or "", (sides.right_before or "", sides.right_after)
+        left, ends = _present(sides.left_before), (_present(sides.right_before), _present(sides.right_after))
         old, new = (self._filter_by_match(kind, left, right) for right in ends)
-        names = [column_name(place) for place in self.left.places]
-        return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
+        return new.plus(old.negate())
 
-    def delta_joined(self, sides: AffectedSides, *, small: bool) -> str | None:
+    def delta_joined(self, sides: AffectedSides, *, small: bool) -> ZSet | None:
         """Return Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         from_left = from_right = None
         if sides.left_delta is not None:
-            from_left = times(sides.left_delta, sides.right_after, [self.condition], LEFT if small else None)
+            from_left = sides.left_delta.times(_present(sides.right_after), [self.condition], LEFT if small else None)
         if sides.right_delta is not None:
-            from_right = times(sides.left_before or "", sides.right_delta, [self.condition], RIGHT if small else None)
+            left = _present(sides.left_before)
+            from_right = left.times(sides.right_delta, [self.condition], RIGHT if small else None)
         return plus(from_left, from_right)
 
-    def matches_of(self, left: str, *, small: bool) -> KeyFilter:
+    def matches_of(self, left: ZSet, *, small: bool) -> KeyFilter:
         """Return the filter for right rows whose keys occur in these placed rows of the left."""
         return KeyFilter.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
+
+
+def _present(rows: ZSet | None) -> ZSet:
+    if rows is None:
+        raise AssertionError("rows that a delta is joined with were not read")
+    return rows
 
 
 def join_match_of(node: OuterJoin | SemiJoin) -> JoinMatch:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from applier.functions.emit import spark_sql
 from applier.operators.support.inputs import INDEXED_TYPES, QueryKeys
 from applier.plan.expr import Col, Expr, renumber, substitute
+from applier.zset import ZSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +25,23 @@ class KeyFilter:
 
     @classmethod
     def of(
-        cls, keys: Sequence[Expr], key_texts: Sequence[str], rows: str, *, null_safe: bool, small: bool
+        cls, keys: Sequence[Expr], key_texts: Sequence[str], rows: ZSet, *, null_safe: bool, small: bool
     ) -> KeyFilter:
         """Select rows whose keys are equal to the expressions `key_texts` in one of these rows."""
         return cls.any_of(keys, [(key_texts, rows)], null_safe=null_safe, small=small)
 
     @classmethod
     def any_of(
-        cls, keys: Sequence[Expr], sources: Sequence[tuple[Sequence[str], str]], *, null_safe: bool, small: bool
+        cls, keys: Sequence[Expr], sources: Sequence[tuple[Sequence[str], ZSet]], *, null_safe: bool, small: bool
     ) -> KeyFilter:
         """The same for several sources; each is its key expressions and its rows."""
         values = [
-            f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(key_texts)) or '1'} FROM ({rows})"
+            f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(key_texts)) or '1'} FROM ({rows.sql})"
             for key_texts, rows in sources
         ]
         return cls(tuple(keys), " UNION ALL ".join(values), null_safe, small)
 
-    def apply(self, zset: str, texts: Sequence[str] | None = None) -> str:
+    def apply(self, zset: ZSet, texts: Sequence[str] | None = None) -> ZSet:
         """Return the rows of a Z-set that the filter selects; `texts` are the keys, where columns have other names."""
         if not self.keys:
             return zset
@@ -48,7 +49,7 @@ class KeyFilter:
         names = [spark_sql(key) for key in self.keys] if texts is None else texts
         same = " AND ".join(f"{name} {sign} q{i}" for i, name in enumerate(names))
         hint = "/*+ BROADCAST(q) */ " if self.small else ""
-        return f"SELECT {hint}b.* FROM ({zset}) b LEFT SEMI JOIN ({self.values}) q ON {same}"
+        return ZSet(f"SELECT {hint}b.* FROM ({zset.sql}) b LEFT SEMI JOIN ({self.values}) q ON {same}", zset.columns)
 
     def push_through(self, exprs: Sequence[Expr]) -> KeyFilter:
         """Return the same filter over the input from which these expressions are computed."""

@@ -18,28 +18,28 @@ from applier.operators.support.key_filter import KeyFilter
 from applier.plan.expr import Expr
 from applier.plan.nodes import Field
 from applier.plan.sort import SortKey
-from applier.zset import WEIGHT, column_name, column_names
+from applier.zset import WEIGHT, ZSet, column_name, column_names
 
 SIDE = "__side"
 _FLOATS = ("float", "double")
 
 
-def expand_weights(columns: Sequence[Field], zset: str) -> str:
+def expand_weights(columns: Sequence[Field], zset: ZSet) -> str:
     """Return every row of the Z-set as often as its weight says, with its columns and SIDE 1."""
-    once = group_equal_rows(columns, f"SELECT * FROM ({zset})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
+    once = group_equal_rows(columns, f"SELECT * FROM ({zset.sql})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
     return _repeat_rows(len(columns), once)
 
 
 def affected_rows(
-    columns: Sequence[Field], keys: Sequence[Expr], before: Callable[[KeyFilter], str], delta: str, *, small: bool
+    columns: Sequence[Field], keys: Sequence[Expr], before: Callable[[KeyFilter], ZSet], delta: ZSet, *, small: bool
 ) -> str:
     """Return the rows of the affected partitions, with their columns and SIDE −1 or 1, each as often as it occurs."""
     names = [*column_names(len(columns)), WEIGHT]
     # NULL is a partition of its own, so keys are compared null-safe.
     affected = before(KeyFilter.of(keys, [spark_sql(key) for key in keys], delta, null_safe=True, small=small))
     old_and_new = (
-        f"SELECT {', '.join(names)}, 0L AS __new FROM ({affected})"
-        f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta})"
+        f"SELECT {', '.join(names)}, 0L AS __new FROM ({affected.sql})"
+        f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta.sql})"
     )
     net_rows = group_equal_rows(columns, old_and_new, f"sum(if(__new = 0, {WEIGHT}, 0L)) AS old, sum({WEIGHT}) AS new")
     sides = ", ".join([*column_names(len(columns)), f"stack(2, -1L, old, 1L, new) AS ({SIDE}, n)"])
@@ -67,10 +67,10 @@ def _repeat_rows(width: int, counted: str) -> str:
     )
 
 
-def drop_cancelled(columns: Sequence[Field], signed: str) -> str:
+def drop_cancelled(columns: Sequence[Field], signed: ZSet) -> ZSet:
     """Sum the weights of equal rows and drop those that cancel out."""
-    net_rows = group_equal_rows(columns, signed, f"sum({WEIGHT}) AS {WEIGHT}")
-    return f"SELECT * FROM ({net_rows}) WHERE {WEIGHT} <> 0"
+    net_rows = group_equal_rows(columns, signed.sql, f"sum({WEIGHT}) AS {WEIGHT}")
+    return ZSet(net_rows, signed.columns).filter(f"{WEIGHT} <> 0")
 
 
 def over_clause(keys: Sequence[str], order: Sequence[str], frame: str = "") -> str:

@@ -34,7 +34,7 @@ from applier.plan.nodes import (
 )
 from applier.spark.collect import collect
 from applier.spark.views import create_view
-from applier.zset import WEIGHT, column_names
+from applier.zset import WEIGHT, ZSet, column_names
 from tests.applier.operators.plans import (
     BIG,
     COLUMNS,
@@ -61,13 +61,13 @@ class BagInputs:
     before: dict[str, Bag]
     after: dict[str, Bag]
     small: bool = True
-    _views: dict[tuple[str, Side | None], str] = field(default_factory=dict)
+    _views: dict[tuple[str, Side | None], ZSet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # So few that some of the rows that are read again stay in Spark, and some do not.
         self._computed = MaterializedRows(self.spark, max_driver_rows=3)
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         old, new = self.before[scan.table.name], self.after[scan.table.name]
         if old == new:
             return None
@@ -76,41 +76,41 @@ class BagInputs:
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
         return linear_map(self._view((scan.table.name, side), list(bag.items())))
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return self.before[scan.table.name].total() if scan.table.name == "a" else None
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
+        return ZSet.of_view(fixpoint(self.spark, node, base, step), len(base.columns))
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         return self._computed.materialize_once(zset, columns)
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         return self._computed.materialize_small(zset, columns)
 
     def state_of(self, node: StatefulNode) -> None:
         return None
 
-    def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:
+    def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> ZSet:
         if key not in self._views:
             self._views[key] = self._made(weights)
         return self._views[key]
 
-    def _made(self, weights: list[tuple[Row, int]]) -> str:
+    def _made(self, weights: list[tuple[Row, int]]) -> ZSet:
         arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
         arrays.append(pa.array([n for _, n in weights], pa.int64()))
         frame = self.spark.createDataFrame(pa.Table.from_arrays(arrays, [*column_names(len(COLUMNS)), WEIGHT]))
-        return f"SELECT * FROM {create_view(frame)}"
+        return ZSet.of_view(create_view(frame), len(COLUMNS))
 
 
-def collected(spark: SparkSession, text: str | None) -> Bag:
+def collected(spark: SparkSession, zset: ZSet | None) -> Bag:
     out: Bag = Counter()
-    if text is not None:
-        for *row, weight in _tuples(spark.sql(text)):
+    if zset is not None:
+        for *row, weight in _tuples(spark.sql(zset.sql)):
             out[tuple(row)] += weight
     return Counter({row: n for row, n in out.items() if n})
 
