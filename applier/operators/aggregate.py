@@ -19,8 +19,6 @@ one comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from applier.functions.emit import spark_sql
 from applier.operators.support.accumulators import (
     COUNT,
@@ -33,7 +31,16 @@ from applier.operators.support.accumulators import (
     sum_types,
     value_names,
 )
-from applier.operators.support.inputs import AffectedGroups
+from applier.operators.support.delta_plan import (
+    AggregateDelta,
+    AggregateMode,
+    SelectedRows,
+    StatePart,
+    StateRows,
+    StateSummary,
+)
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, ZSet, column_name, column_names
@@ -60,27 +67,46 @@ def aggregate_accumulators(node: Aggregate, accumulators: ZSet) -> ZSet:
     return ZSet.select_from(f"({groups}) WHERE {NEW}_there", [*key_names(node), *results], "1L")
 
 
-def delta_aggregate(node: Aggregate, before: Callable[[KeyFilter], ZSet], delta: ZSet, *, small: bool) -> ZSet:
-    """Return γ(A + ΔA) − γ(A) on the affected groups, from A itself.   Reads the input's trace, keeps no state."""
+def plan_aggregate_delta(node: Aggregate, inputs: InputPlans) -> AggregateDelta | None:
+    """Plan γ(A + ΔA) − γ(A) on the affected groups, from the state where there is one."""
+    if (state := inputs.state_of(node)) is not None:
+        return _plan_from_state(node, state, inputs)
+    delta = inputs.delta_read_again(node.input)
+    if delta is None:
+        return None
     keys = [spark_sql(key) for key in node.keys]
-    affected = before(KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small))
-    return _diff_groups(node, row_accumulators(node, affected), row_accumulators(node, delta))
+    key_filter = KeyFilter.of(node.keys, keys, delta, null_safe=True, broadcast=inputs.small)
+    before = inputs.snapshot_where(node.input, Side.BEFORE, key_filter)
+    return AggregateDelta(node, AggregateMode.FROM_INPUT, before, delta)
 
 
-def delta_from_accumulators(node: Aggregate, before: ZSet, delta: ZSet, *, small: bool) -> ZSet:
-    """Return the same from the accumulators of A and of ΔA.   State: σ(A)."""
-    keys = key_names(node)
-    affected = KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small).apply(before, keys)
-    return _diff_groups(node, affected, delta)
+def _plan_from_state(node: Aggregate, state: StateSummary, inputs: InputPlans) -> AggregateDelta | None:
+    """Plan the same from the state: σ(A), or minima and maxima."""
+    if not state.has_changed:
+        return None
+    if state.groups is not None:
+        return AggregateDelta(node, state.groups, None, StateRows(node, StatePart.AFFECTED_GROUPS))
+    before, delta = StateRows(node, StatePart.BEFORE), StateRows(node, StatePart.DELTA)
+    names = tuple(key_names(node))
+    key_filter = KeyFilter.of(node.keys, names, delta, null_safe=True, broadcast=inputs.small)
+    affected = SelectedRows(before, key_filter, names) if names else before
+    return AggregateDelta(node, AggregateMode.FROM_STATE, affected, delta)
 
 
-def delta_from_sums(node: Aggregate, affected: AffectedGroups) -> ZSet:
-    """Return the same from the sums of the affected groups at both ends, in columns o_… and n_….
-
-    State: σ(A), or minima and maxima.
-    """
-    groups = _evaluate_results(node, affected.rows, (OLD, NEW), (WEIGHT,) if affected.signed else ())
-    return _emit_signed_changes(node, groups) if affected.signed else _emit_changes(node, groups)
+def render_aggregate_delta(plan: AggregateDelta, before: ZSet | None, delta: ZSet) -> ZSet:
+    """Return γ(A + ΔA) − γ(A) on the affected groups, from what the mode of the plan says."""
+    node = plan.node
+    match plan.mode, before:
+        case AggregateMode.FROM_SUMS, _:
+            return _emit_changes(node, _evaluate_results(node, delta.sql, (OLD, NEW)))
+        case AggregateMode.FROM_SIGNED_SUMS, _:
+            return _emit_signed_changes(node, _evaluate_results(node, delta.sql, (OLD, NEW), (WEIGHT,)))
+        case AggregateMode.FROM_STATE, ZSet():
+            return _diff_groups(node, before, delta)
+        case AggregateMode.FROM_INPUT, ZSet():
+            return _diff_groups(node, row_accumulators(node, before), row_accumulators(node, delta))
+        case _:
+            raise AssertionError(f"{plan.mode} without the rows before")
 
 
 def group_rows(node: Aggregate, zset: ZSet) -> str:
@@ -96,7 +122,8 @@ def signed_group_rows(node: Aggregate, delta: ZSet) -> str:
     columns = ", ".join([*key_names(node), *value_names(node)])
     return _sum_by_group(
         node,
-        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT} FROM ({row_accumulators(node, delta).sql})",
+        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT}"
+        f" FROM ({row_accumulators(node, delta).sql})",
         (OLD, NEW),
     )
 

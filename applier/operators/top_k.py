@@ -15,11 +15,17 @@ Intuitively: when a row among the first ones leaves, the next row moves up into 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from applier.functions.emit import spark_sql
-from applier.operators.support.key_filter import KeyFilter
-from applier.operators.support.partitions import SIDE, affected_rows, expand_weights, order_by_key, over_clause
+from applier.operators.support.delta_plan import OrderedDelta, StatePart, StateRows
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.partitions import (
+    SIDE,
+    affected_rows,
+    expand_weights,
+    order_by_key,
+    over_clause,
+    plan_partitions_delta,
+)
 from applier.plan.keys import is_order_decided
 from applier.plan.nodes import TopK, fields
 from applier.zset import ZSet, column_names
@@ -32,9 +38,19 @@ def snapshot_top_k(node: TopK, zset: ZSet) -> ZSet:
     return _select_places(node, expand_weights(fields(node), zset))
 
 
-def delta_top_k(node: TopK, before: Callable[[KeyFilter], ZSet], delta: ZSet, *, small: bool) -> ZSet:
+def plan_top_k_delta(node: TopK, inputs: InputPlans) -> OrderedDelta | None:
+    """Plan τ(A'_K) − τ(A_K), from the buffer where there is one."""
+    state = inputs.state_of(node)
+    if state is None:
+        return plan_partitions_delta(node, inputs)
+    if not state.has_changed:
+        return None
+    return OrderedDelta(node, StateRows(node, StatePart.BEFORE), StateRows(node, StatePart.DELTA))
+
+
+def render_top_k_delta(node: TopK, before: ZSet, delta: ZSet) -> ZSet:
     """Return τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
-    return _select_places(node, affected_rows(fields(node), node.keys, before, delta, small=small))
+    return _select_places(node, affected_rows(fields(node), before, delta))
 
 
 def last_place(node: TopK) -> int:

@@ -16,14 +16,15 @@ Intuitively: a new row can renumber its whole partition, but never another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
 
 from applier.functions.aggregates.aggregate_entry import Additive, OfSet
 from applier.functions.aggregates.aggregates import form_of
 from applier.functions.emit import spark_sql
 from applier.functions.literals import literal
-from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.delta_plan import OrderedDelta
+from applier.operators.support.input_plans import InputPlans
 from applier.operators.support.listed_frames import evaluate_over_list, is_counted_sql, list_frame, needs_listed_frame
 from applier.operators.support.partitions import (
     SIDE,
@@ -32,6 +33,7 @@ from applier.operators.support.partitions import (
     expand_weights,
     order_by_key,
     over_clause,
+    plan_partitions_delta,
 )
 from applier.plan.expr import INT8, AggregateCall, Const
 from applier.plan.nodes import Window, fields
@@ -49,9 +51,14 @@ def snapshot_window(node: Window, zset: ZSet) -> ZSet:
     return _evaluate_calls(node, expand_weights(fields(node.input), zset))
 
 
-def delta_window(node: Window, before: Callable[[KeyFilter], ZSet], delta: ZSet, *, small: bool) -> ZSet:
+def plan_window_delta(node: Window, inputs: InputPlans) -> OrderedDelta | None:
+    """Plan ω(A'_K) − ω(A_K)."""
+    return plan_partitions_delta(node, inputs)
+
+
+def render_window_delta(node: Window, before: ZSet, delta: ZSet) -> ZSet:
     """Return ω(A'_K) − ω(A_K)."""
-    rows = affected_rows(fields(node.input), node.keys, before, delta, small=small)
+    rows = affected_rows(fields(node.input), before, delta)
     return drop_cancelled(fields(node), _evaluate_calls(node, rows))
 
 

@@ -51,11 +51,14 @@ def compute(
     driver.
     """
     lsn_range = inputs.lsn_range
+    plans = None if states is None else states.plans_of(table)
+    # Whether the LSN range is small is decided over all relations that are read.
+    inputs.take(table.sources)
     with (
         _translate_errors(table),
         nullcontext(inputs) if states is None else states.through(table, lsn_range, inputs) as known,
     ):
-        result = delta(table.root, known) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
+        result = delta(table.root, known, plans) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
         if result is None:
             return None
         rows = _collect_or_stage(spark, result, _estimate_size(table, lsn_range, inputs), staging)

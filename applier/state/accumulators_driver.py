@@ -66,14 +66,14 @@ class DriverAccumulators:
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
+        keys = key_names(self.node)
         affected, view = upload_affected_groups(
-            self._spark, arrow_table(old_and_new, pa.schema(columns)), StructType(fields)
+            self._spark, keys, arrow_table(old_and_new, pa.schema(columns)), StructType(fields)
         )
         delta_columns = [
             f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]
-        keys = key_names(self.node)
-        delta = f"SELECT {', '.join([*keys, *delta_columns])} FROM ({affected.once()})"
+        delta = f"SELECT {', '.join([*keys, *delta_columns])} FROM ({affected.once().sql})"
         return Accumulators(self.before, ZSet(delta, tuple(keys)), affected), [view]
 
     def sum_rows(self, rows: pa.Table) -> pa.Table:

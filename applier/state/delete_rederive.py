@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 
 from applier.operators.incrementalize import delta, snapshot, snapshot_where
 from applier.operators.recursion import delta_recursion, step_over, step_over_change
+from applier.operators.support.delta_plan import GivenRows
 from applier.operators.support.frozen_inputs import FrozenInputs
 from applier.operators.support.inputs import Inputs, Side
 from applier.operators.support.key_filter import KeyFilter
@@ -154,7 +155,7 @@ class DeleteRederive:
         with self._as_view(self._held.table((row, -1) for row in over.values())) as leaving:
             rest = step_over(node, self._held.before().plus(leaving))
             keys = [Col(i, column.type) for i, column in enumerate(columns)]
-            key_filter = KeyFilter.of(keys, self._names, leaving, null_safe=True, small=True)
+            key_filter = KeyFilter.of(keys, self._names, GivenRows(leaving), null_safe=True, broadcast=True)
             again = [snapshot_where(part, Side.AFTER, key_filter, self._inputs) for part in (node.base, rest)]
             gained = plus(delta(node.base, self._inputs), delta(rest, self._inputs))
             found = {name: row for name, row in _present_rows(self._run(plus(*again))).items() if name in over}

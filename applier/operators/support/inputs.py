@@ -22,13 +22,13 @@ class Side(Enum):
 class AffectedGroups:
     """The groups of an aggregate that a delta affects, with their accumulators at both ends of the LSN range."""
 
-    rows: str
+    rows: ZSet
     signed: bool
     """Whether each group is present twice, with weight −1 for its old result and +1 for its new one."""
 
-    def once(self) -> str:
-        """Return a SELECT of each group once."""
-        return f"SELECT * FROM ({self.rows}) WHERE {WEIGHT} > 0" if self.signed else self.rows
+    def once(self) -> ZSet:
+        """Return each group once."""
+        return self.rows.filter(f"{WEIGHT} > 0") if self.signed else self.rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,20 @@ A NULL key has no match, so no change of B affects it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from applier.functions.emit import spark_sql
+from applier.operators.support.delta_plan import PlacedRows, RowsPlan
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
-from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Expr, columns_read, shift
-from applier.plan.nodes import OuterJoin, SemiJoin, fields
+from applier.plan.nodes import Node, OuterJoin, SemiJoin, fields
 from applier.zset import LEFT, RIGHT, WEIGHT, ZSet, column_name, plus
 
-KeyedRows = tuple[tuple[str, ...], ZSet | None]
+KeyedRows = tuple[tuple[str, ...], RowsPlan | None]
 """Keys, and the rows over which they are computed; None for no rows."""
 
 
@@ -44,9 +47,18 @@ class Operand:
         """Return the Z-set with its columns named by their places in the joined output."""
         return zset.place(self.places)
 
-    def own_ordinals(self, reads: frozenset[int]) -> list[int]:
+    def plan_placed(self, rows: RowsPlan, only: Sequence[int] | None = None) -> PlacedRows:
+        """Plan the same; the rows have `only` these columns of the operand, or all."""
+        return PlacedRows(rows, tuple(self.places) if only is None else tuple(self.places[i] for i in only))
+
+    def own_ordinals(self, reads: frozenset[int]) -> tuple[int, ...]:
         """Return the operand's own ordinals of the columns that the condition reads."""
-        return [i for i, place in enumerate(self.places) if place in reads]
+        return tuple(i for i, place in enumerate(self.places) if place in reads)
+
+    def plan_affected(self, node: Node, sources: Sequence[KeyedRows], inputs: InputPlans) -> RowsPlan:
+        """Plan the rows of the operand before, that have the keys of these rows."""
+        given = tuple((keys, rows) for keys, rows in sources if rows is not None)
+        return inputs.snapshot_where(node, Side.BEFORE, KeyFilter(self.exprs, given, False, inputs.small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,50 +131,6 @@ class JoinMatch:
         present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right.sql}){grouping} HAVING sum({WEIGHT}) > 0"
         return ZSet(f"SELECT l.* FROM ({left.sql}) l {kind.value} ({present}) r ON {self.condition}", left.columns)
 
-    def affected_sides(
-        self,
-        left: OperandDelta,
-        right: OperandDelta,
-        *,
-        small: bool,
-        again: bool = False,
-        full: bool = False,
-        bare: bool,
-    ) -> AffectedSides:
-        """Return the rows of both inputs with the keys that a change affects.
-
-        With `full` the left rows include those with the keys of the left delta. After a change of B both are read more
-        than once; without one only where `again` says so. With `bare` the rows of B serve only to find matches, so
-        they have no columns but those that the condition reads.
-        """
-        again = again or right.delta is not None
-        only = self.right.own_ordinals(self.reads) if bare and again else None
-        places = self.right.places if only is None else [self.right.places[i] for i in only]
-        left_delta = None if left.delta is None else self.left.place(left.delta)
-        right_delta = None
-        if right.delta is not None:
-            right_delta = (right.delta if only is None else right.delta.keep_columns(only)).place(places)
-        own, other = (self.left.keys, left_delta), (self.right.keys, right_delta)
-
-        def before(
-            operand: Operand, whole: OperandDelta, only: list[int] | None, *keyed_rows: KeyedRows
-        ) -> ZSet | None:
-            given = [(keys, rows) for keys, rows in keyed_rows if rows is not None]
-            if not given:
-                return None
-            return whole.affected_rows(
-                KeyFilter.any_of(operand.exprs, given, null_safe=False, small=small), again, only
-            )
-
-        left_rows = before(self.left, left, None, *((own, other) if full else (other,)))
-        left_before = None if left_rows is None else self.left.place(left_rows)
-        # Matches are needed only for rows that exist; where those are few and already computed, they have fewer keys.
-        other_keys = (self.left.keys, left_before) if small and self.left.keys and not full else other
-        right_rows = before(self.right, right, only, own, other_keys)
-        return AffectedSides(
-            left_delta, right_delta, left_before, None if right_rows is None else right_rows.place(places)
-        )
-
     def delta(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:
         """Return the delta of `filter_by_match`."""
         from_left = None
@@ -176,19 +144,17 @@ class JoinMatch:
         old, new = (self._filter_by_match(kind, left, right) for right in ends)
         return new.plus(old.negate())
 
-    def delta_joined(self, sides: AffectedSides, *, small: bool) -> ZSet | None:
+    def delta_joined(self, sides: AffectedSides, *, broadcast: bool) -> ZSet | None:
         """Return Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         from_left = from_right = None
         if sides.left_delta is not None:
-            from_left = sides.left_delta.times(_present(sides.right_after), [self.condition], LEFT if small else None)
+            from_left = sides.left_delta.times(
+                _present(sides.right_after), [self.condition], LEFT if broadcast else None
+            )
         if sides.right_delta is not None:
             left = _present(sides.left_before)
-            from_right = left.times(sides.right_delta, [self.condition], RIGHT if small else None)
+            from_right = left.times(sides.right_delta, [self.condition], RIGHT if broadcast else None)
         return plus(from_left, from_right)
-
-    def matches_of(self, left: ZSet, *, small: bool) -> KeyFilter:
-        """Return the filter for right rows whose keys occur in these placed rows of the left."""
-        return KeyFilter.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
 
 
 def _present(rows: ZSet | None) -> ZSet:

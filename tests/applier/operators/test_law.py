@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.arrange.fixpoint import fixpoint
 from applier.arrange.materialized import MaterializedRows
-from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, project, union_all
+from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, planner, project, render, union_all
 from applier.operators.support import join_match
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
@@ -413,23 +413,17 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
         case "semi_join":
             # As if the row existed once per match.
             monkeypatch.setattr(
-                incrementalize,
-                "delta_semi_join",
-                lambda node, left, right, *, small: project.apply_project(
-                    Project(node.left, (X, Y)),
-                    inner_join.delta_join(
-                        Join(node.left, node.right, node.equi, node.residual),
-                        lambda side: left if side == node.left else right,
-                        small=small,
-                        size=lambda _: None,
-                    )
-                    or "",
+                render,
+                "render_semi_join_delta",
+                lambda plan, sides: project.apply_project(
+                    Project(plan.node.left, (X, Y)),
+                    join_match.join_match_of(plan.node).delta_joined(sides, broadcast=False),
                 ),
             )
         case "repeat":
             monkeypatch.setattr(linear_prefix, "apply_repeat", lambda node, zset: zset)
         case "union_all":
-            monkeypatch.setattr(incrementalize, "sum_deltas", lambda deltas: union_all.sum_deltas(deltas[:1]))
+            monkeypatch.setattr(planner, "plan_sum", lambda terms: union_all.plan_sum(terms[:1]))
         case _:
             monkeypatch.setattr(linear_prefix, "apply_filter", lambda node, zset: zset)
     for _, node, before, after in SURPRISING:
