@@ -105,6 +105,7 @@ class UsualInputs:
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         """Return None: sizes are not known."""
         del scan, linear_map
+        return None
 
     def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:
         """Return the state as it is held for few groups."""

@@ -115,6 +115,11 @@ def collected(spark: SparkSession, zset: ZSet | None) -> Bag:
     return Counter({row: n for row, n in out.items() if n})
 
 
+def _given(zset: ZSet | None) -> ZSet:
+    assert zset is not None
+    return zset
+
+
 def _tuples(frame: DataFrame) -> list[Row]:
     table = collect(frame)
     return list(zip(*[table[name].to_pylist() for name in table.column_names], strict=True))
@@ -417,7 +422,7 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
                 "render_semi_join_delta",
                 lambda plan, sides: project.apply_project(
                     Project(plan.node.left, (X, Y)),
-                    join_match.join_match_of(plan.node).delta_joined(sides, broadcast=False),
+                    _given(join_match.join_match_of(plan.node).delta_joined(sides, broadcast=False)),
                 ),
             )
         case "repeat":
