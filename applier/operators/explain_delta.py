@@ -221,7 +221,8 @@ class _Words:
                 for term in rows.terms:
                     yield from self._rows(term, depth)
             case OuterJoinDelta() | SemiJoinDelta():
-                yield f"{_INDENT * depth}{self.node(rows.node)}, for the affected keys, before and after"
+                scope = "the affected keys" if rows.node.equi else "all rows"
+                yield f"{_INDENT * depth}{self.node(rows.node)}, for {scope}, before and after"
                 sides = rows.sides
                 for part in (sides.left_delta, sides.right_delta, sides.left_before, sides.right_before):
                     if part is not None:
@@ -231,8 +232,11 @@ class _Words:
                 if rows.mode is AggregateMode.FROM_INPUT and rows.before is not None:
                     yield from self._rows(rows.delta, depth + 1)
                     yield from self._rows(rows.before, depth + 1)
+            case OrderedDelta(before=StateRows()):
+                yield f"{_INDENT * depth}{self.node(rows.node)}, from the first rows in its state"
             case OrderedDelta():
-                yield f"{_INDENT * depth}{self.node(rows.node)}, for the affected partitions, before and after"
+                scope = "the affected partitions" if rows.node.keys else "all rows"
+                yield f"{_INDENT * depth}{self.node(rows.node)}, for {scope}, before and after"
                 yield from self._rows(rows.delta, depth + 1)
                 yield from self._rows(rows.before, depth + 1)
             case RecursionDelta():
