@@ -12,26 +12,26 @@ from applier.errors import CalculationError
 from applier.plan.nodes import Recursion, fields
 from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
-from applier.zset import WEIGHT, column_names, ddl, net
+from applier.zset import WEIGHT, ZSet, column_names, ddl, net
 
 MAX_ROUNDS = 1_000
 """After so many rounds a recursion is considered endless; PostgreSQL would not stop either."""
 
 
-def fixpoint(spark: SparkSession, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+def fixpoint(spark: SparkSession, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> str:
     """Return the name of a view of the whole result; the caller drops it."""
     names = column_names(len(fields(node)))
     schema = ddl([field.type.spark for field in fields(node)])
 
-    def run(text: str) -> pa.Table:
-        rows = collect(spark.sql(text))
+    def run(zset: ZSet) -> pa.Table:
+        rows = collect(spark.sql(zset.sql))
         return net(pa.Table.from_arrays(rows.columns, names=[*names, WEIGHT]))
 
     work_table = found = _with_weight_one(run(base)) if node.distinct else run(base)
     for _ in range(MAX_ROUNDS):
         view = create_view(spark.createDataFrame(work_table, schema))
         try:
-            produced = run(step(f"SELECT * FROM {view}"))
+            produced = run(step(ZSet.of_view(view, len(names))))
         finally:
             drop_view(spark, view)
         work_table = _drop_seen(_with_weight_one(produced), found, names) if node.distinct else produced

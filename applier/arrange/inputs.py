@@ -21,7 +21,7 @@ from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
-from applier.zset import WEIGHT, column_name, column_names, ddl, empty_zset, net, select
+from applier.zset import WEIGHT, ZSet, column_name, column_names, ddl, empty_zset, net, plus
 from shared_schema.lsn import LsnRange
 from shared_schema.table_schema import TableId
 
@@ -83,7 +83,7 @@ class TraceInputs:
         changed = int(parts.delta.num_rows)
         return Cardinality(changed, parts.base.rows + parts.rows_before + changed)
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         """Return the change rows of the LSN range, with the scan's columns only; None when they cancel out.
 
         That is found out without Spark. Examples are an UPDATE that changes no column that the scan reads, and a row
@@ -91,11 +91,10 @@ class TraceInputs:
         """
         rows = self._parts_of(scan.table).delta
         if rows.num_rows > SMALL_RANGE_ROWS:
-            return " UNION ALL ".join(
-                self._select(scan, self._view(scan.table, chunk)) for chunk in self._parts_of(scan.table).changes
-            )
+            changes = self._parts_of(scan.table).changes
+            return plus(*(self._select(scan, self._view(scan.table, chunk)) for chunk in changes))
         _, view = self._net_delta(scan, rows)
-        return None if view is None else f"SELECT * FROM {view}"
+        return None if view is None else ZSet.of_view(view, len(scan.columns))
 
     def _net_delta(self, scan: Scan, rows: pa.Table) -> tuple[pa.Table, str | None]:
         key = scan.table, tuple(self._places(scan))
@@ -117,50 +116,50 @@ class TraceInputs:
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         """Return a linear map of the relation at one end of the LSN range, with the scan's columns only."""
         parts = self._parts_of(scan.table)
-        texts = self._base_texts(scan, linear_map, lookup)
+        terms = self._base_terms(scan, linear_map, lookup)
         overlay = [self._select(scan, self._view(scan.table, chunk)) for chunk in parts.before]
         # The net delta has its own view already.
         if side is Side.AFTER and (changed := self.delta(scan)) is not None:
             overlay.append(changed)
         if overlay:
-            texts.append(linear_map(" UNION ALL ".join(overlay)))
-        elif not texts:
-            texts.append(linear_map(empty_zset([field.type.spark for field in scan.fields])))
-        return " UNION ALL ".join(texts)
+            terms.append(linear_map(overlay[0].plus(*overlay[1:])))
+        elif not terms:
+            terms.append(linear_map(empty_zset([field.type.spark for field in scan.fields])))
+        return terms[0].plus(*terms[1:])
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int:
         """Return about how many rows the relation has after the linear map."""
         segments = self._segments(scan, linear_map)
         if self.lsn_range.lower:
-            of_base = sum(self._arrangements.rows(segment, text) for segment, text in segments)
+            of_base = sum(self._arrangements.rows(segment, zset.sql) for segment, zset in segments)
         else:
             of_base = sum(segment.rows for segment, _ in segments)
         return self._parts_of(scan.table).rows_before + of_base
 
-    def _segments(self, scan: Scan, linear_map: LinearMap) -> list[tuple[Segment, str]]:
+    def _segments(self, scan: Scan, linear_map: LinearMap) -> list[tuple[Segment, ZSet]]:
         """Return the segments of the base, each with the linear map applied to it."""
         parts = self._parts_of(scan.table)
         views = zip(parts.base.segments, parts.views, strict=True)
         return [(segment, linear_map(self._select(scan, view))) for segment, view in views]
 
-    def _base_texts(self, scan: Scan, linear_map: LinearMap, lookup: Lookup | None) -> list[str]:
+    def _base_terms(self, scan: Scan, linear_map: LinearMap, lookup: Lookup | None) -> list[ZSet]:
         """Return the linear map of the base, or of the rows of it that may match a change."""
         segments = self._segments(scan, linear_map)
         # The first fill reads everything once; a later LSN range is followed by others that read the same.
         return (
             [self._read_segment(*each, lookup) for each in segments]
             if self.lsn_range.lower
-            else [text for _, text in segments]
+            else [zset for _, zset in segments]
         )
 
-    def _read_segment(self, segment: Segment, text: str, lookup: Lookup | None) -> str:
-        if lookup is not None and (view := self._lookup_view(segment, text, lookup)) is not None:
-            return f"SELECT * FROM {view}"
-        arranged = self._arrangements.of(segment, text)
-        return text if arranged is None else f"SELECT * FROM {arranged.view}"
+    def _read_segment(self, segment: Segment, zset: ZSet, lookup: Lookup | None) -> ZSet:
+        if lookup is not None and (view := self._lookup_view(segment, zset.sql, lookup)) is not None:
+            return ZSet.of_view(view, len(zset.columns))
+        arranged = self._arrangements.of(segment, zset.sql)
+        return zset if arranged is None else ZSet.of_view(arranged.view, len(zset.columns))
 
     def _lookup_view(self, segment: Segment, text: str, lookup: Lookup) -> str | None:
         """Return a view of the rows of a segment that a lookup needs; None where an index does not help."""
@@ -202,20 +201,20 @@ class TraceInputs:
             case _:
                 assert_never(lookup)
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
         """Return a recursion at one end of the LSN range, computed once however often it is read."""
         with self._lock:
             # The texts name the views that they read, so they are equal exactly for the same end of the LSN range.
-            key = f"{base} THEN {step('?')}"
+            key = f"{base.sql} THEN {step(ZSet('?', base.columns)).sql}"
             if key not in self._fixpoints:
                 self._fixpoints[key] = fixpoint(self._spark, node, base, step)
-            return f"SELECT * FROM {self._fixpoints[key]}"
+            return ZSet.of_view(self._fixpoints[key], len(base.columns))
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         """Compute the Z-set once, however often it is read, if the LSN range is small."""
         return self._materialized.materialize_small(zset, columns) if self.small else zset
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         """Do the same for a Z-set that may be larger than the change."""
         return self._materialized.materialize_once(zset, columns) if self.small else zset
 
@@ -246,8 +245,8 @@ class TraceInputs:
                 self._views[id(chunk)] = create_view(self._trace(table).frame_of(chunk))
             return self._views[id(chunk)]
 
-    def _select(self, scan: Scan, view: str) -> str:
-        return select([column_name(place) for place in self._places(scan)], WEIGHT, view)
+    def _select(self, scan: Scan, view: str) -> ZSet:
+        return ZSet.select_from(view, [column_name(place) for place in self._places(scan)], WEIGHT)
 
     def _places(self, scan: Scan) -> list[int]:
         trace = self._trace(scan.table)

@@ -19,8 +19,6 @@ one comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from applier.functions.emit import spark_sql
 from applier.operators.support.accumulators import (
     COUNT,
@@ -33,62 +31,90 @@ from applier.operators.support.accumulators import (
     sum_types,
     value_names,
 )
-from applier.operators.support.inputs import AffectedGroups
+from applier.operators.support.delta_plan import (
+    AggregateDelta,
+    AggregateMode,
+    SelectedRows,
+    StatePart,
+    StateRows,
+    StateSummary,
+)
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
-from applier.zset import WEIGHT, column_name, column_names, select
+from applier.zset import WEIGHT, ZSet, column_name, column_names
 
 OLD, NEW = ENDS = "o", "n"
 """The two ends of an LSN range; also the prefixes of the columns that belong to them."""
 
 
-def group_accumulators(node: Aggregate, zset: str) -> str:
+def group_accumulators(node: Aggregate, zset: ZSet) -> ZSet:
     """Return σ of a Z-set, the state: one accumulator per group, and per set of values where calls need those."""
     sums = " OR ".join(f"{name} <> 0" for name in sum_types(node))
-    return f"SELECT * FROM ({sum_accumulators(node, row_accumulators(node, zset))}) WHERE {sums}"
+    return sum_accumulators(node, row_accumulators(node, zset)).filter(sums)
 
 
-def snapshot_aggregate(node: Aggregate, zset: str) -> str:
+def snapshot_aggregate(node: Aggregate, zset: ZSet) -> ZSet:
     """Return γ of a whole Z-set."""
     return aggregate_accumulators(node, row_accumulators(node, zset))
 
 
-def aggregate_accumulators(node: Aggregate, rows: str) -> str:
+def aggregate_accumulators(node: Aggregate, accumulators: ZSet) -> ZSet:
     """Return γ of the Z-set whose accumulators these are."""
-    groups = _evaluate_groups(node, _place_sums(node, rows, {NEW: True}), (NEW,))
+    groups = _evaluate_groups(node, _place_sums(node, accumulators, {NEW: True}), (NEW,))
     results = [f"{NEW}_r{i}" for i in range(len(node.calls))]
-    return select([*key_names(node), *results], "1L", f"({groups}) WHERE {NEW}_there")
+    return ZSet.select_from(f"({groups}) WHERE {NEW}_there", [*key_names(node), *results], "1L")
 
 
-def delta_aggregate(node: Aggregate, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
-    """Return γ(A + ΔA) − γ(A) on the affected groups, from A itself.   Reads the input's trace, keeps no state."""
+def plan_aggregate_delta(node: Aggregate, inputs: InputPlans) -> AggregateDelta | None:
+    """Plan γ(A + ΔA) − γ(A) on the affected groups, from the state where there is one."""
+    if (state := inputs.state_of(node)) is not None:
+        return _plan_from_state(node, state, inputs)
+    delta = inputs.delta_read_again(node.input)
+    if delta is None:
+        return None
     keys = [spark_sql(key) for key in node.keys]
-    affected = before(KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small))
-    return _diff_groups(node, row_accumulators(node, affected), row_accumulators(node, delta))
+    key_filter = KeyFilter.of(node.keys, keys, delta, null_safe=True, broadcast=inputs.small)
+    before = inputs.snapshot_where(node.input, Side.BEFORE, key_filter)
+    return AggregateDelta(node, AggregateMode.FROM_INPUT, before, delta)
 
 
-def delta_from_accumulators(node: Aggregate, before: str, delta: str, *, small: bool) -> str:
-    """Return the same from the accumulators of A and of ΔA.   State: σ(A)."""
-    keys = key_names(node)
-    affected = KeyFilter.of(node.keys, keys, delta, null_safe=True, small=small).apply(before, keys)
-    return _diff_groups(node, affected, delta)
+def _plan_from_state(node: Aggregate, state: StateSummary, inputs: InputPlans) -> AggregateDelta | None:
+    """Plan the same from the state: σ(A), or minima and maxima."""
+    if not state.has_changed:
+        return None
+    if state.groups is not None:
+        return AggregateDelta(node, state.groups, None, StateRows(node, StatePart.AFFECTED_GROUPS))
+    before, delta = StateRows(node, StatePart.BEFORE), StateRows(node, StatePart.DELTA)
+    names = tuple(key_names(node))
+    key_filter = KeyFilter.of(node.keys, names, delta, null_safe=True, broadcast=inputs.small)
+    affected = SelectedRows(before, key_filter, names) if names else before
+    return AggregateDelta(node, AggregateMode.FROM_STATE, affected, delta)
 
 
-def delta_from_sums(node: Aggregate, affected: AffectedGroups) -> str:
-    """Return the same from the sums of the affected groups at both ends, in columns o_… and n_….
+def render_aggregate_delta(plan: AggregateDelta, before: ZSet | None, delta: ZSet) -> ZSet:
+    """Return γ(A + ΔA) − γ(A) on the affected groups, from what the mode of the plan says."""
+    node = plan.node
+    match plan.mode, before:
+        case AggregateMode.FROM_SUMS, _:
+            return _emit_changes(node, _evaluate_results(node, delta.sql, (OLD, NEW)))
+        case AggregateMode.FROM_SIGNED_SUMS, _:
+            return _emit_signed_changes(node, _evaluate_results(node, delta.sql, (OLD, NEW), (WEIGHT,)))
+        case AggregateMode.FROM_STATE, ZSet():
+            return _diff_groups(node, before, delta)
+        case AggregateMode.FROM_INPUT, ZSet():
+            return _diff_groups(node, row_accumulators(node, before), row_accumulators(node, delta))
+        case _:
+            raise AssertionError(f"{plan.mode} without the rows before")
 
-    State: σ(A), or minima and maxima.
-    """
-    groups = _evaluate_results(node, affected.rows, (OLD, NEW), (WEIGHT,) if affected.signed else ())
-    return _emit_signed_changes(node, groups) if affected.signed else _emit_changes(node, groups)
 
-
-def group_rows(node: Aggregate, zset: str) -> str:
+def group_rows(node: Aggregate, zset: ZSet) -> str:
     """Return for every group of a whole Z-set the columns n_… from which its results are computed."""
     return _sum_by_group(node, _place_sums(node, row_accumulators(node, zset), {NEW: True}), (NEW,))
 
 
-def signed_group_rows(node: Aggregate, delta: str) -> str:
+def signed_group_rows(node: Aggregate, delta: ZSet) -> str:
     """Return the same columns n_… for the rows that come, and columns o_… for the rows that leave.
 
     For calls that need the values.
@@ -96,19 +122,20 @@ def signed_group_rows(node: Aggregate, delta: str) -> str:
     columns = ", ".join([*key_names(node), *value_names(node)])
     return _sum_by_group(
         node,
-        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT} FROM ({row_accumulators(node, delta)})",
+        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT}"
+        f" FROM ({row_accumulators(node, delta).sql})",
         (OLD, NEW),
     )
 
 
-def _place_sums(node: Aggregate, rows: str, presence: dict[str, bool]) -> str:
+def _place_sums(node: Aggregate, accumulators: ZSet, presence: dict[str, bool]) -> str:
     """Return accumulators with their sums at each end of the LSN range; zero at an end where they are not present."""
     sums = [
         f"{name if present else f'CAST(0 AS {spark})'} AS {side}_{name}"
         for side, present in presence.items()
         for name, spark in sum_types(node).items()
     ]
-    return f"SELECT {', '.join([*key_names(node), *value_names(node), *sums])} FROM ({rows})"
+    return f"SELECT {', '.join([*key_names(node), *value_names(node), *sums])} FROM ({accumulators.sql})"
 
 
 def _evaluate_groups(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
@@ -141,7 +168,7 @@ def _exists_sql(node: Aggregate, side: str) -> str:
     return f"{side}_{COUNT} > 0" if node.keys else "true"
 
 
-def _diff_groups(node: Aggregate, before: str, delta: str) -> str:
+def _diff_groups(node: Aggregate, before: ZSet, delta: ZSet) -> ZSet:
     """Return the delta of the groups of these accumulators."""
     rows = (
         f"{_place_sums(node, before, {OLD: True, NEW: True})}"
@@ -150,7 +177,7 @@ def _diff_groups(node: Aggregate, before: str, delta: str) -> str:
     return _emit_changes(node, _evaluate_groups(node, rows, (OLD, NEW)))
 
 
-def _emit_changes(node: Aggregate, groups: str) -> str:
+def _emit_changes(node: Aggregate, groups: str) -> ZSet:
     """Return −old and +new for every group whose results differ; groups whose results stay the same are left out."""
     first, count = len(node.keys), len(node.calls)
     names = ["there", *(column_name(first + i) for i in range(count)), WEIGHT]
@@ -162,13 +189,14 @@ def _emit_changes(node: Aggregate, groups: str) -> str:
     columns = [f"k{i} AS {column_name(i)}" for i in range(first)]
     columns.append(f"stack(2, {signed[0]}, {signed[1]}) AS ({', '.join(names)})")
     pairs = f"SELECT {', '.join(columns)} FROM ({groups}) WHERE {_has_changed_sql(node)}"
-    return select(column_names(first + count), WEIGHT, f"({pairs}) WHERE there")
+    return ZSet.select_from(f"({pairs}) WHERE there", column_names(first + count), WEIGHT)
 
 
-def _emit_signed_changes(node: Aggregate, groups: str) -> str:
+def _emit_signed_changes(node: Aggregate, groups: str) -> ZSet:
     """Return the same for groups that are present twice: one row from one row, which Spark computes while it plans."""
     present, *results = (f"if({WEIGHT} < 0, {OLD}_{name}, {NEW}_{name})" for name in _result_names(node))
-    return select([*key_names(node), *results], WEIGHT, f"({groups}) WHERE {_has_changed_sql(node)} AND {present}")
+    source = f"({groups}) WHERE {_has_changed_sql(node)} AND {present}"
+    return ZSet.select_from(source, [*key_names(node), *results], WEIGHT)
 
 
 def _has_changed_sql(node: Aggregate) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from applier.functions.emit import spark_sql
 from applier.plan.nodes import Filter
+from applier.zset import ZSet
 
 
-def apply_filter(node: Filter, zset: str) -> str:
+def apply_filter(node: Filter, zset: ZSet) -> ZSet:
     """Return σ_p of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
-    return f"SELECT * FROM ({zset}) WHERE {spark_sql(node.predicate)}"
+    return zset.filter(spark_sql(node.predicate))

@@ -20,17 +20,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from applier.functions.emit import spark_sql
+from applier.operators.support.delta_plan import (
+    JoinDelta,
+    JoinedInput,
+    JoinRows,
+    ProductRows,
+    RowsPlan,
+    SelectedRows,
+    Size,
+)
+from applier.operators.support.input_plans import InputPlans
 from applier.operators.support.inputs import INDEXED_TYPES, DeltaKeys, Side
 from applier.operators.support.key_filter import KeyFilter
-from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Col, Expr, columns_read, shift
 from applier.plan.keys import row_key
 from applier.plan.lineage import column_of
 from applier.plan.nodes import Join, Node, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_names, place_columns, plus, select, times
-
-TINY_ROWS = 20_000
-"""A whole input of at most so many rows is broadcast; for a larger one the intermediate result is broadcast instead."""
+from applier.zset import LEFT, RIGHT, ZSet, column_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +57,44 @@ class _Condition:
     """The two sides of an equality."""
 
 
-def inner_join(node: Join, left: str, right: str) -> str:
+def inner_join(node: Join, left: ZSet, right: ZSet) -> ZSet:
     """Return A ⋈ B of two Z-sets, in the order in which they are written."""
     width, right_width = len(fields(node.left)), len(fields(node.right))
     conditions = [f"{spark_sql(le)} = {spark_sql(shift(re, width))}" for le, re in node.equi]
     if node.residual is not None:
         conditions.append(spark_sql(node.residual))
-    return times(left, place_columns(right, range(width, width + right_width)), conditions)
+    return left.times(right.place(range(width, width + right_width)), conditions)
 
 
-def delta_join(
-    node: Join, operand: Callable[[Node], OperandDelta], *, small: bool, size: Callable[[Node], int | None]
-) -> str | None:
-    """Return the delta of the product. `size` estimates the number of rows of an input; None when it is not known.
+def plan_join_delta(node: Join, inputs: InputPlans) -> JoinDelta | None:
+    """Plan the delta of the product.
 
     A snapshot is read only when another input changed, so an input without changes causes no reads of the others.
     """
     factors, conditions = _flatten(node, 0)
-    inputs = [operand(factor.node) for factor in factors]
-    product = _Product(factors, conditions, [size(factor.node) for factor in factors], small)
+    deltas = [inputs.delta_read_once(factor.node) for factor in factors]
+    if all(delta is None for delta in deltas):
+        return None
+    product = _Product(factors, conditions, inputs.sizes_of(node, [factor.node for factor in factors]), inputs.small)
 
-    def term(changed: int) -> str | None:
-        rows = inputs[changed].delta
-        if rows is None:
-            return None
-        return product.join_from(
-            changed,
-            rows,
-            lambda other: inputs[other].whole(_side_for(other, changed), product.delta_keys(other, changed)),
-        )
+    def term(changed: int, delta: RowsPlan) -> ProductRows:
+        def read(other: int) -> RowsPlan:
+            return inputs.snapshot(factors[other].node, _side_for(other, changed), product.delta_keys(other, changed))
 
-    return plus(*(term(i) for i in range(len(factors))))
+        return product.join_from(changed, delta, read)
+
+    return JoinDelta(node, tuple(term(i, delta) for i, delta in enumerate(deltas) if delta is not None))
+
+
+def render_product(plan: ProductRows, first: ZSet, others: Sequence[ZSet]) -> ZSet:
+    """Return the rows of the first input joined with the others, in the plan's order; columns c0, c1 … of the output.
+
+    A delta of a join is the sum of such products, one for each input that changes.
+    """
+    joined = first.place(plan.places)
+    for other, rows in zip(plan.joined, others, strict=True):
+        joined = joined.times(rows.place(other.places), other.conditions, other.broadcast)
+    return joined.select(column_names(len(joined.columns)))
 
 
 def _side_for(factor: int, changed: int) -> Side:
@@ -92,14 +105,8 @@ def _side_for(factor: int, changed: int) -> Side:
     return Side.BEFORE if factor < changed else Side.AFTER
 
 
-def join_where(
-    node: Join,
-    key_filter: KeyFilter,
-    read: Callable[[Node, KeyFilter | None], str],
-    *,
-    size: Callable[[Node], int | None],
-) -> str:
-    """Return the rows of A1 ⋈ … ⋈ An that the key filter selects.
+def plan_join_where(node: Join, side: Side, key_filter: KeyFilter, inputs: InputPlans) -> RowsPlan:
+    """Plan the rows of A1 ⋈ … ⋈ An that the key filter selects.
 
     Begins with the input that has most of the keys, then joins the others as for a delta.
     """
@@ -107,11 +114,14 @@ def join_where(
     keys_of = [_keys_within(key_filter, factor) for factor in factors]
     first = max(range(len(factors)), key=lambda i: len(keys_of[i]))
     if not keys_of[first]:
-        return key_filter.apply(inner_join(node, read(node.left, None), read(node.right, None)))
-    product = _Product(factors, conditions, [size(factor.node) for factor in factors], key_filter.small)
-    first_rows = read(factors[first].node, key_filter.restrict_to(keys_of[first], factors[first].places.start))
-    text = product.join_from(first, first_rows, lambda other: read(factors[other].node, None))
-    return text if len(keys_of[first]) == len(key_filter.keys) else key_filter.apply(text)
+        whole = JoinRows(node, inputs.snapshot(node.left, side), inputs.snapshot(node.right, side))
+        return SelectedRows(whole, key_filter)
+    sizes = inputs.sizes_of(node, [factor.node for factor in factors])
+    product = _Product(factors, conditions, sizes, key_filter.broadcast)
+    own_filter = key_filter.restrict_to(keys_of[first], factors[first].places.start)
+    first_rows = inputs.snapshot_where(factors[first].node, side, own_filter)
+    joined = product.join_from(first, first_rows, lambda other: inputs.snapshot(factors[other].node, side))
+    return joined if len(keys_of[first]) == len(key_filter.keys) else SelectedRows(joined, key_filter)
 
 
 def _keys_within(key_filter: KeyFilter, factor: _Factor) -> list[int]:
@@ -143,30 +153,28 @@ def _flatten(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Inputs that may be joined in any order."""
+    """Inputs that may be joined in any order. `few`: the rows with which a product begins are few."""
 
     factors: Sequence[_Factor]
     conditions: Sequence[_Condition]
-    sizes: Sequence[int | None]
-    small: bool
+    sizes: Sequence[Size]
+    few: bool
 
-    def join_from(self, first: int, rows: str, other: Callable[[int], str]) -> str:
-        """Join these few rows of one input with all other inputs; columns c0, c1 … of the output."""
+    def join_from(self, first: int, rows: RowsPlan, read: Callable[[int], RowsPlan]) -> ProductRows:
+        """Join these rows of one input with all other inputs, the most selective one first."""
         bound = list(self.factors[first].places)
-        text = place_columns(rows, bound)
         remaining, pending = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
+        joined = []
         while remaining:
-            next_factor = min(remaining, key=lambda i: _rank(self.factors[i], bound, pending, self.sizes[i]))
-            remaining.remove(next_factor)
-            factor = self.factors[next_factor]
+            chosen = min(remaining, key=lambda i: _rank(self.factors[i], bound, pending, self.sizes[i]))
+            remaining.remove(chosen)
+            factor = self.factors[chosen]
             seen = {*bound, *factor.places}
-            ready = [condition.text for condition in pending if condition.reads <= seen]
+            ready = tuple(condition.text for condition in pending if condition.reads <= seen)
             pending = [condition for condition in pending if not condition.reads <= seen]
-            text = times(
-                text, place_columns(other(next_factor), factor.places), ready, self._broadcast_side(next_factor)
-            )
+            joined.append(JoinedInput(factor.node, read(chosen), factor.places, ready, self._broadcast_side(chosen)))
             bound += factor.places
-        return select(column_names(len(bound)), WEIGHT, f"({text})")
+        return ProductRows(self.factors[first].node, rows, self.factors[first].places, tuple(joined))
 
     def delta_keys(self, other: int, changed: int) -> DeltaKeys | None:
         """Return the column by which rows of one input that may match another's delta can be looked up, or None."""
@@ -192,15 +200,14 @@ class _Product:
 
     def _broadcast_side(self, next_factor: int) -> str | None:
         """Return the side that is broadcast, if any."""
-        if not self.small:
+        if not self.few:
             return None
-        size = self.sizes[next_factor]
-        return RIGHT if size is not None and size <= TINY_ROWS else LEFT
+        return RIGHT if self.sizes[next_factor].is_tiny else LEFT
 
 
 def _rank(
-    factor: _Factor, bound: Sequence[int], conditions: Sequence[_Condition], size: int | None
-) -> tuple[bool, bool, float]:
+    factor: _Factor, bound: Sequence[int], conditions: Sequence[_Condition], size: Size
+) -> tuple[bool, bool, int]:
     """Return the sort key of an input: first inputs that an equality connects to the rows so far.
 
     Among those, first inputs that have at most one match for each row.
@@ -218,4 +225,4 @@ def _rank(
                 bound_columns |= read
     key = row_key(factor.node)
     unique = key is not None and {factor.places[i] for i in key} <= bound_columns
-    return not connected, not unique, float("inf") if size is None else size
+    return not connected, not unique, size.rank

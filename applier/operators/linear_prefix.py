@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import assert_never
 
 from applier.operators.filter import apply_filter
 from applier.operators.project import apply_project
 from applier.operators.repeat import apply_repeat
 from applier.operators.support.inputs import LinearMap, identity_map
-from applier.plan.nodes import Filter, Node, Project, Repeat, Scan
+from applier.operators.unnest import apply_unnest
+from applier.plan.nodes import Filter, Node, Project, Repeat, Scan, Unnest, fields
+from applier.zset import ZSet, column_names
+
+_HOLE = "\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenMap:
+    """A linear map that is written once: what comes before and after the text of its input."""
+
+    before: str
+    after: str
+    columns: tuple[str, ...]
+
+    def __call__(self, zset: ZSet) -> ZSet:
+        return ZSet(f"{self.before}{zset.sql}{self.after}", self.columns)
 
 
 def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
@@ -19,16 +35,17 @@ def linear_prefix(node: Node) -> tuple[Scan, LinearMap] | None:
             return node, identity_map
         case Filter() | Project():
             below = linear_prefix(node.input)
-            return None if below is None else (below[0], partial(_apply_after, node, below[1]))
+            if below is None:
+                return None
+            scan, inner = below
+            written = apply_linear(node, inner(ZSet(_HOLE, tuple(column_names(len(fields(scan)))))))
+            before, _, after = written.sql.partition(_HOLE)
+            return scan, _WrittenMap(before, after, written.columns)
         case _:
             return None
 
 
-def _apply_after(node: Filter | Project, below: LinearMap, zset: str) -> str:
-    return apply_linear(node, below(zset))
-
-
-def apply_linear(node: Filter | Project | Repeat, zset: str) -> str:
+def apply_linear(node: Filter | Project | Repeat | Unnest, zset: ZSet) -> ZSet:
     """Apply the node to a Z-set."""
     match node:
         case Filter():
@@ -37,5 +54,7 @@ def apply_linear(node: Filter | Project | Repeat, zset: str) -> str:
             return apply_project(node, zset)
         case Repeat():
             return apply_repeat(node, zset)
+        case Unnest():
+            return apply_unnest(node, zset)
         case _:
             assert_never(node)

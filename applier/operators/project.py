@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from applier.functions.emit import spark_sql
 from applier.plan.nodes import Project
-from applier.zset import WEIGHT, select
+from applier.zset import ZSet
 
 
-def apply_project(node: Project, zset: str) -> str:
+def apply_project(node: Project, zset: ZSet) -> ZSet:
     """Return π_e of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
-    return select([spark_sql(e) for e in node.exprs], WEIGHT, f"({zset})")
+    return zset.select([spark_sql(e) for e in node.exprs])

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from applier.operators.support.delta_plan import RecursionDelta, RowsPlan, StatePart, StateRows
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.partitions import drop_cancelled
-from applier.plan.nodes import Node, Recursion, WorkTable, fields
-from applier.zset import WEIGHT, column_names
+from applier.plan.nodes import Node, Recursion, WorkTable, fields, scans
+from applier.zset import ZSet
 
 
 def bind_work_table(node: Node, work_table: WorkTable) -> Node:
@@ -36,18 +39,26 @@ def bind_work_table(node: Node, work_table: WorkTable) -> Node:
     return replace(node, **changed) if changed else node  # type: ignore[arg-type]
 
 
-def step_over(node: Recursion, text: str) -> Node:
+def step_over(node: Recursion, rows: ZSet) -> Node:
     """Return the step over these rows."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=rows.sql))
 
 
-def step_over_change(node: Recursion, text: str) -> Node:
+def step_over_change(node: Recursion, rows: ZSet) -> Node:
     """Return the step in which these rows are the delta of the work table."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=text))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=rows.sql))
 
 
-def delta_recursion(node: Recursion, before: str, after: str) -> str:
+def plan_recursion_delta(node: Recursion, inputs: InputPlans) -> RowsPlan | None:
+    """Plan the delta of the state, or without state μ' − μ; None when nothing that the recursion reads changed."""
+    if (state := inputs.state_of(node)) is not None:
+        return StateRows(node, StatePart.DELTA) if state.has_changed else None
+    if not any(inputs.has_changed(scan) for scan in scans(node)):
+        return None
+    before, after = (inputs.snapshot(node, side) for side in (Side.BEFORE, Side.AFTER))
+    return RecursionDelta(node, before, after)
+
+
+def delta_recursion(node: Recursion, before: ZSet, after: ZSet) -> ZSet:
     """Return μ' − μ, without the rows that are in both."""
-    names = column_names(len(fields(node)))
-    leaving = f"SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({before})"
-    return drop_cancelled(fields(node), f"{after} UNION ALL {leaving}")
+    return drop_cancelled(fields(node), after.plus(before.negate()))

@@ -11,10 +11,10 @@ Intuitively: a row that leaves takes all its copies with it, and a row that come
 from __future__ import annotations
 
 from applier.functions.emit import spark_sql
-from applier.plan.nodes import Repeat, fields
-from applier.zset import WEIGHT, column_names, select
+from applier.plan.nodes import Repeat
+from applier.zset import WEIGHT, ZSet
 
 
-def apply_repeat(node: Repeat, zset: str) -> str:
+def apply_repeat(node: Repeat, zset: ZSet) -> ZSet:
     """Return ρ_n of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
-    return select(column_names(len(fields(node))), f"{WEIGHT} * {spark_sql(node.times)}", f"({zset})")
+    return zset.select(zset.columns, f"{WEIGHT} * {spark_sql(node.times)}")

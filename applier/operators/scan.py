@@ -11,15 +11,11 @@ Intuitively: the change rows already say what changed, so there is nothing to co
 
 from __future__ import annotations
 
-from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side
+from applier.operators.support.delta_plan import ChangeRows
+from applier.operators.support.input_plans import InputPlans
 from applier.plan.nodes import Scan
 
 
-def snapshot_scan(node: Scan, linear_map: LinearMap, side: Side, inputs: Inputs, lookup: Lookup | None = None) -> str:
-    """Return f(R) at one end of the LSN range, for a linear map f."""
-    return inputs.snapshot(node, side, linear_map, lookup)
-
-
-def delta_scan(node: Scan, inputs: Inputs) -> str | None:
-    """Return ΔR.   Keeps no state."""
-    return inputs.delta(node)
+def plan_scan_delta(node: Scan, inputs: InputPlans) -> ChangeRows | None:
+    """Plan ΔR.   Keeps no state."""
+    return ChangeRows(node) if inputs.has_changed(node) else None

@@ -15,26 +15,42 @@ Intuitively: when a row among the first ones leaves, the next row moves up into 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from applier.functions.emit import spark_sql
-from applier.operators.support.key_filter import KeyFilter
-from applier.operators.support.partitions import SIDE, affected_rows, expand_weights, order_by_key, over_clause
+from applier.operators.support.delta_plan import OrderedDelta, StatePart, StateRows
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.partitions import (
+    SIDE,
+    affected_rows,
+    expand_weights,
+    order_by_key,
+    over_clause,
+    plan_partitions_delta,
+)
 from applier.plan.keys import is_order_decided
 from applier.plan.nodes import TopK, fields
-from applier.zset import column_names, select
+from applier.zset import ZSet, column_names
 
 TIE = "rows that are equal in ORDER BY are on both sides of the border of LIMIT or OFFSET"
 
 
-def snapshot_top_k(node: TopK, zset: str) -> str:
+def snapshot_top_k(node: TopK, zset: ZSet) -> ZSet:
     """Return τ of a whole Z-set."""
     return _select_places(node, expand_weights(fields(node), zset))
 
 
-def delta_top_k(node: TopK, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
+def plan_top_k_delta(node: TopK, inputs: InputPlans) -> OrderedDelta | None:
+    """Plan τ(A'_K) − τ(A_K), from the buffer where there is one."""
+    state = inputs.state_of(node)
+    if state is None:
+        return plan_partitions_delta(node, inputs)
+    if not state.has_changed:
+        return None
+    return OrderedDelta(node, StateRows(node, StatePart.BEFORE), StateRows(node, StatePart.DELTA))
+
+
+def render_top_k_delta(node: TopK, before: ZSet, delta: ZSet) -> ZSet:
     """Return τ(A'_K) − τ(A_K); rows that stay are in both and cancel out."""
-    return _select_places(node, affected_rows(fields(node), node.keys, before, delta, small=small))
+    return _select_places(node, affected_rows(fields(node), before, delta))
 
 
 def last_place(node: TopK) -> int:
@@ -44,14 +60,14 @@ def last_place(node: TopK) -> int:
     return node.offset + node.limit
 
 
-def rows_up_to(node: TopK, zset: str, places: int) -> str:
+def rows_up_to(node: TopK, zset: ZSet, places: int) -> ZSet:
     """Return the rows of a whole Z-set up to a place, and those that are equal to the last of them in the order."""
     ranked = f"SELECT *, rank() {over_clause([], [order_by_key(key) for key in node.order])} AS rank"
     rows = f"({ranked} FROM ({expand_weights(fields(node), zset)})) WHERE rank <= {places}"
-    return select(list(column_names(len(fields(node)))), SIDE, rows)
+    return ZSet.select_from(rows, zset.columns, SIDE)
 
 
-def _select_places(node: TopK, rows: str) -> str:
+def _select_places(node: TopK, rows: str) -> ZSet:
     names = column_names(len(fields(node)))
     keys, order = [spark_sql(key) for key in node.keys], [order_by_key(key) for key in node.order]
     # First by rank, because then Spark keeps only that many rows of each partition; then by exact place among those.
@@ -70,7 +86,7 @@ def _select_places(node: TopK, rows: str) -> str:
     if not is_order_decided(node):
         numbered = f"SELECT *, {_fail_on_tie(node, last)} AS ok FROM ({numbered})"
         where = (where + " AND ok") if where else " WHERE ok"
-    return select(list(names), SIDE, f"({numbered}){where}")
+    return ZSet.select_from(f"({numbered}){where}", names, SIDE)
 
 
 def _tie_columns(node: TopK, keys: list[str]) -> str:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from applier.zset import plus
+from applier.operators.support.delta_plan import RowsPlan, SumRows
+from applier.zset import ZSet
 
 
-def sum_zsets(zsets: Sequence[str]) -> str:
-    """Return the sum of one or more Z-sets.   Reads no trace, keeps no state."""
-    return " UNION ALL ".join(zsets)
+def plan_sum(terms: Sequence[RowsPlan | None]) -> RowsPlan | None:
+    """Plan the sum of the branches; None is proven empty.   Reads no trace, keeps no state."""
+    given = tuple(term for term in terms if term is not None)
+    return SumRows(given) if given else None
 
 
-def sum_deltas(deltas: Sequence[str | None]) -> str | None:
-    """Return the sum of the deltas of all branches; None is proven empty."""
-    return plus(*deltas)
+def render_sum(terms: Sequence[ZSet]) -> ZSet:
+    """Return the sum of one or more Z-sets."""
+    return terms[0].plus(*terms[1:])

@@ -14,15 +14,15 @@ from typing import assert_never
 
 from applier.functions.emit import spark_sql
 from applier.functions.output_text import parse_output
-from applier.plan.nodes import SetReturningFunction, TableFunction, Unnest, fields
-from applier.zset import WEIGHT, column_names, select
+from applier.plan.nodes import SetReturningFunction, TableFunction, Unnest
+from applier.zset import WEIGHT, ZSet
 
 NO_STEP = "step size cannot equal zero"
 
 
-def apply_unnest(node: Unnest, zset: str) -> str:
+def apply_unnest(node: Unnest, zset: ZSet) -> ZSet:
     """Return υ_f of a Z-set; the same for a delta and a snapshot.   Reads no trace, keeps no state."""
-    columns = column_names(len(fields(node.input)))
+    columns = list(zset.columns)
     outer = "OUTER " if node.outer else ""
     if len(node.sets) == 1:
         (fn,) = node.sets
@@ -34,7 +34,7 @@ def apply_unnest(node: Unnest, zset: str) -> str:
     columns += [f"CAST({text} AS {fn.type.spark})" for text, fn in zip(members, node.sets, strict=True)]
     if node.ordinality:
         columns.append("CAST(p + 1 AS bigint)")
-    return select(columns, WEIGHT, f"({zset}) LATERAL VIEW {outer}{view}")
+    return ZSet.select_from(f"({zset.sql}) LATERAL VIEW {outer}{view}", columns, WEIGHT)
 
 
 def _member_sql(fn: TableFunction, value: str) -> str:

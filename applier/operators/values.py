@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from applier.functions.emit import spark_sql
 from applier.plan.nodes import Values
-from applier.zset import WEIGHT, column_name
+from applier.zset import WEIGHT, ZSet, column_name, column_names
 
 
-def select_values(node: Values) -> str:
+def select_values(node: Values) -> ZSet:
     """Return the rows, each once.   Reads no trace, keeps no state."""
-    return " UNION ALL ".join(
+    rows = [
         "SELECT " + ", ".join([*(f"{spark_sql(e)} AS {column_name(i)}" for i, e in enumerate(row)), f"1L AS {WEIGHT}"])
         for row in node.rows
-    )
+    ]
+    return ZSet(" UNION ALL ".join(rows), tuple(column_names(len(node.fields))))

@@ -16,14 +16,15 @@ Intuitively: a new row can renumber its whole partition, but never another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
 
 from applier.functions.aggregates.aggregate_entry import Additive, OfSet
 from applier.functions.aggregates.aggregates import form_of
 from applier.functions.emit import spark_sql
 from applier.functions.literals import literal
-from applier.operators.support.key_filter import KeyFilter
+from applier.operators.support.delta_plan import OrderedDelta
+from applier.operators.support.input_plans import InputPlans
 from applier.operators.support.listed_frames import evaluate_over_list, is_counted_sql, list_frame, needs_listed_frame
 from applier.operators.support.partitions import (
     SIDE,
@@ -32,11 +33,12 @@ from applier.operators.support.partitions import (
     expand_weights,
     order_by_key,
     over_clause,
+    plan_partitions_delta,
 )
 from applier.plan.expr import INT8, AggregateCall, Const
 from applier.plan.nodes import Window, fields
 from applier.plan.window import Bound, BoundKind, Exclude, Frame, FrameMode, WindowCall
-from applier.zset import column_names, select
+from applier.zset import ZSet, column_names
 
 _COMBINE = {"min": "least", "max": "greatest"}
 """The function that combines the minima or maxima of two parts of a frame."""
@@ -44,18 +46,23 @@ _ONE = Const(1, INT8)
 _LAST_BEFORE, _FIRST_AFTER = Bound(BoundKind.PRECEDING, _ONE), Bound(BoundKind.FOLLOWING, _ONE)
 
 
-def snapshot_window(node: Window, zset: str) -> str:
+def snapshot_window(node: Window, zset: ZSet) -> ZSet:
     """Return ω of a whole Z-set."""
     return _evaluate_calls(node, expand_weights(fields(node.input), zset))
 
 
-def delta_window(node: Window, before: Callable[[KeyFilter], str], delta: str, *, small: bool) -> str:
+def plan_window_delta(node: Window, inputs: InputPlans) -> OrderedDelta | None:
+    """Plan ω(A'_K) − ω(A_K)."""
+    return plan_partitions_delta(node, inputs)
+
+
+def render_window_delta(node: Window, before: ZSet, delta: ZSet) -> ZSet:
     """Return ω(A'_K) − ω(A_K)."""
-    rows = affected_rows(fields(node.input), node.keys, before, delta, small=small)
+    rows = affected_rows(fields(node.input), before, delta)
     return drop_cancelled(fields(node), _evaluate_calls(node, rows))
 
 
-def _evaluate_calls(node: Window, rows: str) -> str:
+def _evaluate_calls(node: Window, rows: str) -> ZSet:
     calls = [_Call(call, i) for i, call in enumerate(node.calls)]
     for stage in (
         [text for call in calls for text in call.number_columns()],
@@ -64,7 +71,7 @@ def _evaluate_calls(node: Window, rows: str) -> str:
         if stage:
             rows = f"SELECT *, {', '.join(stage)} FROM ({rows})"
     texts = [f"CAST({call.text()} AS {of.type.spark})" for call, of in zip(calls, node.calls, strict=True)]
-    return select([*column_names(len(fields(node.input))), *texts], SIDE, f"({rows})")
+    return ZSet.select_from(f"({rows})", [*column_names(len(fields(node.input))), *texts], SIDE)
 
 
 class _Call:

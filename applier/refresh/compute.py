@@ -26,7 +26,7 @@ from applier.sinks.postgres.pg_errors import decode_from_executor
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect, collect_at_most
 from applier.state.store import StateStore
-from applier.zset import net
+from applier.zset import ZSet, net
 from shared_schema.lsn import ORIGIN, LsnRange
 
 PART_ROWS, FILL_PART_ROWS = 50_000, 20_000
@@ -50,14 +50,17 @@ def compute(
     driver.
     """
     lsn_range = inputs.lsn_range
+    plans = None if states is None else states.plans_of(table)
+    # Whether the LSN range is small is decided over all relations that are read.
+    inputs.take(table.sources)
     with (
         _translate_errors(table),
         nullcontext(inputs) if states is None else states.through(table, lsn_range, inputs) as known,
     ):
-        text = delta(table.root, known) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
-        if text is None:
+        result = delta(table.root, known, plans) if lsn_range.lower else snapshot(table.root, Side.AFTER, known)
+        if result is None:
             return None
-        rows = _collect_or_stage(spark, text, _estimate_size(table, lsn_range, inputs), staging)
+        rows = _collect_or_stage(spark, result, _estimate_size(table, lsn_range, inputs), staging)
         return rows if isinstance(rows, StagedDelta) else MemoryDelta(lsn_range, rows)
 
 
@@ -67,14 +70,14 @@ def compute_full(
     """Return everything the stream table should hold at the upper end of the inputs' LSN range."""
     lsn_range = LsnRange(ORIGIN, inputs.lsn_range.upper)
     with _translate_errors(table):
-        text = snapshot(table.root, Side.AFTER, inputs)
-        return _collect_or_stage(spark, text, _estimate_size(table, lsn_range, inputs), staging)
+        result = snapshot(table.root, Side.AFTER, inputs)
+        return _collect_or_stage(spark, result, _estimate_size(table, lsn_range, inputs), staging)
 
 
 def result_schema(spark: SparkSession, table: StreamTable, inputs: TraceInputs) -> pa.Schema:
     """Return the Arrow schema of the rows as Spark computes them; some PostgreSQL types would be read differently."""
     with _translate_errors(table):
-        frame = spark.sql(snapshot(table.root, Side.AFTER, inputs))
+        frame = spark.sql(snapshot(table.root, Side.AFTER, inputs).sql)
         return pa.schema([pa.field(field.name, to_arrow_type(field.dataType)) for field in frame.schema])
 
 
@@ -102,20 +105,20 @@ def _estimate_size(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs)
 
 
 def _collect_or_stage(
-    spark: SparkSession, text: str, size: _SizeEstimate, staging: Staging | None
+    spark: SparkSession, zset: ZSet, size: _SizeEstimate, staging: Staging | None
 ) -> pa.Table | StagedDelta:
     """Collect the net rows on the driver; stage them in PostgreSQL when they are too many."""
     if staging is None:
-        return net(collect(spark.sql(text)))
+        return net(collect(spark.sql(zset.sql)))
     parts = size.parts
     if size.read <= staging.above:
         is_bounded = size.most <= staging.above
-        rows = collect(spark.sql(text)) if is_bounded else collect_at_most(spark, text, staging.above)
+        rows = collect(spark.sql(zset.sql)) if is_bounded else collect_at_most(spark, zset.sql, staging.above)
         if rows is not None:
             return net(rows)
         parts = UNFORESEEN_PARTS
     translate = partial(_translate_error, size.table)
-    return staging.stage(size.table, size.lsn_range, spark.sql(text), parts, translate)
+    return staging.stage(size.table, size.lsn_range, spark.sql(zset.sql), parts, translate)
 
 
 @contextmanager

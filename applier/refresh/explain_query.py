@@ -6,9 +6,11 @@ from typing import Any
 
 import psycopg
 
+from applier.operators.explain_delta import explain_deltas
 from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.facts import plan_facts, report
+from applier.plan.nodes import StreamPlan
 from applier.sql.plan_query import StoredQuery, plan_query
 from applier.sql.refusal import DefinitionError, Refused
 from shared_schema.errors import TrickleError
@@ -16,8 +18,11 @@ from shared_schema.errors import TrickleError
 
 def explain_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
     """Return the report of a query that a user wrote."""
-    plan = plan_query(connection, query, search_path).plan
-    return report(plan, stateful_nodes(plan.root))
+    return _report(plan_query(connection, query, search_path).plan)
+
+
+def _report(plan: StreamPlan) -> str:
+    return f"{report(plan, stateful_nodes(plan.root))}\n{explain_deltas(plan)}"
 
 
 def verdict(
@@ -47,7 +52,7 @@ def verdict(
             "column": place.column if place else None,
             "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
         }
-    return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root))}
+    return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root)), "text": _report(plan)}
 
 
 def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
@@ -63,5 +68,4 @@ def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
         names = ", ".join(f"{row[3]}.{row[4]}" for row in found)
         raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
     query, original, created, _, _ = found[0]
-    plan = plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan
-    return report(plan, stateful_nodes(plan.root))
+    return _report(plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan)

@@ -23,7 +23,7 @@ from applier.state.accumulators_spark import SparkAccumulators
 from applier.state.affected_groups import upload_affected_groups
 from applier.state.exact_sums import add_sums, arrow_table, rows_as_tuples, zero_of
 from applier.state.uploaded_rows import UploadedRows
-from applier.zset import Row, identity
+from applier.zset import Row, ZSet, identity
 
 _Groups = dict[Row, tuple[Row, Row]]
 """The key and the sums of each group, by the key in a form that equals itself."""
@@ -43,7 +43,7 @@ class DriverAccumulators:
         self._keys = len(key_names(node))
         self._zero = tuple(zero_of(rows.schema.field(name).type) for name in sum_types(node))
         self._groups: _Groups = {}
-        self._uploaded = UploadedRows(spark, schema)
+        self._uploaded = UploadedRows(spark, schema, key_names(node))
         self.add(rows)
 
     @property
@@ -51,8 +51,8 @@ class DriverAccumulators:
         """The number of groups."""
         return len(self._groups)
 
-    def before(self) -> str:
-        """Return a SELECT of all groups."""
+    def before(self) -> ZSet:
+        """Return all groups."""
         return self._uploaded.select(lambda: self._to_arrow(self._groups))
 
     def with_delta(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
@@ -66,14 +66,15 @@ class DriverAccumulators:
             for name in sum_types(self.node):
                 fields.append(StructField(f"{side}_{name}", self._schema[name].dataType))
                 columns.append(pa.field(f"{side}_{name}", self._arrow.field(name).type))
+        keys = key_names(self.node)
         affected, view = upload_affected_groups(
-            self._spark, arrow_table(old_and_new, pa.schema(columns)), StructType(fields)
+            self._spark, keys, arrow_table(old_and_new, pa.schema(columns)), StructType(fields)
         )
         delta_columns = [
             f"CAST({NEW}_{name} - {OLD}_{name} AS {kind}) AS {name}" for name, kind in sum_types(self.node).items()
         ]
-        delta = f"SELECT {', '.join([*key_names(self.node), *delta_columns])} FROM ({affected.once()})"
-        return Accumulators(self.before, delta, affected), [view]
+        delta = f"SELECT {', '.join([*keys, *delta_columns])} FROM ({affected.once().sql})"
+        return Accumulators(self.before, ZSet(delta, tuple(keys)), affected), [view]
 
     def sum_rows(self, rows: pa.Table) -> pa.Table:
         """Add up the accumulators of single rows to one per group, without zeros."""

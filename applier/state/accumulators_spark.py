@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from applier.operators.support.accumulators import key_names, sum_accumulators, sum_types, value_names
+from applier.operators.support.accumulators import accumulator_columns, sum_accumulators, sum_types
 from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
+from applier.zset import ZSet
 
 FOLD_ROWS = 20_000
 """An overlay that is larger than this, and than a tenth of the base, is folded into the base."""
@@ -32,6 +33,7 @@ class SparkAccumulators:
     def __init__(self, spark: SparkSession, node: Aggregate, frame: DataFrame) -> None:
         self.node = node
         self._spark = spark
+        self._columns = tuple(accumulator_columns(node))
         self._persist(frame)
         self.schema = self._frame.schema
         self._overlay: pa.Table | None = None
@@ -46,15 +48,15 @@ class SparkAccumulators:
         """Return all accumulators of the base, on the driver."""
         return self._frame.toArrow()
 
-    def before(self) -> str:
-        """Return a SELECT of all accumulators."""
+    def before(self) -> ZSet:
+        """Return all accumulators."""
         views = [self._view, *([self._overlay_view] if self._overlay_view else [])]
-        return " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
+        return ZSet(" UNION ALL ".join(f"SELECT * FROM {view}" for view in views), self._columns)
 
     def with_delta(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
         """Return the state with the accumulators of a delta, and the views to drop after the refresh."""
         view = self._upload(rows)
-        return Accumulators(self.before, f"SELECT * FROM {view}"), [view]
+        return Accumulators(self.before, ZSet(f"SELECT * FROM {view}", self._columns)), [view]
 
     def _upload(self, rows: pa.Table) -> str:
         return create_view(self._spark.createDataFrame(rows, self.schema))
@@ -69,7 +71,7 @@ class SparkAccumulators:
 
     def _fold(self) -> None:
         frame, view = self._frame, self._view
-        self._persist(self._spark.sql(sum_accumulators(self.node, self.before())))
+        self._persist(self._spark.sql(sum_accumulators(self.node, self.before()).sql))
         drop_view(self._spark, view)
         drop_view(self._spark, self._overlay_view)
         frame.unpersist()
@@ -86,7 +88,7 @@ def sum_accumulator_rows(node: Aggregate, tables: list[pa.Table]) -> pa.Table:
     """Add up accumulators on the driver; those that become zero are dropped."""
     schema = tables[0].schema
     rows = pa.concat_tables([table.cast(schema) for table in tables])
-    names, sums = [*key_names(node), *value_names(node)], list(sum_types(node))
+    names, sums = accumulator_columns(node), list(sum_types(node))
     # With 76 digits no intermediate sum overflows; a result that does not fit into 38 digits fails in the cast back.
     for name in sums:
         arrow_type = schema.field(name).type

@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 
 from applier.operators.incrementalize import delta, snapshot, snapshot_where
 from applier.operators.recursion import delta_recursion, step_over, step_over_change
+from applier.operators.support.delta_plan import GivenRows
 from applier.operators.support.frozen_inputs import FrozenInputs
 from applier.operators.support.inputs import Inputs, Side
 from applier.operators.support.key_filter import KeyFilter
@@ -40,7 +41,7 @@ from applier.plan.nodes import Recursion, fields
 from applier.spark.collect import collect
 from applier.spark.views import drop_view
 from applier.state.fixpoint import FixpointState, weighted_rows
-from applier.zset import WEIGHT, Row, column_names, identity, net, plus
+from applier.zset import WEIGHT, Row, ZSet, column_names, identity, net, plus
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,10 @@ def recursion_delta(spark: SparkSession, held: FixpointState, inputs: Inputs) ->
         problem = "too many rows change" if isinstance(reason, TooManyChanges) else "it fails on a row that leaves"
         extra = {"recursion": held.node.number, "rows": held.rows, "problem": problem}
         log.warning("a recursion is computed again [recursion_recomputed]", extra=extra)
-    text = delta_recursion(
+    changed = delta_recursion(
         held.node, held.before(), snapshot(held.node, Side.AFTER, FrozenInputs(inputs, Side.AFTER, True))
     )
-    rows = collect(spark.sql(text))
+    rows = collect(spark.sql(changed.sql))
     return net(rows) if rows.num_rows else None
 
 
@@ -97,8 +98,8 @@ class DeleteRederive:
         changed = self._delta_union(base, step) if self._node.distinct else self._delta_union_all(plus(base, step))
         return changed if changed.num_rows else None
 
-    def _delta_union_all(self, text: str | None) -> pa.Table:
-        found = [changed := net(self._run(text))]
+    def _delta_union_all(self, zset: ZSet | None) -> pa.Table:
+        found = [changed := net(self._run(zset))]
         for _ in range(MAX_ROUNDS):
             if not changed.num_rows:
                 return net(pa.concat_tables(found))
@@ -106,7 +107,7 @@ class DeleteRederive:
             found.append(changed)
         raise TooManyChanges
 
-    def _delta_union(self, base: str | None, step: str | None) -> pa.Table:
+    def _delta_union(self, base: ZSet | None, step: ZSet | None) -> pa.Table:
         lost, gained = self._lost_and_gained(base, step)
         held = self._held
         over = self._close_over(
@@ -119,11 +120,13 @@ class DeleteRederive:
         leaving = [(row, -1) for name, row in over.items() if name not in new]
         return held.table([*leaving, *((row, 1) for name, row in new.items() if name not in over)])
 
-    def _lost_and_gained(self, base: str | None, step: str | None) -> tuple[RowsByIdentity, RowsByIdentity]:
+    def _lost_and_gained(self, base: ZSet | None, step: ZSet | None) -> tuple[RowsByIdentity, RowsByIdentity]:
         """Return the rows that lost a derivation, even if they have another, and the rows that gained one."""
-        text = plus(base, step)
+        changed = plus(base, step)
+        if changed is None:
+            return {}, {}
         sums = f"sum(if({WEIGHT} < 0, {WEIGHT}, 0L)) AS lost, sum({WEIGHT}) AS {WEIGHT}"
-        rows = collect(self._spark.sql(group_equal_rows(fields(self._node), f"SELECT * FROM ({text})", sums)))
+        rows = collect(self._spark.sql(group_equal_rows(fields(self._node), f"SELECT * FROM ({changed.sql})", sums)))
         if rows.num_rows > MAX_CHANGED_ROWS:
             raise TooManyChanges
         signs = list(zip(rows["lost"].to_pylist(), rows[WEIGHT].to_pylist(), strict=True))
@@ -150,9 +153,9 @@ class DeleteRederive:
         """Return the over-deleted rows that S and the base still derive, and the rows that are new."""
         node, columns = self._node, fields(self._node)
         with self._as_view(self._held.table((row, -1) for row in over.values())) as leaving:
-            rest = step_over(node, f"{self._held.before()} UNION ALL {leaving}")
+            rest = step_over(node, self._held.before().plus(leaving))
             keys = [Col(i, column.type) for i, column in enumerate(columns)]
-            key_filter = KeyFilter.of(keys, self._names, leaving, null_safe=True, small=True)
+            key_filter = KeyFilter.of(keys, self._names, GivenRows(leaving), null_safe=True, broadcast=True)
             again = [snapshot_where(part, Side.AFTER, key_filter, self._inputs) for part in (node.base, rest)]
             gained = plus(delta(node.base, self._inputs), delta(rest, self._inputs))
             found = {name: row for name, row in _present_rows(self._run(plus(*again))).items() if name in over}
@@ -165,17 +168,17 @@ class DeleteRederive:
             return self._run(delta(step_over_change(self._node, working), FrozenInputs(self._inputs, side, few)))
 
     @contextmanager
-    def _as_view(self, rows: pa.Table) -> Iterator[str]:
+    def _as_view(self, rows: pa.Table) -> Iterator[ZSet]:
         view = self._held.view(rows)
         try:
-            yield f"SELECT * FROM {view}"
+            yield ZSet.of_view(view, len(self._names))
         finally:
             drop_view(self._spark, view)
 
-    def _run(self, text: str | None) -> pa.Table:
-        if text is None:
+    def _run(self, zset: ZSet | None) -> pa.Table:
+        if zset is None:
             return self._held.table([])
-        rows = collect(self._spark.sql(text))
+        rows = collect(self._spark.sql(zset.sql))
         return pa.Table.from_arrays(rows.columns, names=[*self._names, WEIGHT])
 
 

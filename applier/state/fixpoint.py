@@ -13,7 +13,7 @@ from applier.plan.nodes import Recursion
 from applier.spark.views import create_view
 from applier.state.exact_sums import arrow_table
 from applier.state.uploaded_rows import UploadedRows
-from applier.zset import WEIGHT, Row, identity
+from applier.zset import WEIGHT, Row, ZSet, identity
 
 
 class DriverRows:
@@ -23,8 +23,9 @@ class DriverRows:
         self._spark = spark
         self._schema = schema
         self._arrow = rows.schema
+        self._columns = tuple(name for name in rows.column_names if name != WEIGHT)
         self._rows: dict[Row, tuple[Row, int]] = {}
-        self._uploaded = UploadedRows(spark, schema)
+        self._uploaded = UploadedRows(spark, schema, self._columns)
         self.add(rows)
 
     @property
@@ -35,14 +36,14 @@ class DriverRows:
     def __contains__(self, name: Row) -> bool:
         return name in self._rows
 
-    def before(self) -> str:
-        """Return a SELECT of all rows."""
+    def before(self) -> ZSet:
+        """Return all rows."""
         return self._uploaded.select(lambda: self.table(self._rows.values()))
 
     def with_delta(self, rows: pa.Table) -> tuple[Accumulators, list[str]]:
         """Return the state with a delta, and the views to drop after the refresh."""
         view = self.view(rows)
-        return Accumulators(self.before, f"SELECT * FROM {view}"), [view]
+        return Accumulators(self.before, ZSet(f"SELECT * FROM {view}", self._columns)), [view]
 
     def add(self, rows: pa.Table) -> None:
         """Add a delta to the rows."""

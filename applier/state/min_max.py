@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from applier.operators.aggregate import NEW, OLD, group_rows, signed_group_rows
-from applier.operators.incrementalize import delta, snapshot_where
+from applier.operators.incrementalize import snapshot_where
 from applier.operators.support.accumulators import COUNT, key_names, min_max_calls
+from applier.operators.support.delta_plan import GivenRows
 from applier.operators.support.inputs import AffectedMinMax, Inputs, Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
@@ -27,7 +28,7 @@ from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.state.affected_groups import upload_affected_groups
 from applier.state.exact_sums import add_exact, arrow_table, rows_as_tuples, zero_of
-from applier.zset import Row, identity
+from applier.zset import Row, ZSet, identity
 
 
 class MinMaxState:
@@ -62,12 +63,9 @@ class MinMaxState:
         """The number of groups."""
         return len(self._groups)
 
-    def change(self, inputs: Inputs) -> pa.Table | None:
-        """Return the affected groups with their columns before and after; None when no group is affected."""
-        text = delta(self.node.input, inputs)
-        if text is None:
-            return None
-        affected = collect(self._spark.sql(signed_group_rows(self.node, text)))
+    def change(self, changed: ZSet, inputs: Inputs) -> pa.Table | None:
+        """Return the groups that this delta affects, with their columns before and after; None when there is none."""
+        affected = collect(self._spark.sql(signed_group_rows(self.node, changed)))
         if not affected.num_rows:
             return None
         columns = [*self._key_schema.names, *(_old_name(name) for name in self._names), *self._names]
@@ -111,8 +109,11 @@ class MinMaxState:
             )
             view = create_view(frame)
         try:
-            key_texts, small = key_names(self.node), inputs.small
-            key_filter = KeyFilter.of(self.node.keys, key_texts, f"SELECT * FROM {view}", null_safe=True, small=small)
+            names = key_names(self.node)
+            affected = ZSet(f"SELECT * FROM {view}", tuple(names))
+            key_filter = KeyFilter.of(
+                self.node.keys, names, GivenRows(affected), null_safe=True, broadcast=inputs.small
+            )
             text = group_rows(self.node, snapshot_where(self.node.input, Side.AFTER, key_filter, inputs))
             found = collect(self._spark.sql(text)).select(self._arrow_schema.names)
         finally:
@@ -121,7 +122,7 @@ class MinMaxState:
 
     def with_delta(self, old_and_new: pa.Table) -> tuple[AffectedMinMax, list[str]]:
         """Return the affected groups for the operators, and the views to drop after the refresh."""
-        affected, view = upload_affected_groups(self._spark, old_and_new, self._schema)
+        affected, view = upload_affected_groups(self._spark, key_names(self.node), old_and_new, self._schema)
         return AffectedMinMax(affected), [view]
 
     def add(self, old_and_new: pa.Table) -> None:

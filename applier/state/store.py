@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier import metrics
 from applier.operators.aggregate import group_accumulators, group_rows
+from applier.operators.delta_plans import DeltaPlans
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.stateful_nodes import stateful_nodes
 from applier.operators.support.accumulators import is_additive, row_accumulators
@@ -34,7 +35,7 @@ from applier.state.delete_rederive import recursion_delta
 from applier.state.fixpoint import MAX_DERIVED_ROWS, FixpointState
 from applier.state.min_max import MinMaxState
 from applier.state.top_k_buffer import TopKBuffer, count_leaving
-from applier.zset import net
+from applier.zset import ZSet, net
 from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,16 @@ class StateStore:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._tables: dict[int, OperatorStates] = {}
+        self._plans: dict[int, tuple[Node, DeltaPlans]] = {}
+        """By stream table, the root of its plan and the plans of its deltas."""
+
+    def plans_of(self, table: StreamTable) -> DeltaPlans:
+        """Return the delta plans of a stream table; they are made again when its query is."""
+        root, plans = self._plans.get(table.id, (None, None))
+        if plans is None or root is not table.root:
+            plans = DeltaPlans()
+            self._plans[table.id] = table.root, plans
+        return plans
 
     @contextmanager
     def through(self, table: StreamTable, lsn_range: LsnRange, inputs: Inputs) -> Iterator[Inputs]:
@@ -120,7 +131,7 @@ class StateStore:
                 for node in nodes:
                     if (node_state := self._node_state_before(node, state, stateful)) is None:
                         continue
-                    rows = self._node_delta(node_state, stateful)
+                    rows = self._node_delta(node_state, stateful, self.plans_of(table))
                     if isinstance(node_state, TopKBuffer) and rows is not None and not node_state.is_sufficient(rows):
                         whole = snapshot(node_state.node.input, Side.BEFORE, stateful)
                         node_state.release()
@@ -151,33 +162,32 @@ class StateStore:
             self._add_node_state(node, state, Side.BEFORE, stateful)
         return state.node_states.get(node)
 
-    def _node_delta(self, node_state: NodeState, stateful: StatefulInputs) -> pa.Table | None:
+    def _node_delta(self, node_state: NodeState, stateful: StatefulInputs, plans: DeltaPlans) -> pa.Table | None:
+        if isinstance(node_state, FixpointState):
+            return recursion_delta(self._spark, node_state, stateful)
+        changed = delta(node_state.node.input, stateful, plans)
+        if changed is None:
+            return None
         match node_state:
             case TopKBuffer():
-                text = delta(node_state.node.input, stateful)
-                rows = None if text is None else net(collect(self._spark.sql(text)))
-                return rows if rows is not None and rows.num_rows else None
-            case FixpointState():
-                return recursion_delta(self._spark, node_state, stateful)
+                rows = net(collect(self._spark.sql(changed.sql)))
+                return rows if rows.num_rows else None
             case MinMaxState():
-                return node_state.change(stateful)
+                return node_state.change(changed, stateful)
             case SparkAccumulators() | DriverAccumulators():
-                text = delta(node_state.node.input, stateful)
-                if text is None:
-                    return None
-                rows = self._sum_delta(node_state, text)
+                rows = self._sum_delta(node_state, changed)
                 return rows if rows.num_rows else None
             case _:
                 assert_never(node_state)
 
-    def _sum_delta(self, node_state: SparkAccumulators | DriverAccumulators, zset: str) -> pa.Table:
+    def _sum_delta(self, node_state: SparkAccumulators | DriverAccumulators, zset: ZSet) -> pa.Table:
         """Return the accumulators of a delta, one per group."""
         if isinstance(node_state, DriverAccumulators) and not is_derived(node_state.node.input):
             # The rows come from single change rows of one relation; if they are few, the query needs no Spark job.
-            rows = rows_without_job(self._spark.sql(row_accumulators(node_state.node, zset)))
+            rows = rows_without_job(self._spark.sql(row_accumulators(node_state.node, zset).sql))
             if rows is not None:
                 return node_state.sum_rows(rows)
-        return collect(self._spark.sql(group_accumulators(node_state.node, zset)))
+        return collect(self._spark.sql(group_accumulators(node_state.node, zset).sql))
 
     def _state_at(self, table: StreamTable, frontier: Lsn) -> OperatorStates | None:
         state = self._tables.get(table.id)
@@ -231,10 +241,10 @@ class StateStore:
                 return None if groups is None else MinMaxState(self._spark, node, schema, groups)
             case Aggregate():
                 return self._build_accumulators(
-                    node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, stateful)))
+                    node, self._spark.sql(group_accumulators(node, snapshot(node.input, side, stateful)).sql)
                 )
             case Recursion():
-                frame = self._spark.sql(snapshot(node, side, stateful))
+                frame = self._spark.sql(snapshot(node, side, stateful).sql)
                 rows = collect(frame)
                 on_driver = rows.num_rows <= MAX_DERIVED_ROWS
                 return FixpointState(self._spark, node, frame.schema, net(rows)) if on_driver else None
@@ -256,6 +266,7 @@ class StateStore:
 
     def forget(self, table_id: int) -> None:
         """Drop the state of a stream table: the table is gone, or the state is no longer valid."""
+        self._plans.pop(table_id, None)
         if (state := self._tables.pop(table_id, None)) is not None:
             for node_state in state.node_states.values():
                 node_state.release()

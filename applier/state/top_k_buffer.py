@@ -23,7 +23,7 @@ from applier.operators.top_k import last_place, rows_up_to
 from applier.plan.nodes import TopK
 from applier.spark.collect import collect
 from applier.state.fixpoint import DriverRows, weighted_rows
-from applier.zset import net
+from applier.zset import ZSet, net
 
 SPARE = 1_000
 """How many places are held behind the last selected one, at least."""
@@ -42,10 +42,10 @@ class TopKBuffer(DriverRows):
         super().__init__(spark, schema, rows)
 
     @classmethod
-    def of(cls, spark: SparkSession, node: TopK, zset: str, leaving: int = 0) -> Self:
+    def of(cls, spark: SparkSession, node: TopK, zset: ZSet, leaving: int = 0) -> Self:
         """Read the buffer from this input, with spare places for so many rows that leave."""
         places = last_place(node) + max(SPARE, 2 * leaving)
-        frame = spark.sql(rows_up_to(node, zset, places))
+        frame = spark.sql(rows_up_to(node, zset, places).sql)
         return cls(spark, node, frame.schema, net(collect(frame)), places)
 
     def is_sufficient(self, rows: pa.Table) -> bool:

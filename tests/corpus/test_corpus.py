@@ -25,7 +25,7 @@ from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
 from applier.sql.plan_query import PlannedQuery, plan_query
 from applier.sql.refusal import Refused
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, ZSet
 from tests.applier.functions.frames import Row, collect, exact, fetch, frame
 from tests.applier.plan.golden_file import check_text
 from tests.applier.sql.snapshots import weighted
@@ -85,12 +85,12 @@ class Ends:
             rows = frame(self._spark, self._rows[scan, side], [f.type.spark for f in scan.fields])
             self._sides[scan, side] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         """Return the rows that are at one end only, as a trace returns them."""
         if scan not in self._deltas:
             self._deltas[scan] = self._difference(scan)
         view = self._deltas[scan]
-        return None if view is None else f"SELECT * FROM {view}"
+        return None if view is None else ZSet.of_view(view, len(scan.fields))
 
     def _difference(self, scan: Scan) -> str | None:
         old, new = (
@@ -107,19 +107,19 @@ class Ends:
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
-        return linear_map(f"SELECT * FROM {self._sides[scan, side]}")
+    ) -> ZSet:
+        return linear_map(ZSet.of_view(self._sides[scan, side], len(scan.fields)))
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
+        return ZSet.of_view(fixpoint(self._spark, node, base, step), len(base.columns))
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         return self._computed.materialize_once(zset, columns)
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         return self._computed.materialize_small(zset, columns)
 
     def state_of(self, node: StatefulNode) -> None:
@@ -226,7 +226,7 @@ def test_every_accepted_query_is_maintained_through_changes() -> None:
 
 
 def _snapshot(spark: SparkSession, definition: PlannedQuery, side: Side, ends: Ends) -> list[Row]:
-    return weighted(spark.sql(snapshot(definition.plan.root, side, ends)))
+    return weighted(spark.sql(snapshot(definition.plan.root, side, ends).sql))
 
 
 def _difference(name: str, ours: list[Row], theirs: list[Row]) -> Iterator[str]:
@@ -239,9 +239,9 @@ def _maintained(
     spark: SparkSession, name: str, definition: PlannedQuery, ends: Ends, contents: tuple[list[Row], list[Row]]
 ) -> Iterator[str]:
     """Check that before + delta = after, both as computed by PostgreSQL."""
-    text = delta(definition.plan.root, ends)
+    changed = delta(definition.plan.root, ends)
     summed: Counter[Row] = Counter(_multiset(contents[0]))
-    for *values, weight in [] if text is None else collect(spark.sql(text)):
+    for *values, weight in [] if changed is None else collect(spark.sql(changed.sql)):
         summed[tuple(_close(v) for v in values)] += weight
     expected = _multiset(contents[1])
     summed.subtract(expected)

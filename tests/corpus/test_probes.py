@@ -95,7 +95,7 @@ def _ours(connection: psycopg.Connection[Any], spark: SparkSession, definition: 
         if isinstance(root, Project) and isinstance(root.input, Scan):
             read = [f.type.spark for f in root.input.fields]
             return collect(frame(spark, scanned(root.input), read).select(*(emit(e) for e in root.exprs)))
-        return weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, scanned))))
+        return weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, scanned)).sql))
     except Exception:  # of many classes; that there is none is what the test is about
         return None
 

@@ -16,7 +16,7 @@ from applier.functions.aggregates.aggregates import entry_of, form_of
 from applier.functions.emit import spark_sql
 from applier.plan.expr import AggregateCall, Const, Expr, SortKey
 from applier.plan.nodes import Aggregate
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, ZSet
 
 COUNT = "w"
 """The weight of an accumulator."""
@@ -61,6 +61,11 @@ def value_names(node: Aggregate) -> list[str]:
     return [] if is_additive(node) else _Values.of(node).names()
 
 
+def accumulator_columns(node: Aggregate) -> list[str]:
+    """Return the columns of an accumulator that are not added up: the keys and the values."""
+    return [*key_names(node), *value_names(node)]
+
+
 def sum_types(node: Aggregate) -> dict[str, str]:
     """Return the columns of an accumulator that are added up, with their Spark types."""
     types = {COUNT: "bigint"}
@@ -72,24 +77,25 @@ def sum_types(node: Aggregate) -> dict[str, str]:
     return types
 
 
-def row_accumulators(node: Aggregate, zset: str) -> str:
+def row_accumulators(node: Aggregate, zset: ZSet) -> ZSet:
     """Return one accumulator per row of the Z-set."""
     values = _Values.of(node)
     columns = [f"{spark_sql(key)} AS {name}" for key, name in zip(node.keys, key_names(node), strict=True)]
     columns += [f"{spark_sql(expr)} AS {name}" for expr, name in zip(values.exprs, values.names(), strict=True)]
-    rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT}'])} FROM ({zset})"
+    rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT}'])} FROM ({zset.sql})"
+    columns_of = tuple(accumulator_columns(node))
     if not is_additive(node):
-        return rows
+        return ZSet(rows, columns_of)
     parts = [part for i, call in enumerate(node.calls) for part in _addend_columns(call, i, values)]
-    return f"SELECT {', '.join([*key_names(node), COUNT, *parts])} FROM ({rows})"
+    return ZSet(f"SELECT {', '.join([*key_names(node), COUNT, *parts])} FROM ({rows})", columns_of)
 
 
-def sum_accumulators(node: Aggregate, rows: str) -> str:
+def sum_accumulators(node: Aggregate, accumulators: ZSet) -> ZSet:
     """Add up the accumulators of each group, and of each set of values where calls need those; zeros stay."""
-    names = [*key_names(node), *value_names(node)]
+    names = accumulator_columns(node)
     sums = [f"{sum_column(name, spark)} AS {name}" for name, spark in sum_types(node).items()]
     grouping = f" GROUP BY {', '.join(names)}" if names else ""
-    return f"SELECT {', '.join([*names, *sums])} FROM ({rows}){grouping}"
+    return ZSet(f"SELECT {', '.join([*names, *sums])} FROM ({accumulators.sql}){grouping}", tuple(names))
 
 
 def sum_column(name: str, spark: str) -> str:

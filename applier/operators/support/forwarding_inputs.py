@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from applier.operators.support.inputs import Inputs, LinearMap, Lookup, Side, identity_map
 from applier.plan.nodes import Field, Recursion, Scan
+from applier.zset import ZSet
 
 
 @dataclass
@@ -20,13 +21,13 @@ class ForwardingInputs:
         """Forward to the inputs."""
         return self.inputs.small
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         """Forward to the inputs."""
         return self.inputs.delta(scan)
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         """Forward to the inputs."""
         return self.inputs.snapshot(scan, side, linear_map, lookup)
 
@@ -34,14 +35,14 @@ class ForwardingInputs:
         """Forward to the inputs."""
         return self.inputs.rows(scan, linear_map)
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
         """Forward to the inputs."""
         return self.inputs.fixpoint(node, base, step)
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         """Forward to the inputs."""
         return self.inputs.materialize_small(zset, columns)
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         """Forward to the inputs."""
         return self.inputs.materialize_once(zset, columns)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from applier.operators.support.forwarding_inputs import ForwardingInputs
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Scan
+from applier.zset import ZSet
 
 
 @dataclass
@@ -21,14 +22,14 @@ class FrozenInputs(ForwardingInputs):
         """Whether the rows that are joined with these inputs are few; the change rows of the LSN range do not count."""
         return self.few
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         """Return None: nothing changes."""
         del scan
         return None
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         """Return the same at either end. The lookup is ignored: its keys belong to a change of the LSN range."""
         del side, lookup
         return self.inputs.snapshot(scan, self.side, linear_map)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from applier.plan.nodes import Aggregate, Field, Recursion, Scan, TopK
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, ZSet
 
 
 class Side(Enum):
@@ -22,13 +22,13 @@ class Side(Enum):
 class AffectedGroups:
     """The groups of an aggregate that a delta affects, with their accumulators at both ends of the LSN range."""
 
-    rows: str
+    rows: ZSet
     signed: bool
     """Whether each group is present twice, with weight −1 for its old result and +1 for its new one."""
 
-    def once(self) -> str:
-        """Return a SELECT of each group once."""
-        return f"SELECT * FROM ({self.rows}) WHERE {WEIGHT} > 0" if self.signed else self.rows
+    def once(self) -> ZSet:
+        """Return each group once."""
+        return self.rows.filter(f"{WEIGHT} > 0") if self.signed else self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Accumulators:
     first rows of its input.
     """
 
-    before: Callable[[], str]
-    delta: str | None
+    before: Callable[[], ZSet]
+    delta: ZSet | None
     """None when nothing is added."""
     affected_groups: AffectedGroups | None = None
     """The affected groups, where their sums at both ends are already added up."""
@@ -56,11 +56,11 @@ class AffectedMinMax:
 StatefulNode = Aggregate | Recursion | TopK
 """The nodes that may keep state between LSN ranges."""
 
-LinearMap = Callable[[str], str]
+LinearMap = Callable[[ZSet], ZSet]
 """A function of Z-sets that treats each row alone: f(A + B) = f(A) + f(B)."""
 
 
-def identity_map(zset: str) -> str:
+def identity_map(zset: ZSet) -> ZSet:
     """Return the Z-set as it is."""
     return zset
 
@@ -98,24 +98,24 @@ class Inputs(Protocol):
     def small(self) -> bool:
         """Whether the deltas of the LSN range are small enough to broadcast."""
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         """Return the change rows of the LSN range; None when there are none."""
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         """Return a linear map of the relation at one end of the LSN range; most of it may be in an arrangement."""
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         """Return about how many rows the relation has after the linear map; None when it is not known."""
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
         """Return the whole result of a recursion; `step` maps the rows of one round to those of the next."""
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         """Compute the Z-set now; return a SELECT of it, None when it is empty. Only for one as small as the change."""
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         """Return a SELECT of the Z-set, of any size, that is computed once however often it is read."""
 
     def state_of(self, node: StatefulNode) -> Accumulators | AffectedMinMax | None:

@@ -10,17 +10,20 @@ A NULL key has no match, so no change of B affects it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from applier.functions.emit import spark_sql
+from applier.operators.support.delta_plan import PlacedRows, RowsPlan
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
-from applier.operators.support.operand_delta import OperandDelta
 from applier.plan.expr import Expr, columns_read, shift
-from applier.plan.nodes import OuterJoin, SemiJoin, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, column_name, place_columns, plus, select_columns, times
+from applier.plan.nodes import Node, OuterJoin, SemiJoin, fields
+from applier.zset import LEFT, RIGHT, WEIGHT, ZSet, column_name, plus
 
-KeyedRows = tuple[tuple[str, ...], str | None]
+KeyedRows = tuple[tuple[str, ...], RowsPlan | None]
 """Keys, and the rows over which they are computed; None for no rows."""
 
 
@@ -40,13 +43,22 @@ class Operand:
     exprs: tuple[Expr, ...]
     """The keys over the operand's own columns."""
 
-    def place(self, zset: str) -> str:
+    def place(self, zset: ZSet) -> ZSet:
         """Return the Z-set with its columns named by their places in the joined output."""
-        return place_columns(zset, self.places)
+        return zset.place(self.places)
 
-    def own_ordinals(self, reads: frozenset[int]) -> list[int]:
+    def plan_placed(self, rows: RowsPlan, only: Sequence[int] | None = None) -> PlacedRows:
+        """Plan the same; the rows have `only` these columns of the operand, or all."""
+        return PlacedRows(rows, tuple(self.places) if only is None else tuple(self.places[i] for i in only))
+
+    def own_ordinals(self, reads: frozenset[int]) -> tuple[int, ...]:
         """Return the operand's own ordinals of the columns that the condition reads."""
-        return [i for i, place in enumerate(self.places) if place in reads]
+        return tuple(i for i, place in enumerate(self.places) if place in reads)
+
+    def plan_affected(self, node: Node, sources: Sequence[KeyedRows], inputs: InputPlans) -> RowsPlan:
+        """Plan the rows of the operand before, that have the keys of these rows."""
+        given = tuple((keys, rows) for keys, rows in sources if rows is not None)
+        return inputs.snapshot_where(node, Side.BEFORE, KeyFilter(self.exprs, given, False, inputs.small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +68,19 @@ class AffectedSides:
     Each input is read once, at the lower end of the LSN range: B'_K = B_K + ΔB.
     """
 
-    left_delta: str | None
+    left_delta: ZSet | None
     """ΔA"""
-    right_delta: str | None
+    right_delta: ZSet | None
     """ΔB"""
-    left_before: str | None
+    left_before: ZSet | None
     """A_K, for the keys of ΔB at least; None when it is not needed"""
-    right_before: str | None
+    right_before: ZSet | None
     """B_K"""
 
     @property
-    def right_after(self) -> str:
+    def right_after(self) -> ZSet | None:
         """B'_K"""
-        return plus(self.right_before, self.right_delta) or ""
+        return plus(self.right_before, self.right_delta)
 
     def flipped(self) -> AffectedSides:
         """Return the same with left and right exchanged."""
@@ -108,85 +120,47 @@ class JoinMatch:
         """Return the same condition with left and right exchanged."""
         return JoinMatch(self.right, self.left, self.condition, self.reads)
 
-    def filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
+    def filter_by_match(self, kind: MatchKind, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows of the left Z-set that have a match in the right one, or none; columns at their places."""
         return self._filter_by_match(kind, self.left.place(left), self.right.place(right))
 
-    def _filter_by_match(self, kind: MatchKind, left: str, right: str) -> str:
+    def _filter_by_match(self, kind: MatchKind, left: ZSet, right: ZSet) -> ZSet:
         names = [column_name(place) for place in self.right.places if place in self.reads]
         grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only the columns that the condition reads: rows that differ in other columns are one match.
-        present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right}){grouping} HAVING sum({WEIGHT}) > 0"
-        return f"SELECT l.* FROM ({left}) l {kind.value} ({present}) r ON {self.condition}"
+        present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right.sql}){grouping} HAVING sum({WEIGHT}) > 0"
+        return ZSet(f"SELECT l.* FROM ({left.sql}) l {kind.value} ({present}) r ON {self.condition}", left.columns)
 
-    def affected_sides(
-        self,
-        left: OperandDelta,
-        right: OperandDelta,
-        *,
-        small: bool,
-        again: bool = False,
-        full: bool = False,
-        bare: bool,
-    ) -> AffectedSides:
-        """Return the rows of both inputs with the keys that a change affects.
-
-        With `full` the left rows include those with the keys of the left delta. After a change of B both are read more
-        than once; without one only where `again` says so. With `bare` the rows of B serve only to find matches, so
-        they have no columns but those that the condition reads.
-        """
-        again = again or right.delta is not None
-        only = self.right.own_ordinals(self.reads) if bare and again else None
-        places = self.right.places if only is None else [self.right.places[i] for i in only]
-        left_delta = None if left.delta is None else self.left.place(left.delta)
-        right_delta = None
-        if right.delta is not None:
-            right_delta = place_columns(right.delta if only is None else select_columns(right.delta, only), places)
-        own, other = (self.left.keys, left_delta), (self.right.keys, right_delta)
-
-        def before(operand: Operand, whole: OperandDelta, only: list[int] | None, *keyed_rows: KeyedRows) -> str | None:
-            given = [(keys, rows) for keys, rows in keyed_rows if rows is not None]
-            if not given:
-                return None
-            return whole.affected_rows(
-                KeyFilter.any_of(operand.exprs, given, null_safe=False, small=small), again, only
-            )
-
-        left_rows = before(self.left, left, None, *((own, other) if full else (other,)))
-        left_before = None if left_rows is None else self.left.place(left_rows)
-        # Matches are needed only for rows that exist; where those are few and already computed, they have fewer keys.
-        other_keys = (self.left.keys, left_before) if small and self.left.keys and not full else other
-        right_rows = before(self.right, right, only, own, other_keys)
-        return AffectedSides(
-            left_delta, right_delta, left_before, None if right_rows is None else place_columns(right_rows, places)
-        )
-
-    def delta(self, kind: MatchKind, sides: AffectedSides) -> str | None:
+    def delta(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:
         """Return the delta of `filter_by_match`."""
         from_left = None
         if sides.left_delta is not None:
-            from_left = self._filter_by_match(kind, sides.left_delta, sides.right_after)
+            from_left = self._filter_by_match(kind, sides.left_delta, _present(sides.right_after))
         return plus(from_left, None if sides.right_delta is None else self._delta_of_matches(kind, sides))
 
-    def _delta_of_matches(self, kind: MatchKind, sides: AffectedSides) -> str:
+    def _delta_of_matches(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:
         """Return the rows of the left that enter or leave the result because their matches come or go."""
-        left, ends = sides.left_before or "", (sides.right_before or "", sides.right_after)
+        left, ends = _present(sides.left_before), (_present(sides.right_before), _present(sides.right_after))
         old, new = (self._filter_by_match(kind, left, right) for right in ends)
-        names = [column_name(place) for place in self.left.places]
-        return f"{new} UNION ALL SELECT {', '.join([*names, f'-{WEIGHT} AS {WEIGHT}'])} FROM ({old})"
+        return new.plus(old.negate())
 
-    def delta_joined(self, sides: AffectedSides, *, small: bool) -> str | None:
+    def delta_joined(self, sides: AffectedSides, *, broadcast: bool) -> ZSet | None:
         """Return Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB, columns at their places."""
         from_left = from_right = None
         if sides.left_delta is not None:
-            from_left = times(sides.left_delta, sides.right_after, [self.condition], LEFT if small else None)
+            from_left = sides.left_delta.times(
+                _present(sides.right_after), [self.condition], LEFT if broadcast else None
+            )
         if sides.right_delta is not None:
-            from_right = times(sides.left_before or "", sides.right_delta, [self.condition], RIGHT if small else None)
+            left = _present(sides.left_before)
+            from_right = left.times(sides.right_delta, [self.condition], RIGHT if broadcast else None)
         return plus(from_left, from_right)
 
-    def matches_of(self, left: str, *, small: bool) -> KeyFilter:
-        """Return the filter for right rows whose keys occur in these placed rows of the left."""
-        return KeyFilter.of(self.right.exprs, self.left.keys, left, null_safe=False, small=small)
+
+def _present(rows: ZSet | None) -> ZSet:
+    if rows is None:
+        raise AssertionError("rows that a delta is joined with were not read")
+    return rows
 
 
 def join_match_of(node: OuterJoin | SemiJoin) -> JoinMatch:

@@ -4,51 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from applier.functions.emit import spark_sql
-from applier.operators.support.inputs import INDEXED_TYPES, QueryKeys
+from applier.operators.support.inputs import INDEXED_TYPES
 from applier.plan.expr import Col, Expr, renumber, substitute
+from applier.zset import ZSet
+
+if TYPE_CHECKING:
+    from applier.operators.support.delta_plan import RowsPlan
+
+KeySource = tuple[tuple[str, ...], "RowsPlan"]
+"""Key expressions, and the rows over which they are evaluated."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KeyFilter:
-    """`keys` are over the node's output; `values` is a SELECT of the values that they may have, q0, q1 …
+    """`keys` are over the node's output; the `sources` give the values that they may have, as columns q0, q1 …
 
-    With `null_safe` NULL equals NULL, otherwise it equals nothing. `small`: the values are few.
+    With `null_safe` NULL equals NULL, otherwise it equals nothing. `broadcast`: the values are few.
     """
 
     keys: tuple[Expr, ...]
-    values: str
+    sources: tuple[KeySource, ...]
     null_safe: bool
-    small: bool
+    broadcast: bool
+    picks: tuple[tuple[int, ...], ...] = ()
+    """Which of the values are used, one choice after the other."""
 
     @classmethod
     def of(
-        cls, keys: Sequence[Expr], key_texts: Sequence[str], rows: str, *, null_safe: bool, small: bool
+        cls, keys: Sequence[Expr], key_texts: Sequence[str], rows: RowsPlan, *, null_safe: bool, broadcast: bool
     ) -> KeyFilter:
         """Select rows whose keys are equal to the expressions `key_texts` in one of these rows."""
-        return cls.any_of(keys, [(key_texts, rows)], null_safe=null_safe, small=small)
-
-    @classmethod
-    def any_of(
-        cls, keys: Sequence[Expr], sources: Sequence[tuple[Sequence[str], str]], *, null_safe: bool, small: bool
-    ) -> KeyFilter:
-        """The same for several sources; each is its key expressions and its rows."""
-        values = [
-            f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(key_texts)) or '1'} FROM ({rows})"
-            for key_texts, rows in sources
-        ]
-        return cls(tuple(keys), " UNION ALL ".join(values), null_safe, small)
-
-    def apply(self, zset: str, texts: Sequence[str] | None = None) -> str:
-        """Return the rows of a Z-set that the filter selects; `texts` are the keys, where columns have other names."""
-        if not self.keys:
-            return zset
-        sign = "<=>" if self.null_safe else "="
-        names = [spark_sql(key) for key in self.keys] if texts is None else texts
-        same = " AND ".join(f"{name} {sign} q{i}" for i, name in enumerate(names))
-        hint = "/*+ BROADCAST(q) */ " if self.small else ""
-        return f"SELECT {hint}b.* FROM ({zset}) b LEFT SEMI JOIN ({self.values}) q ON {same}"
+        return cls(tuple(keys), ((tuple(key_texts), rows),), null_safe, broadcast)
 
     def push_through(self, exprs: Sequence[Expr]) -> KeyFilter:
         """Return the same filter over the input from which these expressions are computed."""
@@ -59,19 +48,50 @@ class KeyFilter:
 
         It selects at least the same rows.
         """
-        values = ", ".join(f"q{place} AS q{i}" for i, place in enumerate(places))
         keys = tuple(renumber(self.keys[place], lambda ordinal: ordinal - offset) for place in places)
-        return replace(self, keys=keys, values=f"SELECT {values} FROM ({self.values})")
+        return replace(self, keys=keys, picks=(*self.picks, tuple(places)))
 
-    def index_lookup(self) -> QueryKeys | None:
+    def index_lookup(self) -> KeyLookup | None:
         """Return the lookup by the first key that an index supports; None when there is none."""
-        if self.small:
+        if self.broadcast:
             for place, key in enumerate(self.keys):
                 if isinstance(key, Col) and key.type.spark in INDEXED_TYPES:
-                    return QueryKeys(key.ordinal, f"SELECT q{place} AS q0 FROM ({self.values})", self.null_safe)
+                    return KeyLookup(key.ordinal, place, self)
         return None
 
     def column_ordinals(self) -> list[int] | None:
         """Return the ordinals of the keys when all are plain columns, otherwise None."""
         plain = [key.ordinal for key in self.keys if isinstance(key, Col)]
         return plain if len(plain) == len(self.keys) else None
+
+    def values_sql(self, sources: Sequence[ZSet]) -> str:
+        """Return a SELECT of the values of the keys, from the rows of the sources."""
+        selects = [
+            f"SELECT {', '.join(f'{text} AS q{i}' for i, text in enumerate(texts)) or '1'} FROM ({zset.sql})"
+            for (texts, _), zset in zip(self.sources, sources, strict=True)
+        ]
+        values = " UNION ALL ".join(selects)
+        for places in self.picks:
+            values = f"SELECT {', '.join(f'q{place} AS q{i}' for i, place in enumerate(places))} FROM ({values})"
+        return values
+
+    def apply(self, zset: ZSet, values: str, names: Sequence[str] | None = None) -> ZSet:
+        """Return the rows of a Z-set that the filter selects; `names` are the keys, where columns have other names."""
+        sign = "<=>" if self.null_safe else "="
+        keys = [spark_sql(key) for key in self.keys] if names is None else names
+        same = " AND ".join(f"{name} {sign} q{i}" for i, name in enumerate(keys))
+        hint = "/*+ BROADCAST(q) */ " if self.broadcast else ""
+        return ZSet(f"SELECT {hint}b.* FROM ({zset.sql}) b LEFT SEMI JOIN ({values}) q ON {same}", zset.columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyLookup:
+    """The rows of a relation whose `column` is one of the values at `place` of a key filter."""
+
+    column: int
+    place: int
+    key_filter: KeyFilter
+
+    def values_sql(self, values: str) -> str:
+        """Return a SELECT of the values, as column q0, from those of the key filter."""
+        return f"SELECT q{self.place} AS q0 FROM ({values})"

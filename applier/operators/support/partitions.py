@@ -11,35 +11,44 @@ the partition and in the end the weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from applier.functions.emit import spark_sql
+from applier.operators.support.delta_plan import OrderedDelta
+from applier.operators.support.input_plans import InputPlans
+from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
-from applier.plan.expr import Expr
-from applier.plan.nodes import Field
+from applier.plan.nodes import Field, TopK, Window
 from applier.plan.sort import SortKey
-from applier.zset import WEIGHT, column_name, column_names
+from applier.zset import WEIGHT, ZSet, column_name, column_names
 
 SIDE = "__side"
 _FLOATS = ("float", "double")
 
 
-def expand_weights(columns: Sequence[Field], zset: str) -> str:
+def expand_weights(columns: Sequence[Field], zset: ZSet) -> str:
     """Return every row of the Z-set as often as its weight says, with its columns and SIDE 1."""
-    once = group_equal_rows(columns, f"SELECT * FROM ({zset})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
+    once = group_equal_rows(columns, f"SELECT * FROM ({zset.sql})", f"1L AS {SIDE}, sum({WEIGHT}) AS n")
     return _repeat_rows(len(columns), once)
 
 
-def affected_rows(
-    columns: Sequence[Field], keys: Sequence[Expr], before: Callable[[KeyFilter], str], delta: str, *, small: bool
-) -> str:
+def plan_partitions_delta(node: TopK | Window, inputs: InputPlans) -> OrderedDelta | None:
+    """Plan the affected partitions of the node, before, and the delta of its input."""
+    delta = inputs.delta_read_again(node.input)
+    if delta is None:
+        return None
+    # NULL is a partition of its own, so keys are compared null-safe.
+    keys = [spark_sql(key) for key in node.keys]
+    key_filter = KeyFilter.of(node.keys, keys, delta, null_safe=True, broadcast=inputs.small)
+    return OrderedDelta(node, inputs.snapshot_where(node.input, Side.BEFORE, key_filter), delta)
+
+
+def affected_rows(columns: Sequence[Field], affected: ZSet, delta: ZSet) -> str:
     """Return the rows of the affected partitions, with their columns and SIDE −1 or 1, each as often as it occurs."""
     names = [*column_names(len(columns)), WEIGHT]
-    # NULL is a partition of its own, so keys are compared null-safe.
-    affected = before(KeyFilter.of(keys, [spark_sql(key) for key in keys], delta, null_safe=True, small=small))
     old_and_new = (
-        f"SELECT {', '.join(names)}, 0L AS __new FROM ({affected})"
-        f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta})"
+        f"SELECT {', '.join(names)}, 0L AS __new FROM ({affected.sql})"
+        f" UNION ALL SELECT {', '.join(names)}, 1L AS __new FROM ({delta.sql})"
     )
     net_rows = group_equal_rows(columns, old_and_new, f"sum(if(__new = 0, {WEIGHT}, 0L)) AS old, sum({WEIGHT}) AS new")
     sides = ", ".join([*column_names(len(columns)), f"stack(2, -1L, old, 1L, new) AS ({SIDE}, n)"])
@@ -67,10 +76,10 @@ def _repeat_rows(width: int, counted: str) -> str:
     )
 
 
-def drop_cancelled(columns: Sequence[Field], signed: str) -> str:
+def drop_cancelled(columns: Sequence[Field], signed: ZSet) -> ZSet:
     """Sum the weights of equal rows and drop those that cancel out."""
-    net_rows = group_equal_rows(columns, signed, f"sum({WEIGHT}) AS {WEIGHT}")
-    return f"SELECT * FROM ({net_rows}) WHERE {WEIGHT} <> 0"
+    net_rows = group_equal_rows(columns, signed.sql, f"sum({WEIGHT}) AS {WEIGHT}")
+    return ZSet(net_rows, signed.columns).filter(f"{WEIGHT} <> 0")
 
 
 def over_clause(keys: Sequence[str], order: Sequence[str], frame: str = "") -> str:

@@ -16,7 +16,7 @@ from applier.plan.nodes import Field, Scan
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
-from applier.zset import net
+from applier.zset import ZSet, net
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
@@ -29,8 +29,8 @@ TABLE = TableSchema(
 SCAN = Scan(TABLE.table, 1, ("b", "a"), (Field(ValueType.of_column(INT), True),) * 2, None)
 
 
-def even(zset: str) -> str:
-    return f"SELECT c1 AS c0, __w FROM ({zset}) WHERE c0 % 2 = 0"
+def even(zset: ZSet) -> ZSet:
+    return ZSet(f"SELECT c1 AS c0, __w FROM ({zset.sql}) WHERE c0 % 2 = 0", ("c0",))
 
 
 def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
@@ -42,7 +42,7 @@ def change(trace: Trace, lsn: int, op: Op, rows: range) -> None:
 
 def read(spark: SparkSession, traces: Traces, side: Side, lsn_range: LsnRange) -> list[tuple[int, int]]:
     with traces.through(lsn_range) as inputs:
-        rows: pa.Table = net(spark.sql(inputs.snapshot(SCAN, side, even)).toArrow())
+        rows: pa.Table = net(spark.sql(inputs.snapshot(SCAN, side, even).sql).toArrow())
     return sorted(zip(rows["c0"].to_pylist(), rows["__w"].to_pylist(), strict=True))
 
 

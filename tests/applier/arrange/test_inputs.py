@@ -18,6 +18,7 @@ from applier.refresh.compute import compute
 from applier.spark.session import count_jobs
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace
+from applier.zset import ZSet
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import PgType
@@ -38,6 +39,11 @@ def _traces(spark: SparkSession, *later: tuple[Op, tuple[object, ...]]) -> Trace
     trace.append([change(Op.INSERT, 10, 0, (1, None, None)), change(Op.INSERT, 10, 1, (2, None, None))])
     trace.append([change(op, 20, seq, values) for seq, (op, values) in enumerate(later)])
     return Traces(spark, [trace])
+
+
+def _sql(zset: ZSet | None) -> str:
+    assert zset is not None
+    return zset.sql
 
 
 def _table(root: Node) -> StreamTable:
@@ -96,7 +102,7 @@ def test_columns_may_have_any_name(spark: SparkSession, names: tuple[str, str]) 
     both = Scan(table.table, 1, names, (Field(INTEGER, True),) * 2, None)
     with Traces(spark, [trace]).through(WINDOW) as inputs:
         first = Scan(table.table, 1, names[:1], (Field(INTEGER, True),), None)
-        assert [tuple(r) for r in spark.sql(str(inputs.delta(first))).collect()] == [(2, 1)]
-        assert [tuple(r) for r in spark.sql(str(inputs.delta(both))).collect()] == [(2, 8, 1)]
-        found = spark.sql(inputs.snapshot(both, Side.AFTER)).collect()
+        assert [tuple(r) for r in spark.sql(_sql(inputs.delta(first))).collect()] == [(2, 1)]
+        assert [tuple(r) for r in spark.sql(_sql(inputs.delta(both))).collect()] == [(2, 8, 1)]
+        found = spark.sql(inputs.snapshot(both, Side.AFTER).sql).collect()
     assert sorted(tuple(r) for r in found) == [(1, 7, 1), (2, 8, 1)]

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.arrange.fixpoint import fixpoint
 from applier.arrange.materialized import MaterializedRows
-from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, project, union_all
+from applier.operators import aggregate, incrementalize, inner_join, linear_prefix, planner, project, render, union_all
 from applier.operators.support import join_match
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.expr import AggregateCall, Col, Const, SortKey
@@ -34,7 +34,7 @@ from applier.plan.nodes import (
 )
 from applier.spark.collect import collect
 from applier.spark.views import create_view
-from applier.zset import WEIGHT, column_names
+from applier.zset import WEIGHT, ZSet, column_names
 from tests.applier.operators.plans import (
     BIG,
     COLUMNS,
@@ -61,13 +61,13 @@ class BagInputs:
     before: dict[str, Bag]
     after: dict[str, Bag]
     small: bool = True
-    _views: dict[tuple[str, Side | None], str] = field(default_factory=dict)
+    _views: dict[tuple[str, Side | None], ZSet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # So few that some of the rows that are read again stay in Spark, and some do not.
         self._computed = MaterializedRows(self.spark, max_driver_rows=3)
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         old, new = self.before[scan.table.name], self.after[scan.table.name]
         if old == new:
             return None
@@ -76,43 +76,48 @@ class BagInputs:
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         bag = (self.before if side is Side.BEFORE else self.after)[scan.table.name]
         return linear_map(self._view((scan.table.name, side), list(bag.items())))
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return self.before[scan.table.name].total() if scan.table.name == "a" else None
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        return f"SELECT * FROM {fixpoint(self.spark, node, base, step)}"
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
+        return ZSet.of_view(fixpoint(self.spark, node, base, step), len(base.columns))
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         return self._computed.materialize_once(zset, columns)
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         return self._computed.materialize_small(zset, columns)
 
     def state_of(self, node: StatefulNode) -> None:
         return None
 
-    def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> str:
+    def _view(self, key: tuple[str, Side | None], weights: list[tuple[Row, int]]) -> ZSet:
         if key not in self._views:
             self._views[key] = self._made(weights)
         return self._views[key]
 
-    def _made(self, weights: list[tuple[Row, int]]) -> str:
+    def _made(self, weights: list[tuple[Row, int]]) -> ZSet:
         arrays = [pa.array([row[i] for row, _ in weights], pa.int32()) for i in range(len(COLUMNS))]
         arrays.append(pa.array([n for _, n in weights], pa.int64()))
         frame = self.spark.createDataFrame(pa.Table.from_arrays(arrays, [*column_names(len(COLUMNS)), WEIGHT]))
-        return f"SELECT * FROM {create_view(frame)}"
+        return ZSet.of_view(create_view(frame), len(COLUMNS))
 
 
-def collected(spark: SparkSession, text: str | None) -> Bag:
+def collected(spark: SparkSession, zset: ZSet | None) -> Bag:
     out: Bag = Counter()
-    if text is not None:
-        for *row, weight in _tuples(spark.sql(text)):
+    if zset is not None:
+        for *row, weight in _tuples(spark.sql(zset.sql)):
             out[tuple(row)] += weight
     return Counter({row: n for row, n in out.items() if n})
+
+
+def _given(zset: ZSet | None) -> ZSet:
+    assert zset is not None
+    return zset
 
 
 def _tuples(frame: DataFrame) -> list[Row]:
@@ -413,23 +418,17 @@ def test_a_broken_rule_is_noticed(spark: SparkSession, monkeypatch: pytest.Monke
         case "semi_join":
             # As if the row existed once per match.
             monkeypatch.setattr(
-                incrementalize,
-                "delta_semi_join",
-                lambda node, left, right, *, small: project.apply_project(
-                    Project(node.left, (X, Y)),
-                    inner_join.delta_join(
-                        Join(node.left, node.right, node.equi, node.residual),
-                        lambda side: left if side == node.left else right,
-                        small=small,
-                        size=lambda _: None,
-                    )
-                    or "",
+                render,
+                "render_semi_join_delta",
+                lambda plan, sides: project.apply_project(
+                    Project(plan.node.left, (X, Y)),
+                    _given(join_match.join_match_of(plan.node).delta_joined(sides, broadcast=False)),
                 ),
             )
         case "repeat":
             monkeypatch.setattr(linear_prefix, "apply_repeat", lambda node, zset: zset)
         case "union_all":
-            monkeypatch.setattr(incrementalize, "sum_deltas", lambda deltas: union_all.sum_deltas(deltas[:1]))
+            monkeypatch.setattr(planner, "plan_sum", lambda terms: union_all.plan_sum(terms[:1]))
         case _:
             monkeypatch.setattr(linear_prefix, "apply_filter", lambda node, zset: zset)
     for _, node, before, after in SURPRISING:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from applier.arrange import fixpoint
 from applier.errors import CalculationError
-from applier.operators import incrementalize
+from applier.operators import incrementalize, render
 from applier.operators.support.inputs import Side
 from applier.plan.expr import Col, Const
 from applier.plan.nodes import Field, Filter, Join, Node, Project, Recursion, UnionAll, WorkTable
@@ -56,7 +56,7 @@ def test_one_round_is_not_a_recursion(spark: SparkSession, monkeypatch: pytest.M
     """A deliberately wrong rule: as if the delta of the base were the delta of the whole."""
     _, node, before, after = CASES[0]
     inputs = _inputs(spark, before, after)
-    monkeypatch.setattr(incrementalize, "delta_recursion", lambda *_: incrementalize.delta(scan("a"), inputs))
+    monkeypatch.setattr(render, "delta_recursion", lambda *_: incrementalize.delta(scan("a"), inputs))
     with pytest.raises(AssertionError):
         check_law(node, inputs)
 

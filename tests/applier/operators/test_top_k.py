@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from applier.operators import incrementalize, top_k, window
+from applier.operators import incrementalize, render, top_k, window
 from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Col, Const, Expr, SortKey
 from applier.plan.keys import is_order_decided
@@ -142,9 +142,7 @@ def test_the_first_rows_of_the_input_delta_are_not_the_delta(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deliberately wrong rule is noticed."""
-    monkeypatch.setattr(
-        incrementalize, "delta_top_k", lambda node, before, delta, *, small: top_k.snapshot_top_k(node, delta)
-    )
+    monkeypatch.setattr(render, "render_top_k_delta", lambda node, before, delta: top_k.snapshot_top_k(node, delta))
     with pytest.raises(AssertionError):
         for _, node, before, after in FIRST_ROWS:
             check_law(node, _inputs(spark, before, after))
@@ -152,9 +150,7 @@ def test_the_first_rows_of_the_input_delta_are_not_the_delta(
 
 def test_a_window_over_the_change_alone_is_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deliberately wrong rule: as if only changed rows got new values."""
-    monkeypatch.setattr(
-        incrementalize, "delta_window", lambda node, before, delta, *, small: window.snapshot_window(node, delta)
-    )
+    monkeypatch.setattr(render, "render_window_delta", lambda node, before, delta: window.snapshot_window(node, delta))
     with pytest.raises(AssertionError):
         for _, node, before, after in WINDOWS:
             check_law(node, _inputs(spark, before, after))

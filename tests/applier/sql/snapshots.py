@@ -11,7 +11,7 @@ from applier.arrange.fixpoint import fixpoint
 from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNode, identity_map
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.spark.views import create_view
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, ZSet
 from tests.applier.functions.frames import Row, collect, frame
 
 
@@ -25,27 +25,27 @@ class LoadedInputs:
         self._load = load
         self._views: dict[Scan, str] = {}
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         return None
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         if scan not in self._views:
             rows = frame(self._spark, self._load(scan), [f.type.spark for f in scan.fields])
             self._views[scan] = create_view(rows.selectExpr("*", f"1L AS {WEIGHT}"))
-        return linear_map(f"SELECT * FROM {self._views[scan]}")
+        return linear_map(ZSet.of_view(self._views[scan], len(scan.fields)))
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
+        return ZSet.of_view(fixpoint(self._spark, node, base, step), len(base.columns))
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         return zset
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         return zset
 
     def state_of(self, node: StatefulNode) -> None:

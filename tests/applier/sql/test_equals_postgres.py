@@ -104,7 +104,7 @@ def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: Sp
     for name, query in ((n, q) for n, q in ACCEPTED.items() if ONLY.search(n)):
         definition = plan_query(shop, query, "shop")
         root = definition.plan.root
-        text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan)))
+        text = snapshot(root, Side.AFTER, LoadedInputs(spark, lambda scan: _scanned(shop, scan))).sql
         typed = list(zip(definition.plan.names, (f.type for f in fields(root)), strict=True))
         compared.append((name, root, text, typed, fetch(shop, sql.SQL("({}\n) q").format(sql.SQL(query)), typed)))
     # Most of the time is spent in Spark's planning, which uses one core.

@@ -18,6 +18,7 @@ from applier.plan.expr import Const
 from applier.plan.nodes import Field, Filter, Node, Recursion, UnionAll
 from applier.plan.recursion import is_delete_rederivable
 from applier.state import delete_rederive
+from applier.zset import ZSet
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import INT, less, scan
 from tests.applier.operators.test_recursion import EITHER, REACHABLE, STEP, X
@@ -37,7 +38,7 @@ Graph = list[tuple[int, int]]
 def never_rederive_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forbid deriving everything again: the result would also be correct, and the test would prove nothing."""
 
-    def forbidden(*_: object) -> str:
+    def forbidden(*_: object) -> ZSet:
         raise AssertionError("derived again")
 
     monkeypatch.setattr(delete_rederive, "delta_recursion", forbidden)

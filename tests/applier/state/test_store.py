@@ -56,7 +56,7 @@ class MaintainedTable:
     def go(self, before: dict[str, Bag], after: dict[str, Bag], lsn_range: LsnRange) -> Bag:
         inputs = BagInputs(self.spark, before, after)
         with self.states.through(self.table, lsn_range, inputs) as known:
-            got = collected(self.spark, incrementalize.delta(self.node, known))
+            got = collected(self.spark, incrementalize.delta(self.node, known, self.states.plans_of(self.table)))
         assert got == difference(evaluate(self.node, after), evaluate(self.node, before))
         return got
 

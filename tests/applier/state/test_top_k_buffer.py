@@ -15,6 +15,7 @@ from applier.plan.expr import Col, SortKey
 from applier.plan.nodes import Aggregate, Node, TopK
 from applier.state import store as states_module
 from applier.state import top_k_buffer
+from applier.zset import ZSet
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.operators.plans import BIG, INT, Bag, bags, scan
 from tests.applier.state.test_store import COUNT_SUM, MaintainedTable
@@ -57,7 +58,7 @@ def test_the_input_is_read_when_what_is_spare_is_used_up(spark: SparkSession, mo
     monkeypatch.setattr(top_k_buffer, "SPARE", 3)
     read: list[Side] = []
 
-    def seen(node: Node, side: Side, inputs: Inputs) -> str:
+    def seen(node: Node, side: Side, inputs: Inputs) -> ZSet:
         read.append(side)
         return snapshot(node, side, inputs)
 

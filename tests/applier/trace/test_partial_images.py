@@ -87,7 +87,7 @@ class Log:
 def relation(spark: SparkSession, trace: Trace, at: Lsn) -> list[tuple[Image, int]]:
     with Traces(spark, [trace]).through(LsnRange(at, at)) as inputs:
         columns = ", ".join(f"c{i}" for i in range(4))
-        text = f"SELECT {columns}, sum(__w) FROM ({inputs.snapshot(SCAN, Side.AFTER)}) GROUP BY {columns}"
+        text = f"SELECT {columns}, sum(__w) FROM ({inputs.snapshot(SCAN, Side.AFTER).sql}) GROUP BY {columns}"
         found = [tuple(row) for row in spark.sql(text).collect()]
     return sorted(((row[:4], row[4]) for row in found if row[4]), key=repr)
 

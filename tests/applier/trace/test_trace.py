@@ -45,7 +45,7 @@ def change(op: Op, lsn: int, seq: int, values: tuple[object, ...] | None) -> Sta
 
 def relation(spark: SparkSession, trace: Trace, at: Lsn) -> Bag:
     with Traces(spark, [trace]).through(LsnRange(at, at)) as inputs:
-        table = spark.sql(inputs.snapshot(SCAN, Side.AFTER)).toArrow()
+        table = spark.sql(inputs.snapshot(SCAN, Side.AFTER).sql).toArrow()
     out: Bag = Counter()
     for *row, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
         out[tuple(row)] += weight
@@ -146,7 +146,7 @@ def scan_of(*columns: tuple[str, PgType]) -> Scan:
 
 def rows_of(spark: SparkSession, traces: Traces, scan: Scan, at: int) -> Bag:
     with traces.through(LsnRange(Lsn(at), Lsn(at))) as inputs:
-        table = spark.sql(inputs.snapshot(scan, Side.AFTER)).toArrow()
+        table = spark.sql(inputs.snapshot(scan, Side.AFTER).sql).toArrow()
     out: Bag = Counter()
     for *row, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
         out[tuple(row)] += weight

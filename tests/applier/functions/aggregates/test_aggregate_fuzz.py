@@ -30,7 +30,7 @@ from applier.operators.support.inputs import LinearMap, Lookup, Side, StatefulNo
 from applier.plan.nodes import Field, Recursion, Scan, fields
 from applier.spark.views import create_view
 from applier.sql.plan_query import plan_query
-from applier.zset import WEIGHT
+from applier.zset import WEIGHT, ZSet
 from tests.applier.functions.frames import collect, exact, fetch, frame
 from tests.applier.functions.values import edges, pg_type, random_value
 
@@ -125,28 +125,28 @@ class _NoisyInputs:
         self._spark = spark
         self._connection = connection
 
-    def delta(self, scan: Scan) -> str | None:
+    def delta(self, scan: Scan) -> ZSet | None:
         return None
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None
-    ) -> str:
+    ) -> ZSet:
         read = [(c, f.type) for c, f in zip(scan.columns, scan.fields, strict=True)]
         rows = fetch(self._connection, sql.SQL("fuzz"), read)
         below = frame(self._spark, rows, [t.spark for _, t in read])
         twice, once = below.selectExpr("*", f"2L AS {WEIGHT}"), below.selectExpr("*", f"-1L AS {WEIGHT}")
-        return linear_map(f"SELECT * FROM {create_view(twice.unionAll(once))}")
+        return linear_map(ZSet.of_view(create_view(twice.unionAll(once)), len(scan.fields)))
 
     def rows(self, scan: Scan, linear_map: LinearMap = identity_map) -> int | None:
         return None
 
-    def fixpoint(self, node: Recursion, base: str, step: Callable[[str], str]) -> str:
-        return f"SELECT * FROM {fixpoint(self._spark, node, base, step)}"
+    def fixpoint(self, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> ZSet:
+        return ZSet.of_view(fixpoint(self._spark, node, base, step), len(base.columns))
 
-    def materialize_once(self, zset: str, columns: Sequence[Field]) -> str:
+    def materialize_once(self, zset: ZSet, columns: Sequence[Field]) -> ZSet:
         return zset
 
-    def materialize_small(self, zset: str, columns: Sequence[Field]) -> str | None:
+    def materialize_small(self, zset: ZSet, columns: Sequence[Field]) -> ZSet | None:
         return zset
 
     def state_of(self, node: StatefulNode) -> None:
@@ -158,7 +158,7 @@ def _differences(connection: psycopg.Connection[Any], spark: SparkSession, calls
     root = plan_query(connection, query, "public").plan.root
     typed = [(f"r{i - 1}" if i else "g", f.type) for i, f in enumerate(fields(root))]
     expected = {row[0]: row[1:] for row in fetch(connection, sql.SQL("({}) q").format(sql.SQL(query)), typed)}
-    result = spark.sql(snapshot(root, Side.AFTER, _NoisyInputs(spark, connection)))
+    result = spark.sql(snapshot(root, Side.AFTER, _NoisyInputs(spark, connection)).sql)
     out = [
         f"{call} is {got.dataType.simpleString()}, declared {key_filter.type.spark}"
         for call, got, key_filter in zip(["g", *calls], result.schema.fields, fields(root), strict=False)

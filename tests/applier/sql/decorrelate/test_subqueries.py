@@ -38,7 +38,7 @@ def _ours(connection: psycopg.Connection[Any], spark: SparkSession, query: str) 
         return fetch(connection, sql.Identifier(scan.table.schema, scan.table.name), columns)
 
     root = plan_query(connection, query, "public").plan.root
-    return set(weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, load)))))
+    return set(weighted(spark.sql(snapshot(root, Side.AFTER, LoadedInputs(spark, load)).sql)))
 
 
 @pytest.mark.parametrize(
