@@ -31,7 +31,7 @@ def rows_without_job(frame: DataFrame) -> pa.Table | None:
     session = frame.sparkSession
     file = Path(session.sparkContext._temp_dir or gettempdir(), f"planned-{uuid4().hex}")
     try:
-        if _jvm(session).pgtrickle.Planned.write(frame._jdf, TIME_ZONE, MAX_ROWS_WITHOUT_JOB, str(file)):
+        if _jvm(session).LocalRows.write(frame._jdf, TIME_ZONE, MAX_ROWS_WITHOUT_JOB, str(file)):
             return pa.ipc.open_stream(file.read_bytes()).read_all()
         return None
     finally:

@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 from applier.spark.class_archive import archive_path, use_archive
@@ -116,8 +118,16 @@ def spark_session(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session._jvm.pgtrickle.Functions.register(session._jsparkSession)  # type: ignore[union-attr]
+    _register_functions(session)
     return session
+
+
+def _register_functions(session: SparkSession) -> None:
+    jvm: Any = session._jvm
+    # A name that is not imported costs a round trip for each of its packages, at every use.
+    for name in ("SqlFunctions", "LocalRows"):
+        java_import(jvm, f"io.pgtrickle.spark.functions.{name}")
+    jvm.SqlFunctions.register(session._jsparkSession)
 
 
 def count_jobs(session: SparkSession) -> int:

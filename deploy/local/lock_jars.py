@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from applier.spark.jars import SPARK_JARS, JarSet, retrieve, sha256_of
+from applier.spark.java_functions import COMPILER_JARS
 from deploy.local.kafka import BROKER_JARS
 from deploy.local.postgres_programs import POSTGRES_PACKAGES
 from shared_schema.errors import TrickleError
@@ -32,6 +33,13 @@ POSTGRES = {
     for major, version in ((14, "14.20.0"), (15, "15.15.0"), (17, "17.7.0"))
 }
 """One lock file each, because each is downloaded alone."""
+
+COMPILER = ("org.eclipse.jdt:ecj:3.44.0",)
+"""It runs on Java 17. Its licence is the EPL 2.0; it is only run to compile and is in nothing that we ship."""
+
+JUNIT = ("org.junit.platform:junit-platform-console-standalone:1.14.4",)
+JUNIT_JARS = JarSet("junit", Path(__file__).with_name("junit.jars.lock"))
+"""Only for the tests of the Java functions."""
 
 BROKER_SIDE = ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36")
 
@@ -57,6 +65,8 @@ def main() -> int:
     try:
         for jar_set, coordinates, transitive in (
             (SPARK_JARS, SPARK_SIDE, False),
+            (COMPILER_JARS, COMPILER, False),
+            (JUNIT_JARS, JUNIT, False),
             (BROKER_JARS, BROKER_SIDE, True),
             *packages,
         ):

@@ -28,7 +28,7 @@ KINDS_TRIED: tuple[tuple[FuzzArg, ...], ...] = (
 
 
 def json_kind(arg: Expr) -> str:
-    """Return the kind of JSON value, as JsonText.java names it; raise UnsuitableArguments for an unknown type."""
+    """Return the kind of JSON value (see JsonTextFunctions.java); raise UnsuitableArguments for an unknown type."""
     name = arg.type.pg.name
     if isinstance(arg, Call) and arg.signature == ROW_OF:
         names, values = fields_of(arg)
