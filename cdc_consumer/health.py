@@ -69,7 +69,10 @@ class SlotReading:
 
 
 class Health:
-    """The health of one process; one object, passed down to all parts. Every field has one thread that writes it."""
+    """The health of one process; one object, passed down to all parts.
+
+    Several threads use it without a lock: every write is one assignment, and only the main thread changes the session.
+    """
 
     def __init__(self) -> None:
         self.session: SessionState = Connecting()
