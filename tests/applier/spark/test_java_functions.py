@@ -53,8 +53,13 @@ def test_junit(tmp_path: Path) -> None:
     functions, spark = java_functions.functions_jar(), java_functions.spark_jars_folder()
     class_path = [functions, *sorted(spark.glob("*.jar"))]
     java_functions.compile_sources(tests, [junit, *class_path], tmp_path)
-    command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
-    command += ["-jar", junit, "execute", "--class-path", os.pathsep.join(map(str, (tmp_path, *class_path)))]
+    command = [
+        str(find_java()),
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    ]
+    command += ["-jar", str(junit), "execute", "--class-path", os.pathsep.join(map(str, (tmp_path, *class_path)))]
     command += ["--scan-class-path", str(tmp_path), "--details", "summary", "--disable-banner"]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
