@@ -29,7 +29,8 @@ class Volatility(Enum):
 class TypeInfo:
     """A type; `base` and `base_typmod` are those of the innermost base type of a domain, else the type's own.
 
-    `array` is its array type, 0 where there is none; `labels` are those of an enum by object id, in their order.
+    `array` is its array type, 0 where there is none. `labels` are those of an enum by object id, in their order; None
+    for an enum of which the query names only columns that it does not read.
     """
 
     oid: int
@@ -40,7 +41,7 @@ class TypeInfo:
     is_enum: bool = False
     is_row: bool = False
     array: int = 0
-    labels: tuple[tuple[int, str], ...] = ()
+    labels: tuple[tuple[int, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,10 @@ class CatalogSnapshot:
 
     def labels(self, oid: int) -> dict[int, str]:
         """Return the labels of an enum by object id, in their order."""
-        return dict(self.type(oid).labels)
+        info = self.type(oid)
+        if info.labels is None and info.is_enum:
+            raise KeyError(oid)
+        return dict(info.labels or ())
 
     def array_type(self, oid: int) -> int:
         """Return the array type of a type, or the type itself where it is one; 0 where there is none."""

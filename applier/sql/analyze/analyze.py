@@ -26,7 +26,7 @@ from shared_schema.table_schema import Column
 _VIEW: LiteralString = "pgtrickle_definition"
 _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
 _PIN = set_local_query().encode()
-"""For sessions whose search path is another one; it repeats the other pins, so that any connection can analyse."""
+"""For the search path of the query; it repeats the other pins, so that any connection can analyse."""
 
 _FIND: LiteralString = (
     # An empty search path makes the names of types name their schemas.

@@ -85,7 +85,7 @@ def _names(arguments: str, types: dict[int, TypeInfo]) -> str:
 
 
 def read_types(rows: Iterable[Sequence[Any]], known: Mapping[int, TypeInfo]) -> dict[int, TypeInfo]:
-    """Return the types of rows of TYPE_FIELDS, with or without labels; base types of domains are there or `known`."""
+    """Return the types of rows of TYPE_FIELDS, without labels; base types of domains are there or `known`."""
     unread = {row[0]: row for row in rows}
     types: dict[int, TypeInfo] = {}
 
@@ -93,13 +93,12 @@ def read_types(rows: Iterable[Sequence[Any]], known: Mapping[int, TypeInfo]) -> 
         if oid not in unread:
             return known[oid]
         if oid not in types:
-            _, name, display, base, modifier, is_enum, is_row, array, *labels = unread[oid]
+            _, name, display, base, modifier, is_enum, is_row, array = unread[oid]
             inner = oid
             if base:
                 parent = read(base)
                 inner, modifier = parent.base, modifier if modifier >= 0 else parent.base_typmod
-            pairs = tuple((int(label), str(text)) for label, text in labels[0] or ()) if labels else ()
-            types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum, is_row, array, pairs)
+            types[oid] = TypeInfo(oid, name, display, inner, modifier, is_enum, is_row, array)
         return types[oid]
 
     for oid in unread:

@@ -1,16 +1,19 @@
 """The trees of a query -> the types, functions, operators, collations and aggregates of users in them. Does IO.
 
 Every number of a tree that may be an object id of a user's object is looked up: a few of them are something else, and
-no row has their number. Function bodies are trees too, so the lookup is repeated until nothing new is named; a query
-without objects of users needs no lookup at all.
+no row has their number. Function bodies are trees too, so the lookup is repeated until nothing new is named.
+
+Types, operators and collations are held per connection, because an object id is never that of another object. What may
+be replaced under its object id is read again for every query: functions, aggregates and the labels of enums.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, LiteralString
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import sql
@@ -45,9 +48,12 @@ _OIDS: LiteralString = "%(oids)s::int8[]::oid[]"
 _TYPES: LiteralString = (
     "WITH RECURSIVE needed(oid) AS (SELECT unnest(" + _OIDS + ") UNION SELECT x.oid FROM needed JOIN pg_type p "
     "ON p.oid = needed.oid CROSS JOIN LATERAL (VALUES (p.typbasetype), (p.typarray), (p.typelem)) x(oid) "
-    "WHERE x.oid >= 16384) SELECT json_agg(json_build_array(" + TYPE_FIELDS + ", "
-    "(SELECT json_agg(json_build_array(e.oid::int8, e.enumlabel) ORDER BY e.enumsortorder) FROM pg_enum e "
-    "WHERE e.enumtypid = t.oid))) FROM pg_type t WHERE t.oid IN (SELECT needed.oid FROM needed)"
+    "WHERE x.oid >= 16384) SELECT json_agg(json_build_array(" + TYPE_FIELDS + ")) "
+    "FROM pg_type t WHERE t.oid IN (SELECT needed.oid FROM needed)"
+)
+_LABELS: LiteralString = (
+    "SELECT enumtypid::int8, oid::int8, enumlabel::text FROM pg_enum WHERE enumtypid = ANY(%s::int8[]::oid[]) "
+    "ORDER BY enumtypid, enumsortorder"
 )
 _AGGREGATE: LiteralString = (
     "(SELECT json_build_array(a.aggkind = 'n' AND p.provariadic = 0, a.aggtransfn::oid::int8, s.proisstrict, "
@@ -78,8 +84,22 @@ _ANALYZED_BODY: LiteralString = (
 
 
 @dataclass(slots=True)
+class _Known:
+    """What a connection has looked up: the numbers, those that lead to functions, and what cannot be replaced."""
+
+    numbers: set[int] = field(default_factory=set)
+    lead_to_functions: set[int] = field(default_factory=set)
+    types: dict[int, TypeInfo] = field(default_factory=dict)
+    operators: dict[int, OperatorInfo] = field(default_factory=dict)
+    collations: dict[int, CollationInfo] = field(default_factory=dict)
+
+
+_OF_CONNECTIONS: WeakKeyDictionary[psycopg.Connection[Any], _Known] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
 class UserObjects:
-    """What was found so far."""
+    """What one query names."""
 
     types: dict[int, TypeInfo] = field(default_factory=dict)
     functions: dict[int, FunctionInfo] = field(default_factory=dict)
@@ -97,13 +117,31 @@ def read_user_objects(
     connection: psycopg.Connection[Any], built_ins: BuiltIns, trees: Sequence[str], types: Iterable[int]
 ) -> UserObjects:
     """Read the objects that the trees name, the `types` of columns, and all that these need."""
-    found, looked_up = UserObjects(), set[int]()
+    known = _OF_CONNECTIONS.setdefault(connection, _Known())
+    found, named = UserObjects(), _user_oids(trees)
     calls = {(int(function), int(result)) for tree in trees for function, result in _AGGREGATE_CALL.findall(tree)}
-    unread = _user_oids(trees) | {oid for oid in types if oid >= FIRST_USER_OID}
+    needed = named | {oid for oid in types if oid >= FIRST_USER_OID}
+    unread = (needed - known.numbers) | (needed & known.lead_to_functions)
+    looked_up: set[int] = set()
     while unread:
         looked_up |= unread
-        unread = _read(connection, built_ins, sorted(unread), calls, found) - looked_up
+        in_bodies = _read(connection, built_ins, sorted(unread), calls=calls, known=known, found=found)
+        named |= in_bodies
+        unread = ((in_bodies - known.numbers) | (in_bodies & known.lead_to_functions)) - looked_up
+    labels = _read_labels(connection, sorted(oid for oid in named if oid in known.types and known.types[oid].is_enum))
+    found.types = {**known.types, **{oid: replace(known.types[oid], labels=pairs) for oid, pairs in labels.items()}}
+    found.operators, found.collations = dict(known.operators), dict(known.collations)
     return found
+
+
+def _read_labels(connection: psycopg.Connection[Any], enums: list[int]) -> dict[int, tuple[tuple[int, str], ...]]:
+    if not enums:
+        return {}
+    labels: dict[int, tuple[tuple[int, str], ...]] = dict.fromkeys(enums, ())
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        for enum, oid, label in cursor.execute(_LABELS, [enums]):
+            labels[enum] = (*labels[enum], (oid, label))
+    return labels
 
 
 def _user_oids(trees: Iterable[str]) -> set[int]:
@@ -115,10 +153,12 @@ def _read(
     connection: psycopg.Connection[Any],
     built_ins: BuiltIns,
     oids: list[int],
+    *,
     calls: set[tuple[int, int]],
+    known: _Known,
     found: UserObjects,
 ) -> set[int]:
-    """Add objects to those found; return what they name themselves."""
+    """Add objects to those known and found; return what they name themselves."""
     collations: LiteralString = (
         "SELECT json_agg(json_build_array(" + collation_fields(built_ins.major) + ")) " + COLLATIONS_FROM + " "
         "AND c.oid = ANY(" + _OIDS + ")"
@@ -126,9 +166,11 @@ def _read(
     query: LiteralString = "SELECT (" + _TYPES + "), (" + _FUNCTIONS + "), (" + _OPERATORS + "), (" + collations + ")"
     with connection.cursor(row_factory=tuple_row) as cursor:
         types, functions, operators, collated = cursor.execute(query, {"oids": oids}).fetchall()[0]
-    found.types |= read_types(types or (), {**built_ins.objects.types, **found.types})
-    found.operators |= {row[0]: OperatorInfo(*row) for row in operators or ()}
-    found.collations |= {row[0]: read_collation(row) for row in collated or ()}
+    known.numbers |= set(oids)
+    known.types |= read_types(types or (), {**built_ins.objects.types, **known.types})
+    known.operators |= {row[0]: OperatorInfo(*row) for row in operators or ()}
+    known.collations |= {row[0]: read_collation(row) for row in collated or ()}
+    known.lead_to_functions |= {row[0] for row in (*(functions or ()), *(operators or ()))}
     named: set[int] = set()
     for row in functions or ():
         oid, schema, name, arguments, volatility, strict, *rest = row
