@@ -29,7 +29,8 @@ dates are printed, reaches stored queries."""
 CLIENT_ENCODING = "UTF8"
 """A parameter of the connection, because libpq must know it too."""
 
-PATH_OF_THE_ROLE: LiteralString = r"""set_config('search_path', (SELECT btrim(regexp_replace(s.reset_val, '(^|,)\s*"?pg_catalog"?\s*(?=,|$)', '', 'g'), ', ')
+PATH_OF_THE_ROLE: LiteralString = r"""set_config('search_path', (
+    SELECT btrim(regexp_replace(s.reset_val, '(^|,)\s*"?pg_catalog"?\s*(?=,|$)', '', 'g'), ', ')
     FROM pg_settings s WHERE s.name = 'search_path'), false)"""
 """An expression that sets the role's own search path without pg_catalog, in sessions that were pinned by a statement.
 PostgreSQL looks names up in pg_catalog first when the path does not name it, and creates objects in the first schema of

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from applier.errors import CalculationError
 from applier.plan.nodes import Recursion, fields
 from applier.spark.collect import collect
+from applier.spark.ddl import parse_schema
 from applier.spark.views import create_view, drop_view
 from applier.zset import WEIGHT, ZSet, column_names, ddl, net
 
@@ -21,7 +22,7 @@ MAX_ROUNDS = 1_000
 def fixpoint(spark: SparkSession, node: Recursion, base: ZSet, step: Callable[[ZSet], ZSet]) -> str:
     """Return the name of a view of the whole result; the caller drops it."""
     names = column_names(len(fields(node)))
-    schema = ddl([field.type.spark for field in fields(node)])
+    schema = parse_schema(ddl([field.type.spark for field in fields(node)]))
 
     def run(zset: ZSet) -> pa.Table:
         rows = collect(spark.sql(zset.sql))

@@ -9,6 +9,7 @@ from typing import Self, assert_never
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from applier.arrange.arrangements import Arrangements
 from applier.arrange.fixpoint import fixpoint
@@ -18,6 +19,7 @@ from applier.operators.support.inputs import DeltaKeys, LinearMap, Lookup, Query
 from applier.plan.cardinality import Cardinality
 from applier.plan.nodes import Field, Recursion, Scan
 from applier.spark.collect import collect
+from applier.spark.ddl import parse_schema
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
@@ -101,7 +103,7 @@ class TraceInputs:
         with self._lock:
             if key not in self._nets:
                 net_rows = self._net_columns(scan, rows)
-                frame = self._spark.createDataFrame(net_rows, self._ddl(scan)) if net_rows.num_rows else None
+                frame = self._spark.createDataFrame(net_rows, self._schema(scan)) if net_rows.num_rows else None
                 self._nets[key] = net_rows, None if frame is None else create_view(frame)
             return self._nets[key]
 
@@ -109,10 +111,10 @@ class TraceInputs:
         read = rows.select([*(column_name(place) for place in self._places(scan)), WEIGHT])
         return net(read.rename_columns([*column_names(len(scan.columns)), WEIGHT]))
 
-    def _ddl(self, scan: Scan) -> str:
+    def _schema(self, scan: Scan) -> StructType:
         columns = self._trace(scan.table).columns
         types = [columns[place].type.spark_ddl for place in self._places(scan)]
-        return ddl(types)
+        return parse_schema(ddl(types))
 
     def snapshot(
         self, scan: Scan, side: Side, linear_map: LinearMap = identity_map, lookup: Lookup | None = None

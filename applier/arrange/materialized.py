@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.nodes import Field
 from applier.spark.collect import collect, collect_at_most
+from applier.spark.ddl import parse_schema
 from applier.spark.views import create_view, drop_view
 from applier.zset import ZSet, ddl, empty_zset, net
 
@@ -42,7 +43,7 @@ class MaterializedRows:
 
     def _upload(self, rows: pa.Table, columns: Sequence[Field]) -> DataFrame | None:
         rows = net(rows)
-        schema = ddl([column.type.spark for column in columns])
+        schema = parse_schema(ddl([column.type.spark for column in columns]))
         return self._spark.createDataFrame(rows, schema) if rows.num_rows else None
 
     def _register(self, zset: ZSet, frame: DataFrame | None) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Scan
+from applier.spark.ddl import parse_schema
 from applier.trace.align import LSN, SEQ, STAMPED, AlignedRow, Losses, RowAligner, to_arrow, trace_schema
 from applier.trace.columns import TraceColumn, captured_columns
 from applier.trace.lookup import lookup_rows
@@ -268,9 +269,8 @@ class Trace:
         """Return overlay rows as a Z-set in Spark, without their stamps, in exactly the physical types."""
         # Only as many columns as the rows have: they may be older than a capture that added columns.
         columns = self.columns[: rows.num_columns - len(STAMPED)]
-        return self._spark.createDataFrame(
-            rows.select([*column_names(len(columns)), WEIGHT]), ddl([column.type.spark_ddl for column in columns])
-        )
+        schema = parse_schema(ddl([column.type.spark_ddl for column in columns]))
+        return self._spark.createDataFrame(rows.select([*column_names(len(columns)), WEIGHT]), schema)
 
     def rebase(self, base: Base) -> None:
         """Replace the base by a newer one and drop the overlay rows that it now contains.
