@@ -15,6 +15,7 @@ from applier.sql.analyze.lexical import find_word, refuse_special_times
 from applier.sql.analyze.sources import gather_sources
 from applier.sql.analyze.system_catalog import SystemCatalog
 from applier.sql.bind.bind import bind
+from applier.sql.decorrelate.decorrelate import decorrelate
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Place, Refused
 from shared_schema.pg_types import PgType
@@ -66,7 +67,8 @@ def plan_query(
 def _plan_analyzed(analysed: AnalyzedQuery, catalog: SystemCatalog, original: StoredQuery) -> PlannedQuery:
     tree = read_query(analysed.tree, analysed.major)
     refuse_special_times(original.text, tree, original.at)
-    root = bind(tree, catalog, gather_sources(tree, catalog))
+    bound = bind(tree, catalog, gather_sources(tree, catalog))
+    root = decorrelate(bound)
     return PlannedQuery(
         plan=StreamPlan(root, tuple(c.name for c in analysed.columns)),
         columns=tuple((c.name, c.type) for c in analysed.columns),
@@ -84,7 +86,7 @@ def _find_place_by_replanning(
         return None
     try:
         tree = read_query(text, catalog.major)
-        bind(tree, catalog, gather_sources(tree, catalog))
+        decorrelate(bind(tree, catalog, gather_sources(tree, catalog)))
     except Refused as again:
         if again.construct == refused.construct and again.token is not None:
             return place_of_byte(query, again.token)
