@@ -219,26 +219,27 @@ def shift(expr: Expr, by: int) -> Expr:
 
 def renumber(expr: Expr, place: Callable[[int], int]) -> Expr:
     """Return the same expression over an input whose columns have other places."""
-    return _with_columns(expr, lambda column: replace(column, ordinal=place(column.ordinal)))
+    return map_columns(expr, lambda column: replace(column, ordinal=place(column.ordinal)))
 
 
 def substitute(expr: Expr, columns: Sequence[Expr]) -> Expr:
     """Return the same expression with its columns replaced by the expressions that compute them."""
-    return _with_columns(expr, lambda column: columns[column.ordinal])
+    return map_columns(expr, lambda column: columns[column.ordinal])
 
 
-def _with_columns(expr: Expr, of: Callable[[Col], Expr]) -> Expr:
+def map_columns(expr: Expr, of: Callable[[Col], Expr]) -> Expr:
+    """Return the same expression with each column replaced by what `of` returns for it."""
     match expr:
         case Col():
             return of(expr)
         case Const():
             return expr
         case Call() | BoolOp() | Coalesce():
-            return replace(expr, args=tuple(_with_columns(arg, of) for arg in expr.args))
+            return replace(expr, args=tuple(map_columns(arg, of) for arg in expr.args))
         case IsNull() | Widen():
-            return replace(expr, arg=_with_columns(expr.arg, of))
+            return replace(expr, arg=map_columns(expr.arg, of))
         case Case():
-            branches = tuple((_with_columns(when, of), _with_columns(then, of)) for when, then in expr.branches)
-            return replace(expr, branches=branches, default=_with_columns(expr.default, of))
+            branches = tuple((map_columns(when, of), map_columns(then, of)) for when, then in expr.branches)
+            return replace(expr, branches=branches, default=map_columns(expr.default, of))
         case _:
             assert_never(expr)

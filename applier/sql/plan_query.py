@@ -15,6 +15,7 @@ import psycopg
 from applier.plan.nodes import Node, StreamPlan, scans
 from applier.sql.analyze.analyze import AnalyzedQuery, analyze, place_of_byte, tree_with_positions
 from applier.sql.bind.bind import bind
+from applier.sql.decorrelate.decorrelate import decorrelate
 from applier.sql.lexical import declared_digests, find_word, refuse_special_times
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.refusal import Place, Refused
@@ -85,7 +86,8 @@ def plan_analyzed(
 def _plan_tree(tree_text: str, analyzed: AnalyzedQuery, written: StoredQuery) -> Node:
     tree = read_query(tree_text, analyzed.catalog.major)
     refuse_special_times(written.text, tree, written.at)
-    return bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
+    bound = bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
+    return decorrelate(bound)
 
 
 def _find_place_by_replanning(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from shared_schema.errors import TrickleError
+from shared_schema.table_schema import TableId
 
 
 class Reason(Enum):
@@ -120,3 +121,23 @@ class Refused(TrickleError):
             full_in_postgres=self.full_in_postgres,
             in_view=self.in_view,
         )
+
+
+class inside_view:
+    """Adds the name of the view to refusals inside it; positions there are not positions in the user's text."""
+
+    def __init__(self, view: TableId) -> None:
+        self._view = view
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Refused):
+            raise Refused(
+                error.reason,
+                f"{error.construct} (in view {self._view})",
+                hint=error.hint,
+                full_in_postgres=error.full_in_postgres,
+                in_view=True,
+            ) from error

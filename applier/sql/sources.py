@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from applier.sql.catalog_snapshot import CatalogSnapshot, RelationInfo
 from applier.sql.pg_tree import query_tree
 from applier.sql.pg_tree.read_query import read_query
-from applier.sql.refusal import Reason, Refused
+from applier.sql.refusal import Reason, Refused, inside_view
 
 SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 _KINDS = {
@@ -38,31 +38,11 @@ def read_sources(query: query_tree.Query, catalog: CatalogSnapshot) -> Sources:
         unread = set()
         for oid, relation in found.items():
             if relation.rule is not None and relation.table.schema not in SYSTEM_SCHEMAS:
-                with inside_view(relation):
+                with inside_view(relation.table):
                     views[oid] = read_query(relation.rule, catalog.major)
                     unread |= set(_relations(views[oid]))
         unread -= relations.keys()
     return Sources(relations, views)
-
-
-class inside_view:
-    """Adds the name of the view to refusals inside it; positions there are not positions in the user's text."""
-
-    def __init__(self, relation: RelationInfo) -> None:
-        self._view = relation.table
-
-    def __enter__(self) -> None:
-        """Nothing to set up."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Refused):
-            raise Refused(
-                error.reason,
-                f"{error.construct} (in view {self._view})",
-                hint=error.hint,
-                full_in_postgres=error.full_in_postgres,
-                in_view=True,
-            ) from error
 
 
 def from_entries(items: tuple[query_tree.FromItem, ...]) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""A query tree in, plan nodes out: FROM, WHERE, GROUP BY, windows, set operations and recursion."""
+"""A query tree in, a bound plan out: names, scopes and types are resolved, subqueries are dependent joins."""

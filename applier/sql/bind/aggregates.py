@@ -5,7 +5,7 @@ Looks the aggregate up in the allow-list and checks its arguments, FILTER, DISTI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet
@@ -13,14 +13,13 @@ from applier.functions.aggregates.aggregates import AGGREGATES
 from applier.functions.aggregates.folds import entry_of_fold
 from applier.functions.allow_list import ENTRIES
 from applier.functions.arrays.composites import ROW_OF, fields_of
-from applier.functions.comparison_keys import PLACE_OF, comparison_key, joined_labels
+from applier.functions.comparison_keys import comparison_key, joined_labels
 from applier.functions.entry import CollationNeed, Entry, UnsuitableArguments
-from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType
-from applier.plan.keys import identifies_rows
-from applier.plan.nodes import Node
+from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType, columns_read
 from applier.sql.bind.group_key import default_equality
-from applier.sql.bind.joins import is_total
 from applier.sql.bind.sort_key import sort_key
+from applier.sql.bound.conditions import is_total
+from applier.sql.bound.nodes import BoundCall, OrderCheck
 from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
@@ -36,17 +35,17 @@ _DISTINCT_HINT = "remove the duplicates in a subquery first"
 _ORDER_HINT = "order by columns that identify each row (add the primary key), or by the argument itself"
 
 
-def plan_aggregate(
+def bind_aggregate(
     call: tree.Aggref,
     below: ExpressionCompiler,
     catalog: CatalogSnapshot,
-    node: Node | None,
-    within: Sequence[Expr] = (),
-) -> AggregateCall:
-    """Plan an aggregate over `node`; `below` compiles expressions over that node.
+    *,
+    window: bool = False,
+    raising: Set[int] = frozenset(),
+) -> BoundCall:
+    """Bind an aggregate; `below` compiles its arguments. A `window` function takes its order from the window.
 
-    `node` is None for a window function, which takes its order from the window. All rows of a group have the same
-    values of `within`.
+    Reading one of the columns `raising` may be an error.
     """
     info = catalog.function(call.function)
     entry = AGGREGATES.get(info.signature)
@@ -56,7 +55,7 @@ def plan_aggregate(
         )
         raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
     condition = None if call.filter is None else below.compile(call.filter)
-    args = tuple(_guard_by_filter(below.compile(arg), condition) for arg in call.args)
+    args = tuple(_guard_by_filter(below.compile(arg), condition, raising) for arg in call.args)
     fold: Fold | None = None
     if entry is None:
         try:
@@ -64,7 +63,7 @@ def plan_aggregate(
         except UnsuitableArguments as error:
             construct = f"the user-defined aggregate {info.signature} on {error.problem}"
             raise Refused(Reason.TYPE, construct, hint=error.hint, token=call.at) from error
-        fold = plan_fold(call, args, catalog, window=node is None)
+        fold = plan_fold(call, args, catalog, window=window)
         entry = entry_of_fold(info.signature, fold)
     if entry.ordered_labels:
         args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
@@ -84,10 +83,11 @@ def plan_aggregate(
     if distinct_by and entry.signature == "count(any)":
         args, distinct_by = distinct_by, ()
     order: tuple[SortKey, ...] = ()
+    check: OrderCheck | None = None
     if isinstance(form, OfList):
         order = tuple(
             sort_key(
-                _guard_by_filter(below.compile(key.expression), condition),
+                _guard_by_filter(below.compile(key.expression), condition, raising),
                 key.expression,
                 query_tree.SortItem(0, key.operator, key.nulls_first),
                 catalog,
@@ -96,13 +96,10 @@ def plan_aggregate(
         )
         any_of_equals = entry.any_of_equals or bool(distinct_by)
         ordered_by_itself = form.default_order and not order
-        if (
-            node is not None
-            and not ordered_by_itself
-            and not _is_deterministic(order, args, (node, within), any_of_equals)
-        ):
+        if not window and not ordered_by_itself:
             construct = f"{info.name} over rows in no fixed order"
-            raise Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
+            refusal = Refused(Reason.ORDER, construct, hint=_ORDER_HINT, token=call.at)
+            check = OrderCheck(order, args, any_of_equals, refusal)
     planned = AggregateCall(
         info.signature,
         args,
@@ -115,12 +112,12 @@ def plan_aggregate(
         distinct_by=distinct_by,
         fold=fold,
     )
-    return split_by_scale(planned)
+    return BoundCall(split_by_scale(planned), check)
 
 
-def _guard_by_filter(arg: Expr, condition: Expr | None) -> Expr:
+def _guard_by_filter(arg: Expr, condition: Expr | None, raising: Set[int]) -> Expr:
     """Wrap an argument that may raise an error, so that it is evaluated only for rows that FILTER accepts."""
-    if condition is None or is_total(arg):
+    if condition is None or (is_total(arg) and raising.isdisjoint(columns_read(arg))):
         return arg
     return Case(((condition, arg),), Const(None, arg.type), arg.type)
 
@@ -186,15 +183,3 @@ def _comparison_key(value: Expr) -> Expr:
     if key is None:
         raise UnsuitableArguments(f"values of type {value.type.pg.display}")
     return key
-
-
-def _is_deterministic(
-    order: Sequence[SortKey], args: Sequence[Expr], rows: tuple[Node, Sequence[Expr]], any_of_equals: bool
-) -> bool:
-    """Whether the order determines the result: rows that are equal in it must also have the same arguments."""
-    keys = {key.expr for key in order}
-    if any_of_equals:
-        keys |= {key.args[0] for key in keys if isinstance(key, Call) and key.signature.startswith(PLACE_OF)}
-    by_arguments = all(isinstance(arg, Const) or arg in keys for arg in args)
-    node, within = rows
-    return bool(order) and (identifies_rows(node, (*within, *(key.expr for key in order))) or by_arguments)

@@ -1,180 +1,196 @@
-"""FROM items (relations, subqueries, VALUES, functions and WITH queries) -> plan nodes and their columns."""
+"""FROM items (relations, subqueries, VALUES, functions and WITH queries) -> bound items and their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from applier.plan.expr import Col, ValueType
-from applier.plan.nodes import ColumnName, Field, Project, Scan, Unnest, fields, named
-from applier.sql.bind.joins import JoinItem, JoinScope, empty_from
-from applier.sql.bind.recursion import RecursionBinder
+from applier.plan.expr import INT8, Expr, ValueType, nullable
+from applier.plan.nodes import Field, Scan, SetReturningFunction, TableFunction, Values
+from applier.sql.bind.correlation import correlation_of
+from applier.sql.bind.levels import Binder, Levels
+from applier.sql.bind.recursion import bind_recursion
 from applier.sql.bind.table_functions import TableFunctions
-from applier.sql.bind.values import bind_values, cross_join_values, is_true_literal, wrap_in_subquery
-from applier.sql.catalog_snapshot import CatalogSnapshot, RelationInfo
-from applier.sql.decorrelate.domain import BindQuery, Levels
-from applier.sql.decorrelate.lateral import LateralItem, LateralJoins
-from applier.sql.pg_tree import query_tree, tree
+from applier.sql.bind.unify_columns import unify_columns
+from applier.sql.bind.values import wrap_in_subquery
+from applier.sql.bound.nodes import (
+    Alias,
+    Correlation,
+    FunctionItem,
+    Item,
+    NodeItem,
+    QueryItem,
+    RecursionItem,
+    ValuesItem,
+    WorkTableItem,
+    result_columns,
+)
+from applier.sql.catalog_snapshot import RelationInfo
+from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
-from applier.sql.pg_tree.flatten import Flattener
-from applier.sql.refusal import Place, Reason, Refused
-from applier.sql.sources import Sources, check_source, inside_view
-from applier.sql.typing.compile import ExpressionCompiler
+from applier.sql.refusal import Reason, Refused, inside_view
+from applier.sql.sources import check_source
+from applier.sql.typing.compile import ExpressionCompiler, Scope
+from shared_schema.table_schema import TableId
 
-MAX_FROM_ITEMS = 200
-"""A WITH query is bound at every reference, so WITH queries that read WITH queries can grow exponentially."""
+
+@dataclass(frozen=True, slots=True)
+class BoundItem:
+    """A FROM item, and the type of each of its columns that is read, by number."""
+
+    item: Item
+    columns: Mapping[int, Field]
+
+
+class SelectScope(Protocol):
+    """The query whose FROM is bound: the items before an item, and outer queries."""
+
+    @property
+    def resolve(self) -> Scope:
+        """Resolve a column."""
+        ...
 
 
 class FromItems:
-    """Binds FROM items; `bind_query` binds a query."""
+    """Binds the FROM items of one query, in the order of the text."""
 
     def __init__(
         self,
-        catalog: CatalogSnapshot,
-        sources: Sources,
-        bind_query: BindQuery,
-        laterals: LateralJoins,
-        recursions: RecursionBinder,
+        binder: Binder,
+        select: SelectScope,
+        levels: Levels,
+        flatten: Callable[[tree.Expression], tree.Expression],
     ) -> None:
-        self._catalog = catalog
-        self._sources = sources
-        self._bind_query = bind_query
-        self._laterals = laterals
-        self._recursions = recursions
-        self._item_count = 0
+        self._binder = binder
+        self._select = select
+        self._levels = levels
+        self._flatten = flatten
 
-    def join_lateral(
-        self,
-        scope: JoinScope,
-        number: int,
-        reads: Sequence[int],
-        levels: Levels,
-        *,
-        on: Sequence[tree.Expression] | None,
-    ) -> JoinScope:
-        """Join a LATERAL item to the scope of the items before it; `on` is None in an inner join."""
-        self.count_item()
-        entry = levels[-1].entries[number - 1]
-        joined = self._join_entry(scope, number, reads, levels, entry, on=on)
-        ordinals = {read: ordinal for (item, read), ordinal in joined.ordinals.items() if item == number}
-        return replace(joined, node=named(joined.node, _column_names(entry, ordinals)))
+    def bind(self, number: int, reads: tuple[int, ...], has_condition: bool | None) -> BoundItem:
+        """Bind an item with the columns that are read.
 
-    def _join_entry(
-        self,
-        scope: JoinScope,
-        number: int,
-        reads: Sequence[int],
-        levels: Levels,
-        entry: query_tree.RangeTblEntry,
-        *,
-        on: Sequence[tree.Expression] | None,
-    ) -> JoinScope:
-        conditions = () if on is None else [c for c in on if not is_true_literal(c)]
+        `has_condition` says for the right side of an outer join whether it has a condition; None for other items.
+        """
+        entry = self._levels[-1].query.entries[number - 1]
         match entry:
+            case query_tree.TableEntry():
+                return self._bind_relation(entry, reads)
             case query_tree.SubqueryEntry(query=query):
-                item = LateralItem(number, query, reads, on is not None, tuple(conditions))
-                return self._laterals.join(scope, item, levels)
-            case query_tree.FunctionEntry() if not conditions:
-                return self._unnest(scope, number, levels[-1], outer=on is not None)
-            case query_tree.ValuesEntry() if on is None:
-                return self._join_values(scope, number, entry, reads, levels)
-            case query_tree.FunctionEntry() | query_tree.ValuesEntry():
-                # A subquery can be joined with a condition.
-                width = max(reads, default=1)
-                item = LateralItem(number, wrap_in_subquery(entry, width), reads, True, tuple(conditions))
-                return self._laterals.join(scope, item, levels)
-            case _:
-                raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-
-    def _join_values(
-        self, scope: JoinScope, number: int, entry: query_tree.ValuesEntry, reads: Sequence[int], levels: Levels
-    ) -> JoinScope:
-        flatten, compiler = Flattener(levels[-1].entries), ExpressionCompiler(self._catalog, scope.resolve)
-        rows = [[compiler.compile(flatten(row[r - 1])) for r in reads] for row in entry.rows]
-        width = len(fields(scope.node))
-        node = cross_join_values(scope.node, rows, [self._catalog.pg_type(*entry.types[r - 1]) for r in reads])
-        ordinals = scope.ordinals | {(number, r): width + i for i, r in enumerate(reads)}
-        return replace(scope, node=node, ordinals=ordinals, entries=scope.entries | {number})
-
-    def _unnest(self, scope: JoinScope, number: int, query: query_tree.Query, *, outer: bool) -> JoinScope:
-        entry = query.entries[number - 1]
-        if not isinstance(entry, query_tree.FunctionEntry):
-            raise Refused(Reason.CONSTRUCT, "LATERAL", hint="join the tables instead")
-        flatten = Flattener(query.entries)
-        calls = replace(entry, calls=tuple(map(flatten, entry.calls)))
-        functions = TableFunctions(self._catalog, ExpressionCompiler(self._catalog, scope.resolve)).bind_entry(calls)
-        node = Unnest(scope.node, functions, entry.ordinality, outer)
-        width, count = len(fields(scope.node)), len(functions) + entry.ordinality
-        ordinals = scope.ordinals | {(number, i + 1): width + i for i in range(count)}
-        return replace(scope, node=node, ordinals=ordinals, entries=scope.entries | {number})
-
-    def bind_item(self, number: int, reads: Sequence[int], levels: Levels) -> JoinItem:
-        """Bind an item that reads no other item, with the columns that are read."""
-        self.count_item()
-        item = self._bind_entry(number, reads, levels)
-        names = _column_names(levels[-1].entries[number - 1], item.ordinals)
-        return replace(item, node=named(item.node, names))
-
-    def _bind_entry(self, number: int, reads: Sequence[int], levels: Levels) -> JoinItem:
-        match levels[-1].entries[number - 1]:
-            case query_tree.TableEntry() as entry:
-                return self._bind_relation(number, entry, reads)
-            case query_tree.SubqueryEntry(query=query):
-                return self._bind_subquery(number, query, reads, levels)
-            case query_tree.ValuesEntry() as entry:
-                return JoinItem(number, bind_values(entry, reads, self._catalog), {r: i for i, r in enumerate(reads)})
-            case query_tree.DomainEntry(node=node):
-                return JoinItem(number, node, {i: i - 1 for i in range(1, 1 + len(fields(node)))})
+                return self._bind_query(query, reads, self._levels, _alias(entry), is_joined_on=bool(has_condition))
+            case query_tree.ValuesEntry():
+                return self._bind_values(entry, reads, as_query=has_condition is not None)
             case query_tree.FunctionEntry():
-                scope = self._unnest(empty_from(), number, levels[-1], outer=False)
-                return JoinItem(number, scope.node, {n: at for (_, n), at in scope.ordinals.items()})
+                return self._bind_functions(entry, reads, as_query=bool(has_condition))
             case query_tree.CteEntry(name=name, levels_up=up):
-                holders = levels[: len(levels) - up]
-                if not holders or name not in holders[-1].ctes:
+                holders = self._levels[: len(self._levels) - up]
+                if not holders or name not in holders[-1].query.ctes:
                     raise unknown("a reference to a WITH query that does not exist")
-                if name in holders[-1].recursive:
-                    return self._recursions.bind_reference(number, name, reads, holders)
-                return self._bind_subquery(number, holders[-1].ctes[name], reads, holders)
+                if name in holders[-1].query.recursive:
+                    return self._bind_recursion(name, holders, reads, _alias(entry))
+                return self._bind_query(holders[-1].query.ctes[name], reads, holders, _alias(entry))
             case _:
                 raise unknown("a FROM item that is neither a relation nor a subquery")
 
-    def count_item(self) -> None:
-        """Count one more FROM item; refuse the query when there are too many."""
-        self._item_count += 1
-        if self._item_count > MAX_FROM_ITEMS:
-            hint = "create a stream table for a part of it"
-            construct = f"a query with more than {MAX_FROM_ITEMS} FROM items"
-            raise Refused(Reason.CONSTRUCT, construct, hint=hint, place=Place.start())
-
-    def _bind_relation(self, number: int, entry: query_tree.TableEntry, reads: Sequence[int]) -> JoinItem:
-        relation = self._sources.relations.get(entry.relation)
+    def _bind_relation(self, entry: query_tree.TableEntry, reads: Sequence[int]) -> BoundItem:
+        relation = self._binder.sources.relations.get(entry.relation)
         if relation is None:
             raise Refused(Reason.SOURCE, f"the relation {entry.name}", hint="it was dropped in the meantime")
         check_source(relation, entry.with_children)
         if relation.kind != "v":
-            return _scan(number, relation, reads)
-        with inside_view(relation):
-            return self._bind_subquery(number, self._sources.views[relation.oid], reads, ())
+            return _scan(relation, reads, _alias(entry))
+        with inside_view(relation.table):
+            query = self._binder.sources.views[relation.oid]
+            return self._bind_query(query, reads, (), _alias(entry), relation.table)
 
-    def _bind_subquery(self, number: int, query: query_tree.Query, reads: Sequence[int], outer: Levels) -> JoinItem:
-        built = self._bind_query(query, [r - 1 for r in reads], outer)
-        if all(isinstance(e, Col) and e.type == fields(built.node)[e.ordinal].type for e in built.exprs):
-            ordinals = {r: e.ordinal for r, e in zip(reads, built.exprs, strict=True) if isinstance(e, Col)}
-            return JoinItem(number, built.node, ordinals)
-        return JoinItem(number, Project(built.node, built.exprs), {r: i for i, r in enumerate(reads)})
+    def _bind_query(
+        self,
+        query: query_tree.Query,
+        reads: Sequence[int],
+        outer: Levels,
+        alias: Alias,
+        view: TableId | None = None,
+        *,
+        is_joined_on: bool = False,
+    ) -> BoundItem:
+        correlation = correlation_of(query, outer)
+        also_read = () if is_joined_on else _columns_of_lateral(query, correlation)
+        bound = self._binder.bind_query(query, [r - 1 for r in reads], outer, also_read)
+        item = QueryItem(bound, tuple(reads), correlation, alias, view)
+        return BoundItem(item, _numbered(reads, result_columns(bound)))
+
+    def _bind_recursion(self, name: str, holders: Levels, reads: tuple[int, ...], alias: Alias) -> BoundItem:
+        work_table = self._binder.work_tables.get((id(holders[-1].query), name))
+        item: RecursionItem | WorkTableItem
+        if work_table is not None:
+            item, output = WorkTableItem(work_table.recursion, work_table.fields, reads, alias), work_table.fields
+        else:
+            item, output = bind_recursion(self._binder, name, holders, reads, alias)
+        return BoundItem(item, {r: output[r - 1] for r in reads})
+
+    def _bind_functions(self, entry: query_tree.FunctionEntry, reads: tuple[int, ...], *, as_query: bool) -> BoundItem:
+        compiler = ExpressionCompiler(self._binder.catalog, self._select.resolve)
+        calls = replace(entry, calls=tuple(map(self._flatten, entry.calls)))
+        functions = TableFunctions(self._binder.catalog, compiler).bind_entry(calls)
+        wrapped = self._wrap(entry, reads) if as_query and _reads_columns(entry.calls) else None
+        item = FunctionItem(functions, entry.ordinality, _alias(entry), wrapped)
+        output = [Field(f.type, len(functions) > 1 or _has_null_members(f)) for f in functions]
+        if entry.ordinality:
+            output.append(Field(INT8, False))
+        return BoundItem(item, dict(enumerate(output, 1)))
+
+    def _bind_values(self, entry: query_tree.ValuesEntry, reads: tuple[int, ...], *, as_query: bool) -> BoundItem:
+        compiler, catalog = ExpressionCompiler(self._binder.catalog, self._select.resolve), self._binder.catalog
+        rows = [[compiler.compile(self._flatten(row[r - 1])) for r in reads] for row in entry.rows]
+        unified = unify_columns(rows, [catalog.pg_type(*entry.types[r - 1]) for r in reads])
+        columns = list(zip(*unified, strict=True)) if reads else []
+        output = tuple(Field(column[0].type, any(nullable(e) for e in column)) for column in columns)
+        if not any(_reads_columns(row) for row in entry.rows):
+            ordinals = {r: i for i, r in enumerate(reads)}
+            return BoundItem(
+                NodeItem(Values(tuple(unified), output), ordinals, _alias(entry)), dict(zip(reads, output, strict=True))
+            )
+        wrapped = self._wrap(entry, reads) if as_query else None
+        item = ValuesItem(tuple(unified), reads, output, _alias(entry), wrapped)
+        return BoundItem(item, dict(zip(reads, output, strict=True)))
+
+    def _wrap(self, entry: query_tree.FunctionEntry | query_tree.ValuesEntry, reads: Sequence[int]) -> QueryItem:
+        query = wrap_in_subquery(entry, max(reads, default=1))
+        bound = self._bind_query(query, reads, self._levels, _alias(entry)).item
+        if not isinstance(bound, QueryItem):
+            raise AssertionError("a query is a query item")
+        return bound
 
 
-def _column_names(entry: query_tree.RangeTblEntry, ordinals: Mapping[int, int]) -> dict[int, ColumnName]:
-    """Return the query's names of the columns, by their ordinals."""
+def _columns_of_lateral(query: query_tree.Query, correlation: Correlation) -> Sequence[int]:
+    """Return the targets of a LATERAL query whose columns its join with the items before it carries along."""
+    groups_otherwise = query.grouping_sets or (query.distinct and not query.distinct_on)
+    computes = query.union is not None or query.windows or query.has_set_functions or groups_otherwise
+    if computes or not correlation.reads or not correlation.only_in_where_or_targets:
+        return ()
+    return range(len(query.targets))
+
+
+def _reads_columns(expressions: Sequence[tree.Expression]) -> bool:
+    return any(next(walk.variables(e), None) is not None for e in expressions)
+
+
+def _numbered(reads: Sequence[int], exprs: Sequence[Expr]) -> dict[int, Field]:
+    return {r: Field(e.type, nullable(e)) for r, e in zip(reads, exprs, strict=True)}
+
+
+def _has_null_members(function: TableFunction) -> bool:
+    listed = function.function is SetReturningFunction.LISTED and any(nullable(arg) for arg in function.args)
+    return listed or function.function is SetReturningFunction.ELEMENTS
+
+
+def _alias(entry: query_tree.RangeTblEntry) -> Alias:
     item, columns = entry.alias
     # PostgreSQL's own name for VALUES without an alias.
-    item = "values" if item == "*VALUES*" else item
-    return {
-        ordinal: ColumnName(item, columns[read - 1]) for read, ordinal in ordinals.items() if 0 < read <= len(columns)
-    }
+    return "values" if item == "*VALUES*" else item, columns
 
 
-def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinItem:
+def _scan(relation: RelationInfo, reads: Sequence[int], alias: Alias) -> BoundItem:
     columns = [relation.column(n) for n in reads]
     found = [c for c in columns if c is not None]
     if len(found) != len(columns):
@@ -192,4 +208,4 @@ def _scan(number: int, relation: RelationInfo, reads: Sequence[int]) -> JoinItem
         fields=tuple(Field(ValueType.of_column(c.type), not c.not_null) for c in found),
         key=tuple(ordinals[n] for n in relation.key) if has_key else None,
     )
-    return JoinItem(number, scan, ordinals)
+    return BoundItem(NodeItem(scan, ordinals, alias), {n: scan.fields[i] for n, i in ordinals.items()})

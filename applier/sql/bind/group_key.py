@@ -7,16 +7,11 @@ it reads first. Here the value that sorts first as text is shown, so that the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from applier.functions.aggregates.aggregates import shown_of
 from applier.functions.allow_list import ENTRIES
 from applier.functions.comparison_keys import comparison_key
 from applier.functions.entry import CollationNeed, UnsuitableArguments
-from applier.plan.expr import AggregateCall, Expr
-from applier.plan.nodes import Aggregate, Node, Project
-from applier.sql.bind.bound import bound_columns
+from applier.plan.expr import Expr
+from applier.sql.bound.nodes import GroupKey
 from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
@@ -47,18 +42,8 @@ _EQUALITY = {
 """The default equality function of each type that can be grouped."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
-    """A grouping value, and the expression by which Spark groups: the value itself or its comparison key."""
-
-    value: Expr
-    by: Expr
-
-
 def group_key(value: Expr, written: tree.Expression, item: query_tree.GroupItem, catalog: CatalogSnapshot) -> GroupKey:
     """Build the key of GROUP BY, DISTINCT or PARTITION BY, with the equality that PostgreSQL chose."""
-    if item.equality == query_tree.SAME:
-        return GroupKey(value, value)
     equality = catalog.function(catalog.operator(item.equality).function).signature
     return _build_key(value, written, equality, catalog)
 
@@ -82,20 +67,6 @@ def default_equality(value: Expr) -> str | None:
     """Return the signature of the type's default equality; None when Spark cannot hash the value itself."""
     entry = ENTRIES.get(_EQUALITY.get(value.type.pg.name, ""))
     return entry.signature if entry is not None and entry.hashes((value,)) else None
-
-
-def aggregate_by(below: Node, keys: Sequence[GroupKey], calls: Sequence[AggregateCall]) -> Node:
-    """Aggregate the node by the keys; the output has their values, then one column per call."""
-    value_calls = [None if key.by == key.value else shown_of(key.value) for key in keys]
-    extra_calls = tuple(dict.fromkeys(call for call in value_calls if call is not None))
-    node = Aggregate(below, tuple(key.by for key in keys), (*calls, *extra_calls))
-    if not extra_calls:
-        return node
-    output, first = bound_columns(node), len(keys) + len(calls)
-    values = (
-        output[i] if call is None else output[first + extra_calls.index(call)] for i, call in enumerate(value_calls)
-    )
-    return Project(node, (*values, *output[len(keys) : first]))
 
 
 def _build_key(value: Expr, written: tree.Expression, equality: str, catalog: CatalogSnapshot) -> GroupKey:

@@ -15,12 +15,12 @@ from applier.functions.json.json_members import FIELD, FIELD_TYPES, FIELDS, list
 from applier.functions.json.jsonpath import ARRAY_OF_ITEMS, SET_OF_ITEMS
 from applier.functions.output_text import input_physical_type
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
-from applier.plan.expr import INT8, TEXT, Call, Col, Const, Expr, ValueType
-from applier.plan.nodes import Node, SetReturningFunction, TableFunction, Unnest, fields
+from applier.plan.expr import INT8, TEXT, Call, Const, Expr, ValueType
+from applier.plan.nodes import SetReturningFunction, TableFunction
 from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler, Scope
+from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.interval_literals import literal_micros
 from applier.sql.typing.lookup import check_collation
 from applier.sql.typing.unify import unify
@@ -178,31 +178,6 @@ class TableFunctions:
                 raise Refused(Reason.TYPE, f"unnest of {error.problem}", hint=_HINT, token=call.at) from error
             return TableFunction(SetReturningFunction.LISTED, listed, ValueType(pg, listed[0].type.spark))
         raise Refused(Reason.FUNCTION, f"the set-returning function {signature}", hint=_HINT, token=call.at)
-
-
-def bind_set_functions(
-    below: tuple[Node, Scope], calls: Sequence[tree.SetReturningExpr], catalog: CatalogSnapshot
-) -> tuple[Node, Scope]:
-    """Unnest these calls in parallel over the node; return the new node and its scope."""
-    node, scope = below
-    if not calls:
-        return below
-    functions: list[TableFunction] = []
-    for call in calls:
-        columns = TableFunctions(catalog, ExpressionCompiler(catalog, scope)).bind_call(call)
-        if len(columns) != 1:
-            construct = "a function with several columns in the select list"
-            raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
-        functions += columns
-    unnested, width = Unnest(node, tuple(functions), ordinality=False, outer=False), len(fields(node))
-    output = fields(unnested)
-    places = {call: width + i for i, call in enumerate(calls)}
-
-    def find(expression: tree.Expression) -> Expr | None:
-        place = places.get(expression) if isinstance(expression, tree.SetReturningExpr) else None
-        return scope(expression) if place is None else Col(place, output[place].type, output[place].nullable)
-
-    return unnested, find
 
 
 def _list_elements(array: Expr, pg: PgType) -> TableFunction:

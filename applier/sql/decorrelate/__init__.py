@@ -1,1 +1,1 @@
-"""Correlated subqueries and LATERAL in, joins over the domain of outer values out."""
+"""A bound plan in, a plan out: dependent joins and LATERAL become joins over the domain of outer values."""

@@ -1,51 +1,50 @@
-"""A correlated subquery and its outer rows -> the rows of the subquery for all outer rows, evaluated once."""
+"""A correlated query and its outer rows -> the rows of the query for all outer rows, evaluated once. Pure.
+
+The *domain* is every combination of the outer values that the query reads, once. It is one more item of the query's
+FROM, and the outer columns become its columns. They are also in the result, and say for which outer values a row is.
+Rows are grouped, partitioned, limited and compared by them before anything else. The result is joined to the outer rows
+by these columns with null-safe equality.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from applier.plan.expr import Col, Expr
 from applier.plan.keys import row_key
-from applier.plan.nodes import Aggregate, Node
-from applier.sql.bind.bound import BoundQuery, bound_columns, project_columns
-from applier.sql.catalog_snapshot import CatalogSnapshot
+from applier.plan.nodes import Aggregate, Node, Values
+from applier.sql.bound.columns import OuterCol
+from applier.sql.bound.nodes import (
+    BoundQuery,
+    DependentJoin,
+    Distinct,
+    ItemRef,
+    NodeItem,
+    Select,
+    SetKind,
+    SetOp,
+    TopRows,
+    ValuesItem,
+)
+from applier.sql.decorrelate.lowered import bound_columns, project_columns
 from applier.sql.decorrelate.null_safe import Pairs, null_safe_pairs
-from applier.sql.decorrelate.over_domain import evaluate_over_domain
-from applier.sql.pg_tree import query_tree, tree
-from applier.sql.pg_tree.flatten import Flattener
-from applier.sql.typing.compile import ExpressionCompiler, Scope
-
-Levels = tuple[query_tree.Query, ...]
-BindQuery = Callable[[query_tree.Query, Sequence[int], Levels], BoundQuery]
-
-
-@dataclass(frozen=True, slots=True)
-class OuterQuery:
-    """The outer query of a subquery: the node of its rows, and the scope of expressions over them.
-
-    `base` has the same rows before the results of other subqueries were joined to them.
-    """
-
-    node: Node
-    base: Node
-    scope: Scope
-    levels: Levels
+from applier.sql.decorrelate.scope import Decorrelator, Domain, OuterRows
 
 
 @dataclass(frozen=True, slots=True)
 class DomainResult:
-    """The rows of a subquery for each row of the domain: the columns of the subquery, then those of the domain."""
+    """The rows of a query for each row of the domain: the columns of the query, then those of the domain."""
 
     node: Node
     width: int
     outer_values: tuple[Expr, ...]
     """One expression over the outer rows for each column of the domain."""
-    positions: dict[tuple[int, int], int]
+    positions: dict[OuterCol, int]
 
     @property
     def result_columns(self) -> tuple[Expr, ...]:
-        """The columns of the subquery."""
+        """The columns of the query."""
         return bound_columns(self.node)[: self.width]
 
     @property
@@ -64,59 +63,49 @@ class DomainResult:
         key = row_key(self.node)
         return key is not None and all(i >= self.width for i in key)
 
-    def resolve(self, expression: tree.Expression) -> Expr | None:
-        """Resolve the columns of a test: those of the subquery's result and those of the outer query."""
-        if not isinstance(expression, tree.Var):
+
+def evaluate(decorrelator: Decorrelator, outer: OuterRows, dependent: DependentJoin) -> DomainResult:
+    """Evaluate the inner query of a dependent join over its domain, which also has the columns that its test reads."""
+    compared = [OuterCol(outer.scope.select.number, ordinal) for ordinal in dependent.compared]
+    return evaluate_query(decorrelator, outer, dependent.inner, (*dependent.correlation.reads, *compared))
+
+
+def evaluate_query(
+    decorrelator: Decorrelator, outer: OuterRows, query: BoundQuery, reads: Sequence[OuterCol]
+) -> DomainResult:
+    """Evaluate a query over the domain of these outer columns."""
+    values: dict[Expr, OuterCol] = {}
+    positions: dict[OuterCol, int] = {}
+    for read in reads:
+        if read not in positions:
+            value = outer.scope.read(read)
+            values.setdefault(value, read)
+            positions[read] = list(values).index(value)
+    at = next((read.at for read in values.values() if read.at is not None), None)
+    domain = Domain(_distinct_values(outer.base, tuple(values)), positions, at)
+    lowered = decorrelator.query(query, domain)
+    node = project_columns(lowered.node, (*lowered.exprs, *lowered.domain))
+    return DomainResult(node, len(lowered.exprs), tuple(values), positions)
+
+
+def join_rows(
+    decorrelator: Decorrelator, outer: OuterRows, query: BoundQuery, reads: Sequence[OuterCol]
+) -> Node | None:
+    """Join each outer row with the query's rows for it; the columns of the query follow those of the outer row.
+
+    The outer rows themselves are the domain. That is possible only where the query neither groups nor compares its
+    rows; otherwise the result is None.
+    """
+    if not _is_row_by_row(query):
+        return None
+    positions: dict[OuterCol, int] = {}
+    for read in reads:
+        value = outer.scope.read(read)
+        if not isinstance(value, Col):
             return None
-        if expression.entry == tree.RESULT:
-            return self.result_columns[expression.number - 1]
-        position = self.positions.get((expression.entry, expression.number))
-        return None if position is None else self.domain_columns[position - 1]
-
-
-class DependentQueries:
-    """Evaluates correlated subqueries once for all outer rows; `bind_query` binds a query."""
-
-    def __init__(self, catalog: CatalogSnapshot, bind_query: BindQuery) -> None:
-        self._catalog = catalog
-        self._bind_query = bind_query
-
-    def evaluate(
-        self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int], compared: Sequence[tree.Var] = ()
-    ) -> DomainResult:
-        """Evaluate the needed columns of a subquery over its domain; `compared` adds more outer columns to it."""
-        flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
-        values: dict[Expr, tree.Var] = {}
-        positions: dict[tuple[int, int], int] = {}
-        for var in (*query_tree.outer_columns(query), *compared):
-            if (var.entry, var.number) not in positions:
-                value = compiler.compile(flatten(var))
-                values.setdefault(value, var)
-                positions[var.entry, var.number] = 1 + list(values).index(value)
-        domain = _distinct_values(outer.base, tuple(values))
-        rewritten = evaluate_over_domain(query, list(values.values()), positions, domain)
-        built = self._bind_query(rewritten, [*needed, *rewritten.domain_targets], outer.levels)
-        return DomainResult(project_columns(built.node, built.exprs), len(needed), tuple(values), positions)
-
-    def join_rows(self, outer: OuterQuery, query: query_tree.Query, needed: Sequence[int]) -> Node | None:
-        """Join each outer row with the subquery's rows for it; the needed columns follow those of the outer row.
-
-        The outer rows themselves are the domain. That is possible only where the subquery neither groups nor compares
-        its rows; otherwise the result is None.
-        """
-        if not _is_row_by_row(query):
-            return None
-        flatten, compiler = Flattener(outer.levels[-1].entries), ExpressionCompiler(self._catalog, outer.scope)
-        outer_columns, positions = bound_columns(outer.base), {}
-        for var in query_tree.outer_columns(query):
-            value = compiler.compile(flatten(var))
-            if not isinstance(value, Col):
-                return None
-            positions[var.entry, var.number] = 1 + value.ordinal
-        columns = [tree.Var(0, i, c.type.pg.oid, c.type.pg.typmod, 0, 0, None) for i, c in enumerate(outer_columns, 1)]
-        rewritten = evaluate_over_domain(query, columns, positions, outer.base)
-        built = self._bind_query(rewritten, [*rewritten.domain_targets, *needed], outer.levels)
-        return project_columns(built.node, built.exprs)
+        positions[read] = value.ordinal
+    lowered = decorrelator.query(query, Domain(outer.base, positions, None), 0)
+    return project_columns(lowered.node, (*lowered.domain, *lowered.exprs))
 
 
 def _distinct_values(node: Node, values: tuple[Expr, ...]) -> Node:
@@ -126,25 +115,33 @@ def _distinct_values(node: Node, values: tuple[Expr, ...]) -> Node:
     return project_columns(node, values) if is_unique else Aggregate(node, values, ())
 
 
-def _is_row_by_row(query: query_tree.Query) -> bool:
+def _is_row_by_row(query: BoundQuery) -> bool:
     """Whether the result for one row of the domain does not depend on the other rows."""
-    if query.is_grouped or query.distinct or query.windows or query.limit is not None:
-        return False
-    if query.union is None:
-        return True
-    keeps = query.union.kind is query_tree.SetOperationType.UNION and query.union.keeps_duplicates
-    branches = (query.entries[number - 1] for number in query.union.entries())
-    return keeps and all(isinstance(b, query_tree.SubqueryEntry) and _is_row_by_row(b.query) for b in branches)
+    match query:
+        case Select():
+            return query.group is None and not query.has_windows
+        case SetOp():
+            keeps = query.kind is SetKind.UNION and query.keeps_duplicates
+            return keeps and all(_is_row_by_row(branch.query) for branch in query.branches)
+        case Distinct() | TopRows():
+            return False
 
 
-def is_never_empty(query: query_tree.Query) -> bool:
-    """Whether the subquery has at least one row for all outer values."""
-    filtered = query.where is not None or query.match_conditions
-    if filtered or query.is_grouped or query.limit is not None or query.has_set_functions:
-        return False
-    if query.union is not None:
-        first = query.entries[next(query.union.entries()) - 1]
-        keeps = query.union.kind is query_tree.SetOperationType.UNION
-        return keeps and isinstance(first, query_tree.SubqueryEntry) and is_never_empty(first.query)
-    entries = (isinstance(i, query_tree.RangeTblRef) and query.entries[i.entry - 1] for i in query.items)
-    return all(isinstance(entry, query_tree.ValuesEntry) for entry in entries)
+def is_never_empty(query: BoundQuery) -> bool:
+    """Whether the query has at least one row for all outer values."""
+    match query:
+        case Select():
+            if query.where or query.matches or query.group is not None or query.set_functions or query.set_keys:
+                return False
+            return all(isinstance(table, ItemRef) and _is_values(query, table) for table in query.tables)
+        case SetOp():
+            return query.kind is SetKind.UNION and is_never_empty(query.branches[0].query)
+        case Distinct():
+            return is_never_empty(query.input)
+        case TopRows():
+            return not query.limited and is_never_empty(query.input)
+
+
+def _is_values(select: Select, table: ItemRef) -> bool:
+    item = select.items[table.item]
+    return isinstance(item, ValuesItem) or (isinstance(item, NodeItem) and isinstance(item.node, Values))

@@ -20,10 +20,10 @@ from applier.plan.expr import (
     renumber,
 )
 from applier.plan.nodes import Aggregate, Join, Node, OuterJoin, fields
-from applier.sql.bind.bound import bound_columns
-from applier.sql.bind.grouping import default_if_no_group
-from applier.sql.bind.joins import split_condition
 from applier.sql.decorrelate.domain import DomainResult
+from applier.sql.decorrelate.grouping import default_if_no_group
+from applier.sql.decorrelate.key_pairs import split_condition
+from applier.sql.decorrelate.lowered import bound_columns
 from applier.sql.decorrelate.null_safe import null_safe_pairs
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
 
-from applier.plan.nodes import Node
 from applier.sql.pg_tree.tree import RESULT, Expression, SubLink, Var
 from applier.sql.pg_tree.walk import set_functions, subqueries, variables
 
@@ -82,19 +81,7 @@ class GroupEntry(_Aliased):
     columns: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DomainEntry(_Aliased):
-    """The domain: a decorrelated query reads from it the columns that it read from its outer query before."""
-
-    node: Node
-
-
-RangeTblEntry = (
-    ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | CteEntry | JoinEntry | GroupEntry | DomainEntry
-)
-
-SAME = 0
-"""Instead of an equality operator: two values of the domain are equal if they are stored identically."""
+RangeTblEntry = ValuesEntry | FunctionEntry | TableEntry | SubqueryEntry | CteEntry | JoinEntry | GroupEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +276,6 @@ class Query:
     order: tuple[SortItem, ...] = ()
     limit: Limit | None = None
     windows: tuple[WindowClause, ...] = ()
-    domain_targets: tuple[int, ...] = ()
-    """The targets that hold the domain values of a row; none where the query is not evaluated over a domain."""
 
     @property
     def is_row_wise(self) -> bool:

@@ -1,0 +1,1 @@
+"""The bound plan: names and types are resolved, subqueries are dependent joins. Only `sql` knows it."""
