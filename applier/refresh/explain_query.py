@@ -18,10 +18,11 @@ from shared_schema.errors import TrickleError
 
 def explain_query(connection: psycopg.Connection[Any], query: str, search_path: str) -> str:
     """Return the report of a query that a user wrote."""
-    return _report(plan_query(connection, query, search_path).plan)
+    return plan_report(plan_query(connection, query, search_path).plan)
 
 
-def _report(plan: StreamPlan) -> str:
+def plan_report(plan: StreamPlan) -> str:
+    """Return what a user sees of a plan: its nodes, what it costs, and how the change of each table is computed."""
     return f"{report(plan, stateful_nodes(plan.root))}\n{explain_deltas(plan)}"
 
 
@@ -52,7 +53,7 @@ def verdict(
             "column": place.column if place else None,
             "full_in_postgres": isinstance(error, Refused) and error.full_in_postgres,
         }
-    return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root)), "text": _report(plan)}
+    return {"supported": True, **plan_facts(plan, thresholds, stateful_nodes(plan.root)), "text": plan_report(plan)}
 
 
 def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
@@ -68,4 +69,4 @@ def explain_stream_table(connection: psycopg.Connection[Any], name: str) -> str:
         names = ", ".join(f"{row[3]}.{row[4]}" for row in found)
         raise TrickleError(f"several stream tables are called {name}", hint=f"name one of {names}")
     query, original, created, _, _ = found[0]
-    return _report(plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan)
+    return plan_report(plan_query(connection, query, "pg_catalog", StoredQuery(original, created)).plan)

@@ -16,6 +16,7 @@ from applier.plan.depth import Thresholds
 from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.explain_query import plan_report
 from applier.refresh.strategy import FullPolicy, RefreshMode
 from applier.sql.analyze.analyze import AnalyzedQuery
 from applier.sql.plan_query import StoredQuery, analyze_query, plan_analyzed
@@ -79,7 +80,7 @@ class StreamTablePlanner:
     def save(self, pgt_id: int, table: TableId, plan: StreamPlan) -> None:
         """Store the facts of a plan for `explain`, and log the thresholds that it exceeds."""
         facts = plan_facts(plan, self.thresholds, stateful_nodes(plan.root))
-        self.catalog.stream_tables.save_plan(pgt_id, facts)
+        self.catalog.stream_tables.save_plan(pgt_id, facts | {"text": plan_report(plan)})
         for crossed in facts["crossed"]:
             log.warning("a query is beyond a threshold", extra={"table": str(table), **crossed})
 

@@ -74,6 +74,7 @@ def test_a_stream_table_explains_itself(db: Connection) -> None:
         "updates the accumulators of the affected groups",
         "last refresh: FULL (INITIAL)",
         "a refresh reads: the rows that changed",
+        "a change of public.explained:",
     ):
         assert part in text
     facts = one(db, "SELECT pgtrickle.explain_stream_table('kinds', format => 'json')::jsonb")
