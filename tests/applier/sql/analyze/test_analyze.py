@@ -14,6 +14,7 @@ from applier.sql.analyze.analyze import AnalyzedQuery, analyze
 from applier.sql.analyze.built_ins import built_ins_of
 from applier.sql.bind.bind import bind
 from applier.sql.catalog_snapshot import FIRST_USER_OID
+from applier.sql.decorrelate.decorrelate import decorrelate
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError
@@ -49,8 +50,8 @@ def app(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 def _plan_without_server(analyzed: AnalyzedQuery) -> str:
     tree = read_query(analyzed.tree, analyzed.catalog.major)
-    root = bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
-    return repr(root)
+    bound = bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
+    return repr(decorrelate(bound))
 
 
 @pytest.mark.parametrize(
