@@ -77,6 +77,6 @@ class LeaseCount:
     def _end_one(self) -> None:
         with self._lock:
             self._open -= 1
-            self._deleted = not self._open
-        if self._deleted:
+            is_last = self._deleted = not self._open
+        if is_last:
             self._delete()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
@@ -32,6 +34,28 @@ def test_the_last_lease_deletes_the_rows_once() -> None:
     assert deleted == ["now"] and open_leases() == before
     with pytest.raises(AssertionError, match="already deleted"):
         count.open("rows")
+
+
+def test_the_last_two_leases_are_closed_at_the_same_moment() -> None:
+    deleted: list[str] = []
+    count = LeaseCount(lambda: deleted.append("now"))
+    first, second = count.open("rows"), count.open("rows")
+
+    class OtherThreadIsNext:
+        """A lock: when it is released for the first time, another thread closes the second lease at once."""
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            count._lock = threading.Lock()
+            closing = threading.Thread(target=second.close)
+            closing.start()
+            closing.join()
+
+    count._lock = OtherThreadIsNext()  # type: ignore[assignment]
+    first.close()
+    assert deleted == ["now"]
 
 
 def test_a_lease_ends_once() -> None:
