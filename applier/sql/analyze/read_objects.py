@@ -3,8 +3,8 @@
 Every number of a tree that may be an object id of a user's object is looked up: a few of them are something else, and
 no row has their number. Function bodies are trees too, so the lookup is repeated until nothing new is named.
 
-Types, operators and collations are held per connection, because an object id is never that of another object. What may
-be replaced under its object id is read again for every query: functions, aggregates and the labels of enums.
+Nothing is held from one query to the next: a type may be renamed, a function replaced, and a number that was none of an
+object may be that of one that was created since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, LiteralString
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import sql
@@ -84,20 +83,6 @@ _ANALYZED_BODY: LiteralString = (
 
 
 @dataclass(slots=True)
-class _Known:
-    """What a connection has looked up: the numbers, those that lead to functions, and what cannot be replaced."""
-
-    numbers: set[int] = field(default_factory=set)
-    lead_to_functions: set[int] = field(default_factory=set)
-    types: dict[int, TypeInfo] = field(default_factory=dict)
-    operators: dict[int, OperatorInfo] = field(default_factory=dict)
-    collations: dict[int, CollationInfo] = field(default_factory=dict)
-
-
-_OF_CONNECTIONS: WeakKeyDictionary[psycopg.Connection[Any], _Known] = WeakKeyDictionary()
-
-
-@dataclass(slots=True)
 class UserObjects:
     """What one query names."""
 
@@ -117,20 +102,17 @@ def read_user_objects(
     connection: psycopg.Connection[Any], built_ins: BuiltIns, trees: Sequence[str], types: Iterable[int]
 ) -> UserObjects:
     """Read the objects that the trees name, the `types` of columns, and all that these need."""
-    known = _OF_CONNECTIONS.setdefault(connection, _Known())
     found, named = UserObjects(), _user_oids(trees)
     calls = {(int(function), int(result)) for tree in trees for function, result in _AGGREGATE_CALL.findall(tree)}
-    needed = named | {oid for oid in types if oid >= FIRST_USER_OID}
-    unread = (needed - known.numbers) | (needed & known.lead_to_functions)
+    unread = named | {oid for oid in types if oid >= FIRST_USER_OID}
     looked_up: set[int] = set()
     while unread:
         looked_up |= unread
-        in_bodies = _read(connection, built_ins, sorted(unread), calls=calls, known=known, found=found)
+        in_bodies = _read(connection, built_ins, sorted(unread), calls=calls, found=found)
         named |= in_bodies
-        unread = ((in_bodies - known.numbers) | (in_bodies & known.lead_to_functions)) - looked_up
-    labels = _read_labels(connection, sorted(oid for oid in named if oid in known.types and known.types[oid].is_enum))
-    found.types = {**known.types, **{oid: replace(known.types[oid], labels=pairs) for oid, pairs in labels.items()}}
-    found.operators, found.collations = dict(known.operators), dict(known.collations)
+        unread = in_bodies - looked_up
+    labels = _read_labels(connection, sorted(oid for oid in named if oid in found.types and found.types[oid].is_enum))
+    found.types |= {oid: replace(found.types[oid], labels=pairs) for oid, pairs in labels.items()}
     return found
 
 
@@ -155,10 +137,9 @@ def _read(
     oids: list[int],
     *,
     calls: set[tuple[int, int]],
-    known: _Known,
     found: UserObjects,
 ) -> set[int]:
-    """Add objects to those known and found; return what they name themselves."""
+    """Add objects to those found; return what they name themselves."""
     collations: LiteralString = (
         "SELECT json_agg(json_build_array(" + collation_fields(built_ins.major) + ")) " + COLLATIONS_FROM + " "
         "AND c.oid = ANY(" + _OIDS + ")"
@@ -166,11 +147,9 @@ def _read(
     query: LiteralString = "SELECT (" + _TYPES + "), (" + _FUNCTIONS + "), (" + _OPERATORS + "), (" + collations + ")"
     with connection.cursor(row_factory=tuple_row) as cursor:
         types, functions, operators, collated = cursor.execute(query, {"oids": oids}).fetchall()[0]
-    known.numbers |= set(oids)
-    known.types |= read_types(types or (), {**built_ins.objects.types, **known.types})
-    known.operators |= {row[0]: OperatorInfo(*row) for row in operators or ()}
-    known.collations |= {row[0]: read_collation(row) for row in collated or ()}
-    known.lead_to_functions |= {row[0] for row in (*(functions or ()), *(operators or ()))}
+    found.types |= read_types(types or (), {**built_ins.objects.types, **found.types})
+    found.operators |= {row[0]: OperatorInfo(*row) for row in operators or ()}
+    found.collations |= {row[0]: read_collation(row) for row in collated or ()}
     named: set[int] = set()
     for row in functions or ():
         oid, schema, name, arguments, volatility, strict, *rest = row

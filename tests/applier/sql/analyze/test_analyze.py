@@ -115,8 +115,8 @@ def _count_statements(connection: psycopg.Connection[Any], query: str, postgres_
     [
         # BEGIN, pins, CREATE VIEW, the tree, the relations, ROLLBACK; and the statement that ends the count.
         ("SELECT a.id, b.name FROM plain a JOIN plain b ON a.name = b.name", 6 + 1),
-        # The labels of enums.
-        ("SELECT m, count(*) AS n FROM t WHERE p > 1 AND m <> 'sad' GROUP BY m", 7 + 1),
+        # The types, and the labels of enums.
+        ("SELECT m, count(*) AS n FROM t WHERE p > 1 AND m <> 'sad' GROUP BY m", 8 + 1),
         # The relations of a view and of the view in it, and the body of a function, in a savepoint.
         ("SELECT id FROM above", 10 + 6 + 1),
     ],
