@@ -42,16 +42,16 @@ public record PgInterval(int months, int days, long micros) {
         long days = 0;
         long micros = 0;
         String[] words = CharacterClass.trimSpace(text).split("\\s+");
-        if (words.length == 1 && words[0].isEmpty()) throw invalid(text);
+        if (words.length == 1 && words[0].isEmpty()) throw invalid();
         for (int i = 0; i < words.length; i += 2) {
             boolean isLast = i == words.length - 1;
             if (words[i].indexOf(':') >= 0) {
-                if (!isLast) throw invalid(text);
-                micros = Math.addExact(micros, parseClock(words[i], text));
+                if (!isLast) throw invalid();
+                micros = Math.addExact(micros, parseClock(words[i]));
                 break;
             }
-            if (isLast) throw invalid(text);
-            long number = parseNumber(words[i], text);
+            if (isLast) throw invalid();
+            long number = parseNumber(words[i]);
             switch (singular(words[i + 1])) {
                 case "year" -> months += Math.multiplyExact(number, 12L);
                 case "mon", "month" -> months += number;
@@ -60,17 +60,17 @@ public record PgInterval(int months, int days, long micros) {
                 case "hour" -> micros = Math.addExact(micros, Math.multiplyExact(number, HOUR));
                 case "minute", "min" -> micros = Math.addExact(micros, Math.multiplyExact(number, MINUTE));
                 case "second", "sec" -> micros = Math.addExact(micros, Math.multiplyExact(number, SECOND));
-                default -> throw invalid(text);
+                default -> throw invalid();
             }
         }
         return of(months, days, micros);
     }
 
-    private static long parseNumber(String word, String text) {
+    private static long parseNumber(String word) {
         try {
             return Long.parseLong(word.startsWith("+") ? word.substring(1) : word);
         } catch (NumberFormatException e) {
-            throw invalid(text);
+            throw invalid();
         }
     }
 
@@ -79,13 +79,13 @@ public record PgInterval(int months, int days, long micros) {
         return unit.endsWith("s") && unit.length() > 1 ? unit.substring(0, unit.length() - 1) : unit;
     }
 
-    private static PgError invalid(String text) {
-        return PgError.invalidInput("interval", text);
+    private static PgError invalid() {
+        return new PgError.NotComputed("an interval is read only as PostgreSQL prints it");
     }
 
-    private static long parseClock(String word, String text) {
+    private static long parseClock(String word) {
         Matcher parts = CLOCK.matcher(word);
-        if (!parts.matches()) throw invalid(text);
+        if (!parts.matches()) throw invalid();
         long seconds = Long.parseLong(parts.group(2)) * 3600 + Long.parseLong(parts.group(3)) * 60
             + (parts.group(4) == null ? 0 : Long.parseLong(parts.group(4)));
         long fraction = parts.group(5) == null ? 0 : Long.parseLong((parts.group(5) + "00000").substring(0, 6));

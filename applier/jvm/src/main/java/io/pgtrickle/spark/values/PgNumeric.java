@@ -67,17 +67,19 @@ public sealed interface PgNumeric permits PgNumeric.Finite, PgNumeric.Special {
             case "nan" -> Special.NAN;
             case "infinity", "+infinity", "inf", "+inf" -> Special.INFINITY;
             case "-infinity", "-inf" -> Special.MINUS_INFINITY;
-            default -> throw PgError.invalidInput("numeric", text);
+            default -> throw Finite.SINCE_16.matcher(trimmed).matches()
+                ? new PgError.NotComputed("PostgreSQL reads underscores and prefixes of numbers only since version 16")
+                : PgError.invalidInput("numeric", text);
         };
     }
 
     private static Finite parseFinite(Matcher parts) {
         String whole = parts.group(2) == null ? "" : parts.group(2);
         String fraction = parts.group(2) == null ? parts.group(4) : parts.group(3) == null ? "" : parts.group(3);
-        String digits = (whole + fraction).replace("_", "");
-        long scale = fraction.replace("_", "").length();
+        String digits = whole + fraction;
+        long scale = fraction.length();
         if (parts.group(5) != null) {
-            String exponent = parts.group(5).replace("_", "");
+            String exponent = parts.group(5);
             if (exponent.length() > 9) throw overflow();
             scale -= Long.parseLong(exponent);
         }
@@ -169,8 +171,10 @@ public sealed interface PgNumeric permits PgNumeric.Finite, PgNumeric.Special {
         public static final Finite ONE = new Finite(BigDecimal.ONE);
 
         /** Sign, whole part, fraction, a fraction without a whole part, exponent. */
+        private static final Pattern SINCE_16 = Pattern.compile("[+-]?(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+"
+            + "|[0-9._]*[0-9]_[0-9][0-9._]*(?:[eE][+-]?[0-9_]+)?)");
         private static final Pattern INPUT = Pattern.compile("([+-]?)"
-            + "(?:(\\d(?:_?\\d)*)(?:\\.((?:\\d(?:_?\\d)*)?))?|\\.(\\d(?:_?\\d)*))(?:[eE]([+-]?\\d(?:_?\\d)*))?");
+            + "(?:(\\d+)(?:\\.(\\d*))?|\\.(\\d+))(?:[eE]([+-]?\\d+))?");
 
         @Override
         public int sign() {

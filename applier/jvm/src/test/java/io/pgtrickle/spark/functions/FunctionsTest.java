@@ -101,7 +101,7 @@ class FunctionsTest {
 
     @ParameterizedTest
     @CsvSource(quoteCharacter = '`', delimiter = '|', ignoreLeadingAndTrailingWhitespace = false, value = {
-        "1234.567|9,999.99| 1,234.57", "-5|999|  -5", "0|FM9.99|0.", "0.5|FM0.00|0.50", "12345|999| ###", "0|9| 0", "0.1|.9| .1",
+        "1234.567|9,999.99| 1,234.57", "-5|999|  -5", "0|FM9.99|0.", "0.5|FM0.00|0.50", "12345|999| ###", "0|9| 0", "0.1|9.9|  .1",
     })
     void numbersAsTexts(String number, String format, String expected) {
         assertEquals(expected, string(NumberFormat.print(fromString(number), fromString(format))));

@@ -27,8 +27,7 @@ class PgIntervalTest {
     @ParameterizedTest
     @ValueSource(strings = {"", "1", "day 1", "1 fortnight", "01:00:00 1 day", "1:2:3:4"})
     void refusesOtherTexts(String text) {
-        String message = assertThrows(PgError.class, () -> PgInterval.parse(text)).getMessage();
-        assertEquals("PostgreSQL would report: invalid input syntax for type interval: \"" + text + "\"", message);
+        assertThrows(PgError.NotComputed.class, () -> PgInterval.parse(text));
     }
 
     @ParameterizedTest
