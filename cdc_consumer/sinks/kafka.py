@@ -113,6 +113,8 @@ class KafkaSink:
         for channel in self._channels.values():
             channel.release()
         written = self._producer.drain()
+        if not written:
+            return Delivered(self._ends, self._control_end)
         # The control topic is not among the end offsets: readers wait for those, and most do not read this topic.
         self._control_end = written.pop(self._control_topic, {}).get(0, self._control_end)
         self._ends = later_offsets(self._ends, written)
