@@ -181,6 +181,7 @@ class Planner:
         """Plan the step that computes a delta. It is as small as the change if the LSN range is small."""
         if rows is None or isinstance(rows, ChangeRows) or not self.small:
             return rows
+        # A node's hash is that of its whole tree: asking an empty set first spares it in nearly every plan.
         if self._statistics.empty and node in self._statistics.empty:
             return None
         name = self._next_name()

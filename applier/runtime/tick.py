@@ -164,8 +164,9 @@ def _write(
         computed = [leases.enter_context(result) for result in results]
         changed: list[RefreshResult] = []
         unchanged: list[RefreshResult] = []
-        # A stream table that was dropped or altered since has no use for the result.
-        for result in [result for result in computed if tables.is_current(result.refresh.table)]:
+        for result in computed:
+            if not tables.is_current(result.refresh.table):
+                continue  # it was dropped or altered since
             match result.outcome:
                 case TrickleError() as error:
                     failures.fail(result.refresh.row, error, result)
@@ -177,15 +178,19 @@ def _write(
                     assert_never(result.outcome)
         committed = writer.group_commit(changed, unchanged)
         for result in committed:
-            planner.learn(result)
-            failures.note_success(result)
+            _learn(planner, failures, result)
         is_written = {result.refresh.table.id for result in committed}
         for result in changed:
             if result.refresh.table.id not in is_written:
                 with failures.contain(result.refresh.row, result):
                     writer.write_back(result)
-                    planner.learn(result)
-                    failures.note_success(result)
+                    _learn(planner, failures, result)
+
+
+def _learn(planner: PlannerPort, failures: FailuresPort, result: RefreshResult) -> None:
+    """Remember what a written refresh took, and that it succeeded."""
+    planner.learn(result)
+    failures.note_success(result)
 
 
 def _has_rows(rows: RefreshRows) -> bool:
