@@ -16,7 +16,13 @@ settings.register_profile("test", deadline=None, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
-pytest_plugins = ("tests.fixtures.postgres", "tests.fixtures.kafka", "tests.fixtures.spark", "tests.fixtures.stack")
+pytest_plugins = (
+    "tests.fixtures.postgres",
+    "tests.fixtures.kafka",
+    "tests.fixtures.spark",
+    "tests.fixtures.stack",
+    "tests.fixtures.laboratory",
+)
 
 TIER_OF_FIXTURE = {
     "postgres": "integration",

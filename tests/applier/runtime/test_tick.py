@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
 import pytest
 from prometheus_client import REGISTRY
 from pyspark.sql import SparkSession
@@ -20,7 +19,6 @@ from pyspark.sql import SparkSession
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Database
-from applier.catalog.install import install_catalog
 from applier.errors import Infrastructure
 from applier.plan.depth import Thresholds
 from applier.refresh.alter import Alterations
@@ -50,7 +48,6 @@ from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
 from shared_schema.lsn import ORIGIN, Lsn
 from tests.benchmarks.laboratory import Laboratory
-from tests.fixtures.postgres import PostgresServer
 
 STAGED_ROWS = 50
 """A delta with more rows than this is staged: then a lease holds tables of PostgreSQL."""
@@ -134,19 +131,15 @@ def _no_broker() -> TopicPublisher:
 
 @pytest.fixture
 def make_ticks(
-    spark: SparkSession, database: str, postgres: PostgresServer, tmp_path: Path
+    open_laboratory: Callable[..., Laboratory], spark: SparkSession, database: str, tmp_path: Path
 ) -> Iterator[Callable[..., Ticks]]:
-    if postgres.major < 18:
-        pytest.skip("the changes of a statement are read by RETURNING old and new, which PostgreSQL 18 has")
-    with psycopg.connect(database, autocommit=True) as connection, ExitStack() as cleanup:
-        install_catalog(connection)
-        connection.execute("CREATE TABLE a (id int PRIMARY KEY, k int)")
-        connection.execute("CREATE TABLE b (id int PRIMARY KEY, k int, v int)")
-        connection.execute("INSERT INTO a SELECT i, 1 FROM generate_series(1, 20) i")
-        connection.execute("INSERT INTO b SELECT i, 1, 0 FROM generate_series(1, 20) i")
-        lab = Laboratory(connection, database, spark, tmp_path)
-        for name in ("a", "b"):
-            lab.capture(name)
+    lab = open_laboratory(
+        "CREATE TABLE a (id int PRIMARY KEY, k int)",
+        "CREATE TABLE b (id int PRIMARY KEY, k int, v int)",
+        "INSERT INTO a SELECT i, 1 FROM generate_series(1, 20) i",
+        "INSERT INTO b SELECT i, 1, 0 FROM generate_series(1, 20) i",
+    )
+    with ExitStack() as cleanup:
 
         def make(open_publisher: Callable[[], TopicPublisher] | None = None) -> Ticks:
             def session_database() -> Database:
